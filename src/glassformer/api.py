@@ -6,7 +6,6 @@ data it was trained on.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +30,7 @@ from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
 from glassformer.tasks.restoring import check_joins, restore_task, weight_shapes
 from glassformer.tasks.scored_data import scored_data
+from glassformer.text.lines import chunks_of
 from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import resume_seeds, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
@@ -215,8 +215,8 @@ class Run:
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
-        rest, decode, done = iter(lines), self._decode(options), 0
-        while chunk := list(itertools.islice(rest, CHUNK)):
+        decode, done = self._decode(options), 0
+        for chunk in chunks_of(lines, CHUNK):
             with tuned(self.device):
                 answers = self.task.predict(self._answering, chunk, decode, first=done)
             yield from answers

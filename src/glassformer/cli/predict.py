@@ -1,7 +1,7 @@
 """`glassformer predict`: text in, labels, translations or continuations out, in the order they came.
 
-Texts are arguments or lines of stdin, which are read and answered a few at a time, so a file of any length
-passes through. One line in is one line out, empty lines included.
+Texts are arguments or lines of stdin, which are answered as they arrive, so a file of any length passes through, and
+a program that writes a line gets its answer. One line in is one line out, empty lines included.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +19,10 @@ import tyro
 
 from glassformer.cli import flags
 from glassformer.config import Config, DecodeConfig
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import UsageError
 from glassformer.interop.exported import is_exported
 from glassformer.runs.folder import RunFolder
+from glassformer.text.lines import ArrivingLines
 from glassformer.utils import console
 
 logger = logging.getLogger(__name__)
@@ -149,14 +150,8 @@ def _write(answers: Iterable[dict[str, Any]], lines_of: Callable[[dict[str, Any]
     return 0
 
 
-def stdin_lines() -> Iterator[str]:
-    """Yield the lines of stdin, split at line feeds only (U+2028 and similar characters belong to the text)."""
+def stdin_lines() -> ArrivingLines:
+    """Return the lines of stdin; of one that is closed there are none."""
     if console.is_terminal(sys.stdin):
         logger.info("reading texts from the keyboard, one a line; end with Ctrl-D (Windows: Ctrl-Z and Enter)")
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
-        try:
-            yield (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).decode("utf-8")
-        except UnicodeDecodeError as error:
-            where = f"stdin:{number}: expected UTF-8, found byte 0x{raw[error.start]:02x}"
-            raise DataError(where, "convert the file to UTF-8 first, for instance with iconv") from error
+    return ArrivingLines(sys.stdin.buffer if sys.stdin is not None else None)

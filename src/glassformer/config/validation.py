@@ -8,6 +8,7 @@ meant. Which section a key belongs to is `places.py`; what needs the data or the
 from __future__ import annotations
 
 import difflib
+import re
 import types
 from collections.abc import Iterable
 from dataclasses import Field, asdict, fields, is_dataclass
@@ -43,6 +44,7 @@ def build_config(values: dict[str, Any], where: str) -> Config:
     Raises:
         UsageError: as `check_config`; also an unknown key, with the nearest known one.
     """
+    _check_text(values, "", where)
     config = build(Config, values, "", where)
     if config.task and config.task not in TASK_NAMES:
         message = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
@@ -174,6 +176,16 @@ def nearest(word: str, words: Iterable[str]) -> str:
     """Return the start of a hint, `did you mean 'x'? `, or nothing if no word is similar."""
     near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+def _check_text(values: dict[str, Any], prefix: str, where: str) -> None:
+    """Refuse strings with bytes that are not UTF-8, as of the name of a file: config.toml cannot hold them."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _check_text(value, f"{prefix}{name}.", where)
+        elif isinstance(value, str) and not value.isascii() and re.search("[\ud800-\udfff]", value):
+            shown = value.encode("utf-8", "backslashreplace").decode()
+            raise UsageError(f"{where}: {prefix}{name} is not UTF-8: {shown}", "rename the file")
 
 
 def _check_idle(config: Config, where: str) -> None:

@@ -9,7 +9,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glassformer.utils import console
@@ -48,7 +47,7 @@ class TrainingProgress:
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            with suppress(OSError, ValueError):
+            with console.stderr_may_be_lost():
                 self._bar.stop()
 
     def __call__(self, report: StepMetrics) -> None:
@@ -60,7 +59,11 @@ class TrainingProgress:
         finished = self._bar is not None and report.progress >= 1.0
         if finished or now - self._shown >= (LINE_SECONDS if self._bar is None else DRAW_SECONDS):
             self._shown = now
-            self._draw(report) if self._bar is not None else logger.info(step_line(report))
+            if self._bar is None:
+                logger.info(step_line(report))
+            else:
+                with console.stderr_may_be_lost():
+                    self._draw(report)
         if report.valid is not None:
             logger.info(valid_line(report))
 
