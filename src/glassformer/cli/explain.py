@@ -228,7 +228,7 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
         other = next(iter(others), None)
         settings: Any = {"edited": edited, "other": other, "subject": trained, "parameters": arguments.parameters}
         for sentence in write_saved_page(path, first, **settings):
-            logger.info(f"left out: {sentence}")
+            logger.info(sentence)
     logger.info(f"written: {path}")
 
 

@@ -38,7 +38,7 @@ MAX_TRIED = 5
 CHANGE_TOLERANCE = 0.01
 """Largest difference of a change in log-probability, relative, and absolute in nats, between two machines."""
 HINT = "write findings with glassformer explain RUN TEXT --edit … -o findings.toml"
-_HEAD = re.compile(r"\b(head:?)(\d+)")
+_HEAD = re.compile(r"\b(head:?)([0-9]+)")
 
 
 @dataclass(frozen=True)
