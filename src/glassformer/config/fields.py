@@ -16,7 +16,7 @@ def number(default: Any, interval: str) -> Any:
 
 
 def string(longest: int, default: Any = MISSING, form: tuple[str, str] = ("", "")) -> Any:
-    """Return a field for Unicode text of limited length; `form` is an expression that it must match, and its meaning."""
+    """Return a field for Unicode text of limited length; `form` is an expression that it must match, in words too."""
     metadata = {"longest": longest} | ({"form": form} if form[0] else {})
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
