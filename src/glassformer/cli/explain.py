@@ -87,10 +87,10 @@ def run(argv: Sequence[str]) -> int:
     requests = requests_of(arguments, text)
 
     import glassformer
-    from glassformer.utils.device import tuned
+    from glassformer.utils.device import tuned_process
 
     trained = glassformer.load(folder, device=arguments.device)
-    with tuned(trained.device):  # the page's questions too, which other threads answer
+    with tuned_process(trained.device):  # the page's questions too, which other threads answer
         edits = (arguments.edit or "").split()
         if arguments.check is not None:
             return explain_edits.check_findings(trained, Path(arguments.check), arguments.json)
