@@ -44,9 +44,8 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
     """Print a sweep: "states" need a second text, "checkpoints" edits; the others are on top of edits."""
     from dataclasses import replace
 
-    from glassformer.explain.edits.what_if import edited_explanation, what_if
-
     from glassformer.explain.edits import checkpoints, contributions, lens, states, sweeps
+    from glassformer.explain.edits.what_if import edited_explanation, what_if
 
     first, *others = explanations
     if kind == "checkpoints":
@@ -66,7 +65,8 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
         return
     if edits:
         request = replace(first.request, edits=tuple(edits))
-        first = edited_explanation(first, request, "edited", what_if(first, edits, again=False))
+        result = what_if(first, edits, *others, again=False)
+        first = edited_explanation(first, request, "edited", result, *others)
     result: Any
     if kind == "states":
         result = states.sweep_states(first, others[0])
