@@ -19,18 +19,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import CheckpointError, GlassformerError, UsageError
+from glassformer.config.fields import string
+from glassformer.config.requests import build_request, check_request
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.compute import compute_explanation
+from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_TEXT, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
-from glassformer.runs.records import dataclass_from_json
 from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text
 from glassformer.utils.safe_read import LIMITS
@@ -40,39 +42,49 @@ MAX_TRIED = 5
 CHANGE_TOLERANCE = 0.01
 """Largest difference of a change in log-probability, relative, and absolute in nats, between two machines."""
 HINT = "write findings with glassformer explain RUN TEXT --edit … -o findings.toml"
-_HEAD = re.compile(r"\b(head:?)(\d+)")
+_HEAD = re.compile(r"\b(head:?)([0-9]+)")
+
+
+EDITS = field(metadata={"longest": MAX_EDITS, "items": {"longest": MAX_EDIT_TEXT}})
+"""The field of edits, with the limits of a request."""
 
 
 @dataclass(frozen=True)
 class Control:
     """Other edits, of which nothing is expected."""
 
-    edits: list[str]
+    edits: list[str] = EDITS
     """The edits."""
-    after: str
+    after: str = string(MAX_TEXT)
     """The answer with them."""
+
+    def __post_init__(self) -> None:
+        check_request(self, "control")
 
 
 @dataclass(frozen=True)
 class Finding:
     """What some edits change in the answer to one text."""
 
-    name: str
+    name: str = string(MAX_TEXT)
     """What was found, in words."""
-    text: str
+    text: str = string(MAX_TEXT)
     """The text."""
-    edits: list[str]
+    edits: list[str] = EDITS
     """The edits."""
-    before: str
+    before: str = string(MAX_TEXT)
     """The answer without them."""
-    after: str
+    after: str = string(MAX_TEXT)
     """The answer with them; where it was not decoded again, the empty text."""
-    change: float
+    change: float = field(metadata={"interval": "(-inf, inf)"})
     """Change of the log-probability of the tokens predicted without edits, in nats."""
-    other_text: str | None = None
+    other_text: str | None = string(MAX_TEXT, None)
     """The second text, for =B."""
-    control: list[Control] = field(default_factory=list)
+    control: list[Control] = field(default_factory=list, metadata={"tables": Control})
     """Other edits, for comparison."""
+
+    def __post_init__(self) -> None:
+        check_request(self, "finding")
 
     @property
     def request(self) -> TraceRequest:
@@ -208,19 +220,13 @@ def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
 
 
 def _finding(path: Path, number: int, data: Any) -> Finding:
-    where = f"{path}, finding {number}"
     try:
-        finding = dataclass_from_json(Finding, data, where)
-        if unknown := data.keys() - {f.name for f in fields(Finding)}:
-            raise CheckpointError(f"{where}: {min(unknown)!r} is not a known key")
-        finding = replace(
-            finding, control=[dataclass_from_json(Control, one, where) for one in data.get("control", [])]
-        )
-        request = {"text": finding.text, "edits": finding.edits, "other_text": finding.other_text}
-        TraceRequest.from_dict(request)
-    except GlassformerError as error:
+        finding = build_request(Finding, data, "this finding")
+        for edit in (*finding.edits, *(edit for control in finding.control for edit in control.edits)):
+            Edit.parse(edit)
+    except UsageError as error:
         needs = "it needs name, text, edits, before, after, change"
-        raise CheckpointError(error.message if where in error.message else f"{where}: {error}", needs) from None
+        raise CheckpointError(f"{path}, finding {number}: {error}", needs) from None
     return finding
 
 
