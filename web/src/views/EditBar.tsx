@@ -42,7 +42,7 @@ function Chips({ all, trace }: { all: readonly string[]; trace: Manifest }) {
         const words = describeEdit(edit, trace);
         return (
           <li key={edit}>
-            <span title={edit}>{words}</span>
+            <span>{words}{words !== edit && <code>{edit}</code>}</span>
             {source.live && <button type="button" class="quiet" aria-label={`Remove: ${words}`} onClick={() => setEdits(toggled(all, edit))}>×</button>}
           </li>
         );
@@ -104,7 +104,10 @@ function EditForm() {
         <label>Edit <input id="edit" ref={field} spellcheck={false} autocomplete="off" placeholder="encoder.0.self.context[head:1]=0" /></label>
         <label>Second text, for =B <input ref={other} spellcheck={false} autocomplete="off" dir="auto" /></label>
         <button type="submit">Apply</button>
-        <p class="note">A step, a part of it, and =0, =NUMBER, *NUMBER, =blocked, =skip or =B. Indices count from 0.</p>
+        <p class="note">
+          A step, a part of it, and =0, =NUMBER, *NUMBER, =mean, =blocked, =skip, =B or =B[PART], as in encoder.0.state[token:1]=B[token:2].
+          Indices count from 0 here and from 1 in titles: head:1 is head 2.
+        </p>
       </form>
     </details>
   );
