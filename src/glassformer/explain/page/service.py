@@ -142,7 +142,7 @@ def _trace_request(body: dict[str, Any]) -> TraceRequest:
         RequestError: a text is too long.
     """
     request = TraceRequest.from_dict(body)
-    for text in (request.text, request.target or ""):
+    for text in (request.text, request.target or "", request.other_text or ""):
         if len(text.encode("utf-8")) > MAX_TEXT_BYTES:
             raise RequestError(413, f"a text must have at most {MAX_TEXT_BYTES:,} bytes", "shorten it, or use Python")
     return request
