@@ -24,8 +24,9 @@ const AXES: Record<string, string> = { hidden: "feature", vocab: "vocabulary" };
  * in the edit itself they count from 0.
  */
 export function describeEdit(edit: string, trace: Manifest): string {
-  const [, step = "", slice = "", change = ""] = EDIT.exec(edit) ?? [];
-  const skipped = /^(encoder|decoder)\.(\d+)\.state$/.exec(step);
+  const [, named = "", part = "", change = ""] = EDIT.exec(edit) ?? [];
+  const [step, slice] = withoutAlias(named, part, trace);
+  const skipped = /^(encoder|decoder)\.(\d+)\.state$/.exec(named);
   if (skipped && change === "=skip") return `${capital(skipped[1]!)} layer ${Number(skipped[2]) + 1}: skipped`;
   const node = trace.nodes.find((one) => one.id === step);
   if (!node) return edit;
@@ -33,6 +34,16 @@ export function describeEdit(edit: string, trace: Manifest): string {
   const off = change === "=0" && /^(context|out)(:|$)/.test(node.site);
   const what = off || change === "=blocked" ? "" : title(node);
   return `${[nodeLocation(node), what, ...parts].filter(Boolean).join(", ")}: ${off ? "switched off" : changeInWords(change, node)}`;
+}
+
+/** The step and the slice that an alias stands for (`edits/sites.py`). */
+function withoutAlias(step: string, slice: string, { model }: Manifest): [step: string, slice: string] {
+  const [, place, alias, index] = /^(.+)\.(head|neuron|branch|state)(\d*)$/.exec(step) ?? [];
+  if (alias === "branch") return [`${place}.out`, slice];
+  if (alias === "state") return [`${place}.ff.${model.pre_norm ? "residual" : "norm"}`, slice];
+  if (!alias || !index) return [step, slice];
+  const [name, axis] = alias === "head" ? ["context", "head"] : ["hidden", "hidden"];
+  return [`${place}.${name}`, `${axis}:${index}${slice && `;${slice}`}`];
 }
 
 function changeInWords(change: string, node: TraceNode): string {

@@ -113,7 +113,7 @@ export const title = (node: TraceNode) => words(node)[0];
 export function sentence(node: TraceNode, { model }: Pick<Manifest, "model">): string {
   const memory = node.block === "cross" && leaf(node) !== "q_proj";
   const stream = memory ? "the encoder's output" : model.pre_norm ? "the normalised residual stream" : "the residual stream";
-  const says = node.attrs.difference && node.op === "softmax" ? "Softmax of each row of scores; what one weight of a row gains, the others lose."
+  const says = node.attrs.difference && leaf(node) === "weights" ? "Softmax of each row of scores; what one weight of a row gains, the others lose."
     : words(node, model)[1].replace(/{(\w+)}/g, (_, name: string) => String({ ...model, stream }[name as keyof ModelInfo]));
   return node.attrs.difference ? `The change of this step, after minus before. In each of the two: ${says}` : says;
 }

@@ -1,8 +1,8 @@
 """Limit what connections can hold: the time until a request has arrived, and their number before the cookie is known.
 
-Every user of the machine can open connections. One that sends nothing, or an unfinished head, a body after its refusal or
-nothing after an answer, is closed after a time; and of connections that have not shown the cookie only a number is kept,
-the latest. So they never use up what the owner's browser needs.
+Every user of the machine can open connections. One that sends nothing, or an unfinished head, or a body after its
+refusal, or nothing after an answer, is closed after a time; and of connections that have not shown the cookie only a
+number is kept, the latest. So they never use up what the owner's browser needs.
 """
 
 from __future__ import annotations

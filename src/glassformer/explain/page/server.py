@@ -198,7 +198,7 @@ class PageServer:
         *,
         port: int | None = None,
         start: Sequence[Mapping[str, Any]] = (),
-        limits: ConnectionLimits = ConnectionLimits(),
+        limits: ConnectionLimits | None = None,
     ) -> None:
         import uvicorn
 
@@ -211,7 +211,7 @@ class PageServer:
         app = build_app(Service(subject, start), self._workers, self.port, self.door)
         config = uvicorn.Config(
             app,
-            http=guarded(self.door, limits),
+            http=guarded(self.door, limits or ConnectionLimits()),
             ws="none",
             loop="asyncio",
             lifespan="off",

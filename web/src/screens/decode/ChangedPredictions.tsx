@@ -26,12 +26,12 @@ export function ChangedPredictions({ manifest }: { manifest: Manifest }) {
       <p>How your edits change the probability of each {decided ? "class" : "token"}, in percentage points (pp), after minus before.</p>
       {!decided && <PositionPicker trace={manifest} position={position} />}
       <h2>{decided ? "Classes" : <>{isMasked(manifest) ? "At" : "After"} <i><bdi>{visible(outputStream(manifest).pieces[position])}</bdi></i></>}</h2>
-      <Bars
+      <div class="decode-changes"><Bars
         label="Changes of the probabilities" signs limit={Math.abs(largest[0]?.change ?? 0) || 1}
         bars={largest.map(({ id, piece, change, before: was, after }) => ({
           key: id, label: piece, value: change, text: points(change), note: `${percent(was)} → ${percent(after)}`,
         }))}
-      />
+      /></div>
       {!decided && all.length < manifest.model.vocab_size && (
         <p class="note">The largest changes of the {all.length} tokens of {count(manifest.model.vocab_size)} that are among the 50 most probable both before and after.</p>
       )}

@@ -8,7 +8,7 @@ import { count } from "../../tensors/format";
 import type { Manifest, ModelInfo } from "../../types";
 import { layerOff } from "../../trace/edits";
 import { Switch } from "../../views/EditBar";
-import { BlockRow, MemoryLines, type Sizes, StreamState } from "./Blocks";
+import { BlockRow, headsAcross, MemoryLines, type Sizes, StreamState } from "./Blocks";
 import { type Column, columnsOf, outputOf } from "./columns";
 import { EmbeddingSection, OutputSection } from "./Ends";
 
@@ -26,7 +26,10 @@ function sizesFor(width: number, columns: number, heads: number): Sizes {
   const many = heads > 4 ? 0.72 : 1;
   if (width < 700) return { box: 46, tall: 44, head: 44 * many };
   if (columns > 1) {
-    const scale = width <= 1248 ? 1 : Math.min(1, width / 1440); // blocks of two columns must not wrap
+    // Blocks of two columns must not wrap: what labels, arrows and gaps leave of a column is for the pictures.
+    const across = headsAcross(heads);
+    const column = (Math.min(width - 15, 1512) - 2 * Math.min(45, 0.03 * width) - 61) / 2 - 76;
+    const scale = width < 1280 ? 1 : Math.min(1, (column - 215 - 5 * across) / (150 + 46 * many * across));
     return { box: 50 * scale, tall: 50, head: 46 * many * scale };
   }
   return width < 1200 ? { box: 84, tall: 72, head: 80 * many } : { box: 108, tall: 84, head: 100 * many };
