@@ -48,7 +48,7 @@ class PredictArguments:
     """What computes: torch, or a library that the run is exported for at the first use (auto: such an export, if
     there is one whose answers were all equal to the run's; else torch)."""
     json: bool = False
-    """Print one JSON object a line: all classes, scores, n-best."""
+    """Print one JSON object a line: all classes, scores, n-best, the precision."""
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
 
 
@@ -74,7 +74,7 @@ def run(argv: Sequence[str]) -> int:
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     logger.info(f"answered by torch, {trained.precision}")
     answers = trained.predict_stream(texts or stdin_lines(), **options)
-    return _write(answers, trained.task.report.answer_lines, arguments.json)
+    return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
 
 
 def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
@@ -128,16 +128,22 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
         options["decode_seed"] = arguments.seed
     logger.info(f"answered by {model.facts.target}, {model.facts.dtype}")
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
-    return _write(model.predict_stream(texts or stdin_lines(), **options), model.answer_lines, arguments.json)
+    return _write(
+        model.predict_stream(texts or stdin_lines(), **options),
+        model.answer_lines,
+        model.facts.dtype if arguments.json else None,
+    )
 
 
-def _write(answers: Iterable[dict[str, Any]], lines_of: Callable[[dict[str, Any]], list[str]], as_json: bool) -> int:
-    """Write answers as they come, and return the exit code."""
+def _write(
+    answers: Iterable[dict[str, Any]], lines_of: Callable[[dict[str, Any]], list[str]], precision: str | None
+) -> int:
+    """Write answers as they come, as JSON with the precision that they were computed in; return the exit code."""
     n = cut = 0
     for n, result in enumerate(answers, start=1):  # noqa: B007
         cut += bool(result.get("unfinished"))
-        if as_json:
-            console.write(json.dumps(result, ensure_ascii=False))
+        if precision is not None:
+            console.write(json.dumps({**result, "precision": precision}, ensure_ascii=False))
         else:
             for line in lines_of(result):
                 console.write(re.sub(r"\r\n|\r|\n", " ", line))

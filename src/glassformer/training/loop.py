@@ -29,6 +29,7 @@ from glassformer.training.state import Progress, TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import autocast
+from glassformer.utils.process_settings import turns
 
 
 def train_steps(
@@ -43,6 +44,7 @@ def train_steps(
     while not progress.finished:
         batches = context.task.epoch_batches(context.train, progress.epoch)
         for start in range(progress.position, len(batches), config.accumulate):
+            turns.give_way()
             began, n_threads = time.perf_counter(), make_room()
             step_batches = batches[start : start + config.accumulate]
             context.group.seed_step(config.seed, progress.step)

@@ -37,6 +37,7 @@ from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils import atomic_io
 from glassformer.utils.device import choose_device, tuned
+from glassformer.utils.process_settings import turns
 
 logger = logging.getLogger(__name__)
 
@@ -177,7 +178,8 @@ class Trainer:
         """Log the step, save what is due, and end the run where a signal asks for it."""
         log.write(report.line())
         if self.on_step is not None and self.is_main:
-            self.on_step(report)
+            with turns.released():  # it may wait for another thread that predicts
+                self.on_step(report)
         if self.config.snapshots and is_snapshot_step(report.step):
             self._save_snapshot()
         saved = False

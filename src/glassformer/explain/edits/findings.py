@@ -24,12 +24,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from glassformer.config.fields import string
+from glassformer.config.requests import build_request, check_request
 from glassformer.errors import UsageError
 from glassformer.explain.compute import compute_explanation
+from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_TEXT, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
 from glassformer.utils.atomic_io import atomic_write_text
 
@@ -38,39 +41,49 @@ MAX_TRIED = 5
 CHANGE_TOLERANCE = 0.01
 """Largest difference of a change in log-probability, relative, and absolute in nats, between two machines."""
 HINT = "write findings with glassformer explain RUN TEXT --edit … -o findings.toml"
-_HEAD = re.compile(r"\b(head:?)(\d+)")
+_HEAD = re.compile(r"\b(head:?)([0-9]+)")
+
+
+EDITS = field(metadata={"longest": MAX_EDITS, "items": {"longest": MAX_EDIT_TEXT}})
+"""The field of edits, with the limits of a request."""
 
 
 @dataclass(frozen=True)
 class Control:
     """Other edits, of which nothing is expected."""
 
-    edits: list[str]
+    edits: list[str] = EDITS
     """The edits."""
-    after: str
+    after: str = string(MAX_TEXT)
     """The answer with them."""
+
+    def __post_init__(self) -> None:
+        check_request(self, "control")
 
 
 @dataclass(frozen=True)
 class Finding:
     """What some edits change in the answer to one text."""
 
-    name: str
+    name: str = string(MAX_TEXT)
     """What was found, in words."""
-    text: str
+    text: str = string(MAX_TEXT)
     """The text."""
-    edits: list[str]
+    edits: list[str] = EDITS
     """The edits."""
-    before: str
+    before: str = string(MAX_TEXT)
     """The answer without them."""
-    after: str
+    after: str = string(MAX_TEXT)
     """The answer with them; where it was not decoded again, the empty text."""
-    change: float
+    change: float = field(metadata={"interval": "(-inf, inf)"})
     """Change of the log-probability of the tokens predicted without edits, in nats."""
-    other_text: str | None = None
+    other_text: str | None = string(MAX_TEXT, None)
     """The second text, for =B."""
-    control: list[Control] = field(default_factory=list)
+    control: list[Control] = field(default_factory=list, metadata={"tables": Control})
     """Other edits, for comparison."""
+
+    def __post_init__(self) -> None:
+        check_request(self, "finding")
 
     @property
     def request(self) -> TraceRequest:
@@ -209,15 +222,12 @@ def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
 
 def _finding(path: Path, number: int, data: Any) -> Finding:
     try:
-        controls = [Control(**control) for control in data.get("control", [])]
-        finding = replace(Finding(**data), control=controls)
-        request = {"text": finding.text, "edits": finding.edits, "other_text": finding.other_text}
-        TraceRequest.from_dict(request)
-        float(finding.change)
-    except (TypeError, ValueError, AttributeError, UsageError) as error:
-        raise UsageError(
-            f"{path}, finding {number}: {error}", "it needs name, text, edits, before, after, change"
-        ) from None
+        finding = build_request(Finding, data, "this finding")
+        for edit in (*finding.edits, *(edit for control in finding.control for edit in control.edits)):
+            Edit.parse(edit)
+    except UsageError as error:
+        message = f"{path}, finding {number}: {error}"
+        raise UsageError(message, "it needs name, text, edits, before, after, change") from None
     return finding
 
 
