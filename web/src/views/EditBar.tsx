@@ -58,8 +58,7 @@ function Change({ trace }: { trace: Manifest }) {
   const pictures = useValue(shown);
   const ignored = useValue(ignoresEdits);
   if (!after?.edited) return <p class="edit-change" aria-live="polite">Computing …</p>;
-  const { answer_before, answer_after, ensemble_before, ensemble_after, why_not, unchanged, effects } = after.edited;
-  const [before, now] = ensemble_before === null ? [answer_before, answer_after] : [ensemble_before, ensemble_after];
+  const { answer_before: before, answer_after: now, why_not, unchanged, effects } = after.edited;
   const differs = effects.filter((effect) => effect.before !== effect.after).length;
   const what = effects.length > 1 ? `${differs} of ${effects.length} predictions differ` : differs ? "another prediction" : "the same prediction";
   return (

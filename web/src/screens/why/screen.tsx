@@ -7,7 +7,7 @@ import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { number, percent, signed } from "../../tensors/format";
 import { isClassifier, isMasked, predictionIndex } from "../../trace/generation";
-import type { AttributeRequest, Attribution, Manifest, StreamName } from "../../types";
+import type { AttributeRequest, Attribution, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Choices } from "../../views/Choices";
 import { ContributionsView } from "./Contributions";
@@ -50,7 +50,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
   const found = attribution.value;
   const upTo = decided || isMasked(manifest) ? null : (prediction?.position ?? 0) + 1;
   const groups = manifest.streams.map((stream) => ({
-    stream, words: wordsOf(stream, found?.scores[stream.name], stream.name === "source" ? null : upTo, textsOf(found)?.[stream.name]).filter((word) => !word.later),
+    stream, words: wordsOf(stream, found?.scores[stream.name], stream.name === "source" ? null : upTo, found?.word_texts[stream.name]).filter((word) => !word.later && word.text),
   }));
   const all = groups.flatMap(({ words }) => words);
   const erased = new Set((params["erased"] ?? "").split(",").filter(Boolean));
@@ -119,9 +119,6 @@ function Attributions({ manifest }: { manifest: Manifest }) {
     </>
   );
 }
-
-/** The words as far as the explained position reads them. */
-const textsOf = (found: Attribution | null) => (found as { word_texts?: Partial<Record<StreamName, string[]>> } | null)?.word_texts;
 
 /** Index into `predictions` of the explained token; only predictions with an actual next token. */
 function targetIndex(manifest: Manifest, position: string | undefined): number {

@@ -38,7 +38,7 @@ export function wordsOf(stream: Stream, scores: readonly number[] | undefined, u
     if (span) word.span = word.span ? [Math.min(word.span[0], span[0]), Math.max(word.span[1], span[1])] : [...span];
   });
   for (const word of words.values()) {
-    word.text = texts?.[word.index] || (cut.has(word.index) ? asText(word.tokens.map((position) => stream.pieces[position] ?? "")) : word.text);
+    word.text = texts?.[word.index] ?? (cut.has(word.index) ? asText(word.tokens.map((position) => stream.pieces[position] ?? "")) : word.text);
   }
   return [...words.values()].sort((a, b) => a.index - b.index);
 }
