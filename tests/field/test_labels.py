@@ -101,7 +101,7 @@ def test_json_booleans_and_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "null"])
 def test_json_without_a_label(tmp_path: Path, value: str) -> None:
-    content = json_lines("pos", "neg") + '{"text": "odd", "label": %s}\n' % value
+    content = json_lines("pos", "neg") + f'{{"text": "odd", "label": {value}}}\n'
     found = read(tmp_path, content, "a.jsonl")
     assert [issue.line for issue in found.report.errors] == [25]
     assert "which is not a class" in found.message or "is null" in found.message

@@ -63,7 +63,7 @@ def test_one_name_for_two_columns(tmp_path: Path, header: tuple[str, ...]) -> No
 
 
 def test_one_name_for_two_json_fields(tmp_path: Path) -> None:
-    content = "".join('{"text": "%s", "label": "pos", "label": "%s"}\n' % row for row in ROWS)
+    content = "".join('{{"text": "{}", "label": "pos", "label": "{}"}}\n'.format(*row) for row in ROWS)
     assert "the field 'label' stands twice" in read(tmp_path, content, "a.jsonl").message
 
 

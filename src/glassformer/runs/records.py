@@ -66,20 +66,24 @@ class SplitRecord:
 
 @dataclass(frozen=True)
 class DataWarning:
-    """A warning about the data: what is the matter, what to do about it, and what it is about ("few examples")."""
+    """A warning about the data: what is the matter, what to do about it, and what it is about ("few examples").
+
+    `joint` joins the first two to a sentence.
+    """
 
     matter: str
     remedy: str = ""
     kind: str = ""
+    joint: str = ": "
 
     def __str__(self) -> str:
-        return f"{self.matter}: {self.remedy}" if self.remedy else self.matter
+        return f"{self.matter}{self.joint}{self.remedy}" if self.remedy else self.matter
 
     @staticmethod
     def from_json(value: object) -> DataWarning:
         """Return the warning of a record; those of an earlier version are one sentence, and stay one."""
         fields = value if isinstance(value, dict) else {"matter": value}
-        return DataWarning(*(str(fields.get(name, "")) for name in ("matter", "remedy", "kind")))
+        return DataWarning(*(str(fields.get(name, "")) for name in ("matter", "remedy", "kind", "joint")))
 
 
 @dataclass(frozen=True)

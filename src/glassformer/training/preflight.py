@@ -158,18 +158,20 @@ def _too_few(run: RunContext) -> Iterator[DataWarning]:
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
         yield DataWarning(
-            f"only {counted(n, 'examples')}{among} to train on",
-            "expect little more than guessing on other texts; add examples before trying settings",
+            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts",
+            "add examples before trying settings",
             "few examples",
+            "; ",
         )
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
         yield DataWarning(
-            f"only {counted(n_valid, 'examples')} to validate on",
-            f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or "
-            "--valid-fraction",
+            f"only {counted(n_valid, 'examples')} to validate on: "
+            f"{doubt if classes else 'scores on others may be far from theirs'}",
+            "give more with --valid-file or --valid-fraction",
             "few validation examples",
+            ", so ",
         )
 
 
@@ -182,16 +184,19 @@ def _lopsided(run: RunContext) -> Iterator[DataWarning]:
     if lonely:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
         yield DataWarning(
-            f"{len(lonely)} of {len(counts)} classes have one training example ({named})",
-            "expect them never to be answered, and give more of them, or leave them out",
+            f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be "
+            "answered",
+            "give more of them, or leave them out",
             "classes of one example",
+            ", and ",
         )
     if highest > MOST_OF_A_CLASS * len(run.data.train):
         share = percent(highest / len(run.data.train))
         yield DataWarning(
-            f"{share} of the training texts are {commonest!r}",
-            "guessing is right as often, so read macro F1 and the table of classes, not accuracy",
+            f"{share} of the training texts are {commonest!r}: guessing is right as often",
+            "read macro F1 and the table of classes, not accuracy",
             "one class prevails",
+            ", so ",
         )
 
 
