@@ -24,7 +24,7 @@ CSV = "text,label\n" + "".join(
 )
 JSONL = "".join(json.dumps({"text": f"film {i}", "label": "pos" if i % 2 else "neg"}) + "\n" for i in range(20))
 TSV = CSV.replace(",", "\t")
-TEXT = "Once upon a time, there was a text.\n" * 20
+TEXT = "".join(f"Once upon a time, there was text {i}.\n" for i in range(20))
 unix = pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes with a name")
 
 
@@ -192,7 +192,7 @@ def test_an_open_descriptor_is_a_pipe(capsys: pytest.CaptureFixture[str], tmp_pa
     with open(tmp_path / "a", "rb") as file:
         code, report, _ = check(capsys, "classify", f"/dev/fd/{file.fileno()}")
     assert code == 0 and report["sizes"] == {"train": 20}
-    assert check(capsys, "classify", "/dev/null")[1]["errors"][0]["message"] == "this is a device, not a file"
+    assert check(capsys, "lm", "/dev/null")[1]["errors"][0]["message"] == "this is a device, not a file"
 
 
 @unix

@@ -40,8 +40,8 @@ class SplitRecord:
     Attributes:
         n: examples. n_tokens: kept. n_truncated: texts cut. n_tokens_cut: tokens cut off. n_unknown: tokens the
             vocabulary lacks. n_dropped: pairs too long and left out. n_empty: pairs with an empty side, or texts
-            without a token to predict, left out. n_duplicates: examples equal to one before. n_in_training: texts that
-            are in the training part too (of running text, lines), out of n_compared.
+            without a token to predict, left out. n_duplicates: examples equal to one before.
+        n_in_training: texts that are in the training part too (of running text, lines), out of n_compared.
         unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
             answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens,
             `edges` and `counts`. counts: what else the task counted, by its own names.
