@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from torch import nn
@@ -65,7 +65,7 @@ FEW_OF_A_CLASS, FEW_PAIRS = 20, 500
 """Training examples a class, or pairs, below which hardly anything is learned that holds elsewhere."""
 MOST_OF_A_CLASS = 0.9
 """Share of one class from which accuracy says little."""
-COUNTS = {"n_tokens", "n_truncated", "n_tokens_cut", "n_unknown", "n_dropped", "n_empty"}
+COUNTS = {f.name for f in fields(SplitRecord) if f.name.startswith("n_")} - {"n_texts_unknown"}
 """Counts of a corpus that a split's record has fields for; others are the task's own."""
 IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
