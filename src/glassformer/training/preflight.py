@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,7 @@ MOST_OF_A_CLASS = 0.9
 """Share of one class from which accuracy says little."""
 MANY_CUT = 0.1
 """Share of training texts that are cut from which it is a warning."""
-COUNTS = {"n_tokens", "n_truncated", "n_tokens_cut", "n_unknown", "n_dropped", "n_empty"}
+COUNTS = {f.name for f in fields(SplitRecord) if f.name.startswith("n_")} - {"n_texts_unknown"}
 """Counts of a corpus that a split's record has fields for; others are the task's own."""
 IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
