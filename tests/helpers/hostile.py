@@ -123,7 +123,8 @@ def forge(source: Path, target: Path, attack: Attack, seal: bool = False) -> Pat
     shutil.copytree(source, target, symlinks=True)
     path = target / attack.file
     attack.change(path)
-    if seal and path.name != MANIFEST and (path.parent / MANIFEST).is_file() and path.is_file() and path.stat().st_size < 1 << 28:
+    sealed = path.name != MANIFEST and (path.parent / MANIFEST).is_file()
+    if seal and sealed and path.is_file() and path.stat().st_size < 1 << 28:
         reseal(path.parent)
     return target
 
