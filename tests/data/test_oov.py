@@ -58,10 +58,10 @@ def test_every_part_says_how_much_of_it_is_unknown(task: str) -> None:
     lines = "\n".join(facts.lines())
     assert "0.00% of tokens in training" in lines and "of tokens in validation" in lines and "in test" in lines
     assert ("(in 3 of 5 texts)" in lines) == (task != "lm")
-    message = [sentence for sentence in facts.warnings if "unknown to the model" in sentence]
-    assert len(message) == 2 and "--text.tokenizer byte-bpe" in message[0]
+    message = [warning for warning in facts.warnings if "unknown to the model" in warning.matter]
+    assert len(message) == 2 and "--text.tokenizer byte-bpe" in message[0].remedy
     described = describe_data(context, facts)
-    assert described.splits == splits and described.preflight["warnings"] == facts.warnings
+    assert described.splits == splits and described.warnings == facts.warnings
 
 
 def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
@@ -88,7 +88,7 @@ def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
     ],
 )
 def test_a_noticeable_share_is_told(rate: float | None, n_texts: int | None, message: bool) -> None:
-    sentence = warning("validation", rate, n_texts, 100)
-    assert (sentence is not None) == message
-    if sentence and n_texts:
-        assert f"in {n_texts} of 100 texts" in sentence
+    found = warning("validation", rate, n_texts, 100)
+    assert (found is not None) == message
+    if found and n_texts:
+        assert f"in {n_texts} of 100 texts" in found[0]

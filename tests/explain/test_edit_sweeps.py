@@ -15,7 +15,7 @@ from tests.browser.models import subject_of
 from tests.explain.test_edits import FORMS, OTHERS, TEXTS, explained
 from tests.helpers.inference import Subject, untrained
 
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.edits.batch import base_logits, edited_logits, variant_effects
 from glassformer.explain.edits.findings import find_head, make_finding, measure_again, read_findings, write_findings
 from glassformer.explain.edits.states import sweep_states
@@ -244,7 +244,7 @@ def test_findings_are_measured_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = [", "is no TOML"),
+        ("x = [", "is not valid TOML"),
         ("x = 1", "holds no"),
         ('[[finding]]\nname = "a"', "finding 1"),
         ('[[finding]]\nname = "a"\ntext = "b"\nedits = [1]\nbefore = ""\nafter = ""\nchange = 0.0', "finding 1"),
@@ -253,7 +253,7 @@ def test_findings_are_measured_again(tmp_path: Path) -> None:
 def test_a_file_of_findings_that_is_none_is_refused(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "findings.toml"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(CheckpointError, match=message):
         read_findings(file)
     with pytest.raises(UsageError, match="cannot be read"):
         read_findings(tmp_path / "none.toml")

@@ -58,8 +58,8 @@ def count_unknown_tokens(
     return n_tokens, n_cut, n_unknown, n_texts
 
 
-def warning(where: str, rate: float | None, n_texts: int | None, n: int) -> str | None:
-    """Return the warning if too many tokens are unknown; None otherwise, or if nothing was counted.
+def warning(where: str, rate: float | None, n_texts: int | None, n: int) -> tuple[str, str] | None:
+    """Return what is the matter and what to do about it if too many tokens are unknown; None otherwise.
 
     Args:
         where: the split, "validation".
@@ -71,4 +71,4 @@ def warning(where: str, rate: float | None, n_texts: int | None, n: int) -> str 
     if not rate or not (rate > MANY_TOKENS or (rate > SOME_TOKENS and share > MANY_TEXTS)):
         return None
     among = f", in {n_texts:,} of {n:,} texts" if n_texts is not None else ""
-    return f"{percent(rate)} of the {where} tokens are unknown to the model{among}: {REMEDY}"
+    return f"{percent(rate)} of the {where} tokens are unknown to the model{among}", REMEDY

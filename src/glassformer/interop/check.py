@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.interop.exported import ExportedModel, load_exported
+from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+logger = logging.getLogger(__name__)
 
 N_TEXTS, N_SCORED = 100, 16
 """Texts that are answered, and those of which logits are compared too."""
@@ -58,13 +61,13 @@ class CheckResult:
         return self.equal_answers == 1 and self.largest_difference < 1e-3
 
 
-def validation_texts(task: Task) -> list[str]:
+def validation_texts(task: Task, run: Path, allow_changed: bool = False) -> list[str]:
     """Return texts of the validation split of a run, as prompts for a language model.
 
     Raises:
-        DataError, UsageError: the data is not there.
+        DataError, UsageError: the data is not there, or, unless that is allowed, has changed.
     """
-    texts = load_text_data(task.schema, task.config.data).valid.text
+    texts = load_run_data(run, task.schema, task.config.data, allow_changed=allow_changed).text.valid.text
     if task.explain_as == "masked_language_model":
         return [text for text in map(_with_masks, texts[:N_TEXTS]) if MASK in text]
     if task.explain_as != "language_model":
@@ -74,19 +77,23 @@ def validation_texts(task: Task) -> list[str]:
     return [whole[start : start + PROMPT_CHARS] for start in dict.fromkeys(starts.tolist())]
 
 
-def check_export(task: Task, model: nn.Module, out: Path) -> CheckResult | str:
+def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_changed: bool = False) -> CheckResult | str:
     """Return the comparison, or why it was not made.
 
     Args:
         task: the task of the run.
         model: the model that was exported.
         out: the exported folder, which is loaded with its library.
+        run: the run folder.
+        allow_changed: compare even on data that has changed since training.
     """
     try:
-        texts = [text for text in validation_texts(task) if text.strip()]
+        texts = [text for text in validation_texts(task, run, allow_changed) if text.strip()]
         exported = load_exported(out, "cpu")
         exported.engine  # noqa: B018  (so that a missing library is noticed here)
     except (DataError, UsageError) as error:
+        if isinstance(error, ChangedDataError):
+            logger.warning(f"{error.message}: the export is not compared with the run")
         return f"not checked: {error}"
     if not texts:
         return "not checked: the validation split has no texts"

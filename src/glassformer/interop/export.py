@@ -118,9 +118,10 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     """
     out, o = Path(out), ExportOptions(**options)
     _check_arguments(target, out, o.quantization)
+    path, allow_changed = run.path, bool(getattr(run, "allow_changed_data", False))
     model = _on_cpu((run if o.member is None else with_member(cast(Any, run), o.member)).model.eval())
     if o.bake:
-        run = bake(run.path, run.task, model)
+        run = bake(run.path, run.task, model, allow_changed)
         model = run.model
     task = run.task
     choice = choose(task.explain_as, task.config, len(members_of(model)), target, o.native)
@@ -139,7 +140,7 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     with new_folder(out) as building:
         write_sealed_folder(building, KIND, files | described(facts))
         logger.info("comparing with the run")
-        checked = check_export(task, model, building)
+        checked = check_export(task, model, building, path, allow_changed)
         if isinstance(checked, CheckResult):
             facts = replace(facts, check=checked.to_json())
             update_sealed_folder(building, KIND, described(facts))

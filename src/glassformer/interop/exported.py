@@ -10,7 +10,6 @@ what is in between is the library's, in a module of its own that is an `Engine`.
 from __future__ import annotations
 
 import importlib
-import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -29,6 +28,7 @@ from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import masked as masked_text
 from glassformer.text.answers import class_answer, class_lines, continuation_lines, masked_lines, translation_lines
+from glassformer.text.lines import chunks_of
 from glassformer.text.tokenizer import Tokenizer
 
 CHUNK = 256
@@ -109,8 +109,8 @@ class ExportedModel:
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
-        rest, first = iter(lines), 0
-        while chunk := list(itertools.islice(rest, CHUNK)):
+        first = 0
+        for chunk in chunks_of(lines, CHUNK):
             yield from self.predict(chunk, first=first, **options)
             first += len(chunk)
 

@@ -104,7 +104,11 @@ def load_model_files(
     _bound_sizes(config, n_layers, found, folder / CONFIG)
     if shapes is not None:
         check_shapes(shapes(config), found)
-    return config, read_tensors(read_sealed_file(folder, WEIGHTS, entries[WEIGHTS]), folder / WEIGHTS)
+    weights = read_tensors(read_sealed_file(folder, WEIGHTS, entries[WEIGHTS]), folder / WEIGHTS)
+    for name, tensor in weights.items():
+        if not bool(tensor.isfinite().all()):
+            raise CheckpointError(f"{folder / WEIGHTS} holds NaN or infinity in {name}", "use an earlier checkpoint")
+    return config, weights
 
 
 def _read_weights_shapes(folder: Path, entry: Entry) -> Shapes:
@@ -140,7 +144,9 @@ def _bound_sizes(config: JsonObject, n_layers: LayersOf, found: Shapes, where: P
     # Every model has at least these: projections and feed-forward of each layer, one embedding, a head.
     layer = c.d_model * (4 * c.n_heads * max(1, d_head_of(c)) + 2 * d_ff_of(c))
     if (n_modules := n_layers[task](c) * c.ensemble_size) > min(MAX_LAYERS, len(found)):
-        raise CheckpointError(f"{where} describes a model of {n_modules:,} layers, but {len(found):,} tensors are there")
+        raise CheckpointError(
+            f"{where} describes a model of {n_modules:,} layers, but {len(found):,} tensors are there"
+        )
     at_least = n_layers[task](c) * layer + (vocab_size + (len(labels) if len(labels) > 2 else 0)) * c.d_model
     if (at_least := at_least * c.ensemble_size) > n_weights:
         message = f"describes a model of {at_least:,} weights or more, but {n_weights:,} are there"

@@ -77,7 +77,7 @@ class SeedsFolder:
         if name is None:
             begun = [run.path for run in runs if run.model_folder]
             one = f"; or name one that is finished: {begun[0]}" if begun else ""
-            hint = f"go on with: glassformer train --resume {self.path}{one}"
+            hint = f"go on with: {RunFolder(self.path).resume_command}{one}"
             raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
         if found := [run for run in runs if run.path.name == name]:
             return found[0]

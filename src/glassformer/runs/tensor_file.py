@@ -100,7 +100,9 @@ def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tup
         shape = facts.get("shape") if isinstance(facts, dict) else None
         width = _WIDTHS.get(str(facts.get("dtype"))) if isinstance(facts, dict) else None
         if width is None or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-            raise CheckpointError(f"{path} is not a sound safetensors file: {name[:80]!r} has no shape or no known type")
+            raise CheckpointError(
+                f"{path} is not a sound safetensors file: {name[:80]!r} has no shape or no known type"
+            )
         shapes[_todays_name(name)] = tuple(shape)
         n_bytes += width * math.prod(shape)
     if not isinstance(header, dict) or n_bytes != size - 8 - n_header:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from glassformer.data.corpus import EncodedCorpus, fingerprint
 from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, warning
+from glassformer.data.overlap import Overlap, n_duplicates, overlap_text, overlap_with_training
 from glassformer.data.splits import Split
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.interop.choose import summary
 from glassformer.models.build import d_ff_of
-from glassformer.runs.records import SplitRecord
+from glassformer.runs.records import DataWarning, SplitRecord
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext
@@ -28,7 +30,7 @@ class Preflight:
     """Facts before step 1. FLOPs are of one training step a real token (forward × 3); bytes, seconds.
 
     `splits` are the parts of the data as the model sees them, the test part's answers apart; `exports` are the
-    libraries that can hold the model.
+    libraries that can hold the model; `counts` is what was met in the files; `of_pairs`: examples are pairs.
     """
 
     n_parameters: int
@@ -44,16 +46,24 @@ class Preflight:
     estimated_seconds: float
     splits: dict[str, SplitRecord]
     exports: str
-    warnings: list[str]
+    warnings: list[DataWarning]
+    counts: dict[str, int] = field(default_factory=dict)
+    of_pairs: bool = False
 
     def lines(self) -> list[str]:
         """Return the same as lines of text."""
+        train = self.splits["train"]
         dropped = f", {counted(self.dropped, 'pairs')} too long and left out" if self.dropped else ""
+        unit = "pairs with an empty side" if self.of_pairs else "texts without a token to predict"
+        dropped += f", {train.n_empty:,} {unit} left out" if train.n_empty else ""
+        dropped += f", {train.n_duplicates:,} duplicates kept" if train.n_duplicates else ""
+        cut = f" ({train.n_truncated:,})" if train.n_truncated else ""
         return [
             f"model       {self.n_parameters:,} parameters, {self.flops_per_token / 1e6:.1f} MFLOP per token, "
             f"about {self.memory_bytes / 2**20:,.0f} MiB to train",
             f"data        {counted(self.n_examples, 'examples')}, {self.n_tokens:,} tokens; "
-            f"{self.truncated_rate:.1%} of texts truncated{dropped}; {self.padding:.1%} padding",
+            f"{self.truncated_rate:.1%} of texts{cut} truncated{dropped}; {self.padding:.1%} padding",
+            *([f"met         {', '.join(f'{name}: {n:,}' for name, n in self.counts.items())}"] if self.counts else []),
             f"unknown     {', '.join(_unknown(name, split) for name, split in self.splits.items())}",
             f"export      {self.exports}",
             f"speed       {self.tokens_per_s:,.0f} tokens/s, measured; an epoch takes "
@@ -65,6 +75,10 @@ FEW_OF_A_CLASS, FEW_PAIRS = 20, 500
 """Training examples a class, or pairs, below which hardly anything is learned that holds elsewhere."""
 MOST_OF_A_CLASS = 0.9
 """Share of one class from which accuracy says little."""
+MANY_CUT = 0.1
+"""Share of training texts that are cut from which it is a warning."""
+COUNTS = {"n_tokens", "n_truncated", "n_tokens_cut", "n_unknown", "n_dropped", "n_empty"}
+"""Counts of a corpus that a split's record has fields for; others are the task's own."""
 IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
@@ -76,8 +90,6 @@ def _unknown(name: str, split: SplitRecord) -> str:
 
 def preflight(run: RunContext, pace: Pace) -> Preflight:
     """Look at the data and the model; how fast it goes was measured.
-
-    The warnings are sentences, what is the matter before the colon and what to do behind it.
 
     What patience may save and validations cost is not known, so `estimated_seconds` is that of the steps.
     """
@@ -104,41 +116,64 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.step),
         splits=(splits := describe_splits(run)),
         exports=summary(run.task.explain_as, config),
-        warnings=[*_unread(run, splits), *_too_few(run), *_lopsided(run)],
+        warnings=[*_seen(run, splits), *_cut(run), *_unread(run, splits), *_too_few(run), *_lopsided(run)],
+        counts=run.data.counts,
+        of_pairs=run.task.schema.parallel,
     )
 
 
-def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[str]:
+def _seen(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[DataWarning]:
+    """Yield a warning about each part whose texts are in the training part too."""
+    running = run.task.running_text
+    for name, split in list(splits.items())[1:]:
+        if split.n_in_training and split.n_compared:
+            shared = overlap_text(IN_WORDS[name], Overlap(split.n_in_training, split.n_compared), running)
+            remedy = "scores on them say nothing of other texts, so remove them from one of the parts"
+            yield DataWarning(shared, remedy, "texts in training")
+
+
+def _cut(run: RunContext) -> Iterator[DataWarning]:
+    """Yield a warning if many of the training texts are cut."""
+    n, n_cut = run.train.stats.get("n", len(run.train)), run.train.stats.get("n_truncated", 0)
+    if not run.task.running_text and n and n_cut > MANY_CUT * n:
+        share = f"{n_cut:,} of {n:,} training texts ({percent(n_cut / n)})"
+        matter = f"{share} are cut at {run.config.text.max_len} tokens"
+        yield DataWarning(matter, run.task.report.truncation_hint, "truncated texts")
+
+
+def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[DataWarning]:
     """Yield warnings about splits with many unknown tokens; with n-grams, unknown words are not a problem."""
     if run.task.tokenizer.ngrams is not None:
         return
     for name, split in list(splits.items())[1:]:
         if message := warning(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n):
-            yield message
+            yield DataWarning(*message, kind="unknown tokens")
 
 
-def _too_few(run: RunContext) -> Iterator[str]:
+def _too_few(run: RunContext) -> Iterator[DataWarning]:
     """Yield a warning about too few examples."""
     n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
     if run.task.running_text or run.train.is_running_text:
         return
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
-        yield (
-            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts; "
-            "add examples before trying settings"
+        yield DataWarning(
+            f"only {counted(n, 'examples')}{among} to train on",
+            "expect little more than guessing on other texts; add examples before trying settings",
+            "few examples",
         )
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
-        yield (
-            f"only {counted(n_valid, 'examples')} to validate on: "
+        yield DataWarning(
+            f"only {counted(n_valid, 'examples')} to validate on",
             f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or "
-            "--valid-fraction"
+            "--valid-fraction",
+            "few validation examples",
         )
 
 
-def _lopsided(run: RunContext) -> Iterator[str]:
+def _lopsided(run: RunContext) -> Iterator[DataWarning]:
     """Yield warnings about classes that are very rare or very frequent in training."""
     if run.task.schema.target != "label":
         return
@@ -146,15 +181,17 @@ def _lopsided(run: RunContext) -> Iterator[str]:
     lonely, (commonest, highest) = sorted(label for label, n in counts if n == 1), counts[0]
     if lonely:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
-        yield (
-            f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be "
-            "answered, and give more of them, or leave them out"
+        yield DataWarning(
+            f"{len(lonely)} of {len(counts)} classes have one training example ({named})",
+            "expect them never to be answered, and give more of them, or leave them out",
+            "classes of one example",
         )
     if highest > MOST_OF_A_CLASS * len(run.data.train):
         share = percent(highest / len(run.data.train))
-        yield (
-            f"{share} of the training texts are {commonest!r}: guessing is right as often, so read macro F1 and the "
-            "table of classes, not accuracy"
+        yield DataWarning(
+            f"{share} of the training texts are {commonest!r}",
+            "guessing is right as often, so read macro F1 and the table of classes, not accuracy",
+            "one class prevails",
         )
 
 
@@ -164,7 +201,7 @@ def describe_splits(p: RunContext) -> dict[str, SplitRecord]:
     Of the test split only the texts are read, never the targets.
     """
     parts = {"train": (p.train, p.data.train), "valid": (p.valid, p.data.valid)}
-    splits = {name: _describe_split(p.task, *part) for name, part in parts.items()}
+    splits = {name: replace(_describe_split(p.task, *part), **_compared(p, part[1])) for name, part in parts.items()}
     if (test := p.data.test) is not None:
         running, text = p.task.running_text, p.config.text
         n_tokens, n_cut, n_unknown, n_texts = count_unknown_tokens(p.task.tokenizer, test.text, text, running)
@@ -176,8 +213,17 @@ def describe_splits(p: RunContext) -> dict[str, SplitRecord]:
             sha256=fingerprint(test, []),
             unknown_rate=n_unknown / max(1, n_tokens),
             n_texts_unknown=None if running else n_texts,
+            **_compared(p, test),
         )
     return splits
+
+
+def _compared(p: RunContext, split: Split) -> dict[str, Any]:
+    """Return how many examples of a part occur twice, and how many of its texts are in the training part."""
+    counts = {} if p.task.running_text or split.shards else {"n_duplicates": n_duplicates(split)}
+    if split is p.data.train or (overlap := overlap_with_training(split, p.data.train, p.task.running_text)) is None:
+        return counts
+    return counts | {"n_in_training": overlap.n_shared, "n_compared": overlap.n}
 
 
 def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRecord:
@@ -185,8 +231,11 @@ def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRec
     columns = [column for column in (corpus.ids, corpus.target) if column is not None]
     running = task.running_text or corpus.is_running_text
     n_texts = None if running else n_texts_with_unknown(columns, task.tokenizer.unk_id)
+    own = {name: n for name, n in stats.items() if name not in COUNTS and name != "n"}
     return SplitRecord(
-        **stats | {"n": len(corpus)},
+        n=len(corpus),
+        **{name: n for name, n in stats.items() if name in COUNTS},
+        counts=own or None,
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
         n_texts_unknown=n_texts,
         sha256=fingerprint(split, []),

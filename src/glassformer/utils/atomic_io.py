@@ -106,8 +106,11 @@ def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> tup
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """Write the text in UTF-8 as `atomic_write_bytes`, with its line ends unchanged."""
-    atomic_write_bytes(path, text.encode("utf-8"))
+    """Write the text in UTF-8 as `atomic_write_bytes`, with its line ends unchanged.
+
+    A path may hold bytes that are not UTF-8. They are written as escapes, which JSON reads again as the same path.
+    """
+    atomic_write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:

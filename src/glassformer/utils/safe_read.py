@@ -31,7 +31,7 @@ LIMITS = {
     "findings": MiB,
     "record": 16 * MiB,  # the JSON files of a run, of a model, of shards
     "log": 64 * MiB,  # metrics.jsonl
-    "predictions": 256 * MiB,
+    "predictions": 128 * MiB,
     "text": 16 * MiB,  # model cards and reports
     "tokenizer": 64 * MiB,
     "weights": 1 << 36,  # before it is read whole, it is compared with what the configuration needs
@@ -108,9 +108,11 @@ def read_json_object(path: Path, max_bytes: int = LIMITS["record"], error: _Erro
 def read_json_lines(path: Path, max_bytes: int, error: _Error = CheckpointError) -> Iterator[tuple[Path, bytes]]:
     """Yield (location, content) of each whole line that is not blank, for `parse_json`; raise as `read_bytes`.
 
-    A last line without its newline was cut by a kill, and is left out.
+    A last line without its newline was cut by a kill, and is left out. One line has the size of a record at most.
     """
     for number, line in enumerate(read_bytes(path, max_bytes, error).split(b"\n")[:-1], start=1):
+        if len(line) > LIMITS["record"]:
+            raise _too_large(Path(f"{path}:{number}"), len(line), LIMITS["record"], error)
         if line.strip():
             yield Path(f"{path}:{number}"), line
 

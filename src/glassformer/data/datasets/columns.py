@@ -1,26 +1,30 @@
 """Finds the text and target columns of a table: by flag, by a usual name in the header, or by their values.
 
 By values the label is the column with the fewest different ones, the text the column with the longest, and of
-sentence pairs the first two columns. Guesses are reported. Files are read by `tables.py`.
+sentence pairs the first two columns that are no identifiers. Guesses are reported. Files are read by `tables.py`;
+`headers.py` tells a header, `labels.py` spells labels one way.
 """
 
 from __future__ import annotations
 
 import difflib
 import itertools
-import json
-import re
+import shlex
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from glassformer.data.datasets import headers
+from glassformer.data.datasets.labels import clean_labels, label_of_number
+from glassformer.data.datasets.nested import unnested_rows
+from glassformer.data.datasets.quotes import JoinedRows
 from glassformer.data.datasets.tables import Row, read_rows
 from glassformer.data.diagnostics import Diagnostics, IssueKind
 from glassformer.data.splits import Split
-from glassformer.errors import UsageError
+from glassformer.errors import DataError, UsageError
 
 SAMPLE_ROWS = 1000
 """Rows read before columns are chosen."""
@@ -62,20 +66,21 @@ LABEL = ColumnSpec("label", "--label-column", tuple(_LABELS.split()))
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
 
-_LANGUAGE = re.compile(
-    r"[a-z]{2,3}([-_][a-z]{2,4})?|english|german|french|spanish|italian|portuguese|dutch|russian|chinese|japanese"
-)
-
 
 @dataclass(frozen=True)
 class Rows:
-    """Texts with their targets (none, if they stand alone), the line each row begins on, and the columns' headers."""
+    """Texts with their targets (none, if they stand alone), the line each row begins on, and the columns' headers.
+
+    `label_guessed` says that no flag named the column of labels.
+    """
 
     text: list[str]
     answer: list[str]
     lines: Sequence[int]
     path: Path
     columns: tuple[str | None, ...] = (None, None)
+    resolved: ResolvedColumns | None = None
+    label_guessed: bool = False
 
     def split(self) -> Split:
         return Split(self.text, self.answer if len(self.columns) > 1 else None, str(self.path))
@@ -94,39 +99,58 @@ class ResolvedColumns:
     has_header: bool = False
 
 
-def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
+FindColumns: TypeAlias = Callable[[Path, Sequence[Row], ColumnSpecs, Diagnostics], ResolvedColumns | None]
+"""Finds columns in the first rows of a table in a way of its own; None to guess them."""
+
+
+def read_table(
+    path: Path, specs: ColumnSpecs, diagnostics: Diagnostics, find_columns: FindColumns | None = None
+) -> Rows:
     """Read columns of a CSV, TSV or JSON Lines file; rows with an error are skipped.
 
     Args:
         path: the file.
         specs: the columns, such as (TEXT, LABEL), or (TEXT,).
         diagnostics: takes errors, and a note on columns that were guessed.
+        find_columns: is tried first.
 
     Raises:
         UsageError: the file's suffix is unknown, or a requested column is missing.
     """
     rows = read_rows(path, diagnostics)
+    if not specs[-1].is_label:
+        rows = unnested_rows(rows, [(spec.requested, spec.usual) for spec in specs])
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    columns = _resolve(path, sample, specs, diagnostics) if sample else None
+    columns = find_columns(path, sample, specs, diagnostics) if sample and find_columns else None
+    columns = columns or (_resolve(path, sample, specs, diagnostics) if sample else None)
     if columns is None:
         deque(rows, maxlen=0)  # to the end, so that every error is reported
         return Rows([], [], [], path, (None,) * len(specs))
     lines, texts, targets = array("q"), list[str](), list[str]()
-    for row in itertools.chain(sample[columns.has_header :], rows):
+    of_label = specs[-1].is_label
+    joined = JoinedRows(columns.n_fields, int(columns.keys[-1]) if of_label and columns.n_fields else None)
+    below = headers.without_headers(path, itertools.chain(sample, rows), columns.has_header, joined, diagnostics)
+    for row in below:
         if (values := _values(row, columns, specs, path, diagnostics)) is not None:
             lines.append(row.line)
             texts.append(values[0])
-            targets += [value.strip() if specs[-1].is_label else value for value in values[1:]]
-    if specs[-1].is_label:
-        for line in (line for line, label in zip(lines, targets, strict=True) if not label):
-            diagnostics.error(path, line, "label", "the label is empty")
-    return Rows(texts, targets, lines, path, columns.headers)
+            targets += values[1:]
+    if of_label:
+        if columns.n_fields:
+            usual = [spec.usual for spec in specs]
+            lines, texts, targets = headers.without_named_rows(path, (lines, texts, targets), usual, diagnostics)
+        joined.report(path, targets, len(texts), diagnostics)
+        targets = clean_labels(path, lines, targets, diagnostics)
+    else:
+        joined.report(path, (), len(texts), diagnostics)
+    guessed = of_label and specs[-1].requested is None
+    return Rows(texts, targets, lines, path, columns.headers, columns, guessed)
 
 
 def _resolve(path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> ResolvedColumns | None:
     """Choose the columns to read; None after reporting that there are too few."""
     first = sample[0].fields
-    n_columns = len(first if isinstance(first, list) else _json_names(sample))
+    n_columns = len(first if isinstance(first, list) else json_names(sample))
     if n_columns < len(specs):
         needed = f"two columns are needed ({' and '.join(spec.name for spec in specs)})"
         diagnostics.error(path, sample[0].line, "columns", f"{needed}, but there is {n_columns}")
@@ -139,8 +163,8 @@ def _resolve(path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Dia
 
 
 def _resolve_json(path: Path, sample: list[Row], specs: ColumnSpecs) -> ResolvedColumns:
-    names = _json_names(sample)
-    body = [[str(_object(row).get(name, "")) for name in names] for row in sample]
+    names = json_names(sample)
+    body = [[str(_fields(row).get(name, "")) for name in names] for row in sample]
     chosen = _by_values(_by_header(path, names, specs), body, specs, len(names))
     headers = tuple(names[i] for i in chosen)
     return ResolvedColumns(headers, headers)
@@ -167,40 +191,44 @@ def _note_guess(path: Path, columns: ResolvedColumns, specs: ColumnSpecs, diagno
 
 
 def _has_header(names: Sequence[str], body: list[list[str]], specs: ColumnSpecs) -> bool:
-    """Return whether the first line is a header: it has a usual name, or differs from the lines below."""
-    lowered = [name.strip().lower() for name in names]
-    if any(name in spec.usual for spec in specs for name in lowered):
-        return True
-    if len(specs) == 1:  # texts have spaces, and what they are called has not
-        longest = _longest(range(len(names)), body)
-        return " " not in names[longest] and any(" " in row[longest] for row in body)
-    if specs[1].is_label:
-        label = min(range(len(names)), key=lambda i: _label_rank([row[i] for row in body]))
-        return bool(body) and names[label] not in {row[label] for row in body}
-    named = [all(_LANGUAGE.fullmatch(cell.strip().lower()) for cell in row[:2]) for row in [names, *body]]
-    return bool(body) and named[0] and not any(named[1:])
+    return headers.has_header(names, body, [spec.usual for spec in specs], of_label=specs[-1].is_label)
 
 
 def _by_header(path: Path, names: Sequence[str], specs: ColumnSpecs) -> list[int | None]:
     """Find the requested columns in the header, and usual names for the others."""
-    lowered = [name.strip().lower() for name in names]
+    lowered = [headers.plain(name) for name in names]
     chosen: list[int | None] = [None] * len(specs)
     for k, spec in enumerate(specs):
         if spec.requested is None:
             continue
-        if spec.requested in names:
-            chosen[k] = names.index(spec.requested)
-        elif spec.requested.lower() in lowered:
-            chosen[k] = lowered.index(spec.requested.lower())
-        else:
+        wanted = spec.requested if spec.requested in names else headers.plain(spec.requested)
+        found = [i for i, name in enumerate(names if spec.requested in names else lowered) if name == wanted]
+        if not found:
             close = difflib.get_close_matches(spec.requested, names, 1)
-            hint = f"did you mean {spec.flag} {close[0]!r}?" if close else f"its columns: {', '.join(names)}"
+            hint = f"did you mean {spec.flag} {_quoted(close[0])}?" if close else f"its columns: {', '.join(names)}"
             raise UsageError(f"{path}: there is no column {spec.requested!r}", hint)
+        chosen[k] = _only(path, found, names)
     for k, spec in enumerate(specs):
         if chosen[k] is None:
             candidates = (lowered.index(usual) for usual in spec.usual if usual in lowered)
             chosen[k] = next((i for i in candidates if i not in chosen), None)
+            if (first := chosen[k]) is not None:
+                _only(path, [i for i, name in enumerate(names) if name == names[first]], names)
     return chosen
+
+
+def _only(path: Path, found: Sequence[int], names: Sequence[str]) -> int:
+    """Return the only column of a name; raise DataError if it stands twice in the header."""
+    if len(found) > 1:
+        shown = ", ".join(repr(names[i]) for i in found)
+        where = " and ".join(str(i + 1) for i in found)
+        raise DataError(f"{path}: columns {where} have one name ({shown})", "give each column a name of its own")
+    return found[0]
+
+
+def _quoted(word: str) -> str:
+    """Return a word for the shell, always in quotes."""
+    return quoted if (quoted := shlex.quote(word)) != word else f"'{word}'"
 
 
 def _by_values(chosen: list[int | None], body: list[list[str]], specs: ColumnSpecs, n_columns: int) -> tuple[int, ...]:
@@ -211,34 +239,21 @@ def _by_values(chosen: list[int | None], body: list[list[str]], specs: ColumnSpe
             continue
         free = [i for i in range(n_columns) if i not in chosen]
         if specs[k].is_label:
-            chosen[k] = min(free, key=lambda i: _label_rank([row[i] for row in body]))
+            chosen[k] = min(free, key=lambda i: headers.label_rank([row[i] for row in body]))
         elif specs[-1].is_label or len(specs) == 1:
-            chosen[k] = _longest(free, body)
+            chosen[k] = headers.longest_column(free, body)
         else:
-            chosen[k] = free[0]
+            chosen[k] = next((i for i in headers.sentence_columns(body, n_columns) if i in free), free[0])
     return tuple(i for i in chosen if i is not None)
 
 
-def _longest(columns: Sequence[int], body: list[list[str]]) -> int:
-    """Return the column with the most characters."""
-    return max(columns, key=lambda i: sum(len(row[i]) for row in body))
+def _fields(row: Row) -> dict[str, Any]:
+    return row.fields if isinstance(row.fields, dict) else {}
 
 
-def _label_rank(values: list[str]) -> tuple[bool, int, int]:
-    """Rank a column, smallest for the likeliest labels: several values, but few, and short."""
-    distinct = set(values)
-    return len(distinct) < 2, len(distinct), sum(map(len, distinct))
-
-
-def _object(row: Row) -> dict[str, Any]:
-    """Return a JSON row's fields, or those of an inner {"translation": {"en": …, "de": …}}."""
-    fields = row.fields if isinstance(row.fields, dict) else {}
-    inner = fields.get("translation")
-    return inner if isinstance(inner, dict) else fields
-
-
-def _json_names(rows: list[Row]) -> list[str]:
-    return list(dict.fromkeys(key for row in rows for key in _object(row)))
+def json_names(rows: list[Row]) -> list[str]:
+    """Return the keys of the objects, in the order in which they appear."""
+    return list(dict.fromkeys(key for row in rows for key in _fields(row)))
 
 
 def _values(
@@ -253,11 +268,17 @@ def _values(
         return tuple(row.fields[int(key)] for key in columns.keys)
     values = []
     for key, spec in zip(columns.keys, specs, strict=True):
-        value = _object(row).get(str(key))
+        value = _fields(row).get(str(key))
         if spec.is_label and isinstance(value, bool | int | float):
-            value = json.dumps(value)
+            try:
+                written, value = value, label_of_number(value)
+            except ValueError as error:
+                diagnostics.error(path, row.line, "label", f"the label is {error}")
+                return None
+            diagnostics.counts["labels written as 1.0 and read as 1"] += isinstance(written, float) and "." not in value
         if not isinstance(value, str):
-            message = f"there is no {key!r}" if value is None else f"{key!r} is not a string"
+            missing = f"{key!r} is null" if str(key) in _fields(row) else f"there is no {key!r}"
+            message = missing if value is None else f"{key!r} is not a string"
             diagnostics.error(path, row.line, "columns", message)
             return None
         if issue := encoding_issue(value):

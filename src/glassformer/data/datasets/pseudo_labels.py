@@ -15,6 +15,7 @@ from pathlib import Path
 
 from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import Rows, encoding_issue
+from glassformer.data.datasets.labels import clean_labels
 from glassformer.data.datasets.tables import read_rows
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.schema import DataSchema
@@ -49,7 +50,12 @@ def with_pseudo_labels(schema: DataSchema, data: DataConfig, text: TextData) -> 
         n_pseudo=len(added),
     )
     return replace(
-        text, train=joined, notes=[*text.notes, *diagnostics.notes], hashes={**text.hashes, **diagnostics.hashes}
+        text,
+        train=joined,
+        notes=[*text.notes, *diagnostics.notes],
+        hashes={**text.hashes, **diagnostics.hashes},
+        counts=dict(Counter(text.counts) + diagnostics.counts),
+        pipes=[*text.pipes, *diagnostics.pipes],
     )
 
 
@@ -105,7 +111,7 @@ def read_predictions(path: Path, diagnostics: Diagnostics) -> tuple[Rows, list[f
             case _:
                 expected = "a line of `glassformer predict --json` is expected: text, label, probability (0 to 1)"
                 diagnostics.error(path, row.line, "columns", expected)
-    return Rows(texts, labels, lines, path), probabilities
+    return Rows(texts, clean_labels(path, lines, labels, diagnostics), lines, path), probabilities
 
 
 def _as_rows(split: Split) -> Rows:

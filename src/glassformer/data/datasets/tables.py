@@ -1,7 +1,8 @@
 """CSV, TSV and JSON Lines as rows with line numbers, read strictly and one row at a time.
 
 Which of the columns are meant is decided in `columns.py`. A CSV follows RFC 4180: quotes may hold commas and
-line breaks. A TSV has no quotes: a tab ends a field, a line a row. JSON Lines has one object a line.
+line breaks. A TSV has no quotes, unless all it has are plainly those of a CSV writer: a tab ends a field, a line a row.
+Excel's first line `sep=;` names the delimiter of either. JSON Lines has one object a line.
 """
 
 from __future__ import annotations
@@ -9,38 +10,49 @@ from __future__ import annotations
 import csv
 import itertools
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glassformer.data.datasets.quotes import LineBreaks, all_quoted, note_literal_quotes, quotes_of_csv
 from glassformer.data.diagnostics import Diagnostics, numbered_lines
+from glassformer.data.sources import format_of
 from glassformer.errors import UsageError
 
 LARGEST_FIELD = 1 << 30
 """Characters; `csv` refuses fields over 131,072 unless told."""
+SAMPLE_LINES = 1000
+"""Lines read before it is decided what delimits fields and whether quotes hold them."""
+_SEPARATOR = re.compile(r'"?sep=(\\t|[^\w"]|"[^\w"]")"?[,;\t ]*', re.IGNORECASE)
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines)."""
+    """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines).
+
+    `alone` are the lines of a row over several of them, each split as if quotes were characters; empty where all fields
+    of a table are in quotes, so that none of these is stray.
+    """
 
     line: int
     fields: list[str] | dict[str, Any]
+    alone: tuple[list[str], ...] = ()
 
 
 def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a table with its header; empty lines are skipped and counted.
 
     Raises:
-        UsageError: the file's name does not tell its format.
+        UsageError: the file's name does not tell its format (of a pipe, its first line does: `format_of`).
     """
-    match path.suffix.lower():
+    match format_of(path):
         case ".csv":
-            rows = _csv_rows(path, diagnostics)
+            rows = _delimited_rows(path, True, diagnostics)
         case ".tsv" | ".tab":
-            lines = numbered_lines(path, diagnostics)
-            rows = (Row(number, line.split("\t") if line else []) for number, line in lines)
+            rows = _delimited_rows(path, False, diagnostics)
         case ".jsonl" | ".ndjson":
             rows = _json_rows(path, diagnostics)
         case other:
@@ -55,41 +67,104 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             diagnostics.counts["empty lines"] += 1
 
 
-def _csv_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
-    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_FIELD))
-    lines = numbered_lines(path, diagnostics)
-    first = next(lines, None)
+def _delimited_rows(path: Path, is_csv: bool, diagnostics: Diagnostics) -> Iterator[Row]:
+    """Yield the rows of a CSV or TSV, behind the line that names its delimiter if there is one."""
+    numbered = numbered_lines(path, diagnostics)
+    head = list(itertools.islice(numbered, SAMPLE_LINES))
+    first = next((i for i, (_, line) in enumerate(head) if line.strip()), None)
     if first is None:
+        yield from (Row(number, []) for number, _ in head)
         return
-    delimiter = _delimiter(first[1], path, diagnostics)
-    last = 0  # number of the last line the parser has taken
+    if "\r" in head[first][1]:
+        end = "lines end in carriage returns alone, as in files of the classic Mac OS; save it with line feeds"
+        diagnostics.error(path, head[first][0], "columns", end)
+        return
+    separator = _separator(head[first][1])
+    if separator is not None:
+        del head[first]
+        diagnostics.counts["lines that name the delimiter"] += 1
+        delimiter = separator
+        is_csv |= delimiter != "\t"
+        name = _DELIMITERS.get(delimiter, repr(delimiter))
+        diagnostics.notes.append(f"{path.name}: columns are parted by {name}, as its first line says")
+    else:
+        delimiter = _delimiter(head[first][1], path, diagnostics) if is_csv else "\t"
+    lines = itertools.chain(head, numbered)
+    texts = [line for _, line in head if line.strip()]
+    if not is_csv and not (texts and quotes_of_csv(texts)):
+        yield from _tsv_rows(path, lines, diagnostics)
+        return
+    if not is_csv:
+        diagnostics.notes.append(f"{path.name}: quotes around fields are read as those of a CSV")
+    exact = not texts or all_quoted(texts[0], delimiter)
+    for row in _csv_rows(path, lines, delimiter, exact, diagnostics):
+        if separator is not None and not row.alone and _separator(delimiter.join(row.fields)) == separator:
+            diagnostics.counts["lines that name the delimiter"] += 1
+        else:
+            yield row
+
+
+def _tsv_rows(path: Path, lines: Iterable[tuple[int, str]], diagnostics: Diagnostics) -> Iterator[Row]:
+    n_quoted = 0
+    for number, line in lines:
+        fields = line.split("\t") if line else []
+        if '"' in line:
+            n_quoted += sum(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
+        yield Row(number, fields)
+    note_literal_quotes(path, n_quoted, diagnostics)
+
+
+def _csv_rows(
+    path: Path, lines: Iterable[tuple[int, str]], delimiter: str, exact: bool, diagnostics: Diagnostics
+) -> Iterator[Row]:
+    """Yield the rows of a CSV; `exact` says that all fields are in quotes."""
+    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_FIELD))
+    taken: list[tuple[int, str]] = []  # the lines of a row
 
     def feed() -> Iterator[str]:
-        nonlocal last
-        for number, line in itertools.chain([first], lines):
-            last = number
+        for number, line in lines:
+            taken.append((number, line))
             yield line + "\n"
 
-    rows, begins = csv.reader(feed(), delimiter=delimiter, strict=True), 1
+    rows, breaks = csv.reader(feed(), delimiter=delimiter, strict=True), LineBreaks()
     while True:
+        taken.clear()
         try:
             fields = next(rows, None)
         except csv.Error as error:
+            begins, last = taken[0][0], taken[-1][0]
             end = "" if begins == last else f", seen at line {last}"
-            reason = "a quote is not closed" if "unexpected end" in str(error) else f"a stray quote ({error})"
-            diagnostics.error(path, begins, "quote", f"{reason} in the row that begins here{end}")
-            return
+            diagnostics.error(path, begins, "quote", f"{_reason(error)} in the row that begins here{end}")
+            break
         if fields is None:
-            return
-        yield Row(begins, fields)
-        begins = last + 1
+            break
+        begins, alone = taken[0][0], ()
+        if len(taken) > 1:
+            breaks.add(fields, begins, taken[-1][0])
+            alone = () if exact else tuple(line.split(delimiter) for _, line in taken)
+        yield Row(begins, fields, alone)
+    breaks.note(path, diagnostics)
+
+
+def _reason(error: csv.Error) -> str:
+    if "unexpected end" in str(error):
+        return "a quote is not closed"
+    if "new-line" in str(error):
+        return "a carriage return stands outside quotes"
+    return f"a stray quote ({error})"
+
+
+def _separator(line: str) -> str | None:
+    """Return the delimiter that a line like `sep=;` names; None for other lines."""
+    match = _SEPARATOR.fullmatch(line)
+    return match and ("\t" if match.group(1) == "\\t" else match.group(1).strip('"'))
 
 
 def _delimiter(header: str, path: Path, diagnostics: Diagnostics) -> str:
     """Return a comma, unless the first line has none and has semicolons or tabs."""
-    for other, name in ((";", "semicolons"), ("\t", "tabs")):
+    for other in (";", "\t"):
         if "," not in header and other in header:
-            diagnostics.notes.append(f"{path.name}: columns are parted by {name}")
+            diagnostics.notes.append(f"{path.name}: columns are parted by {_DELIMITERS[other]}")
             return other
     return ","
 
@@ -100,7 +175,7 @@ def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             yield Row(number, [])
             continue
         try:
-            value = json.loads(line)
+            value = _DECODER.decode(line)
         except json.JSONDecodeError as error:
             diagnostics.error(path, number, "json", f"this is not JSON ({error.msg}, column {error.colno})")
             continue
@@ -111,3 +186,15 @@ def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             yield Row(number, value)
         else:
             diagnostics.error(path, number, "json", f"a JSON object is expected, not {type(value).__name__}")
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; raise ValueError if a field stands twice in it."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        seen = [key for key, _ in pairs]
+        raise ValueError(f"the field {next(key for key in seen if seen.count(key) > 1)!r} stands twice")
+    return fields
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object_of)

@@ -17,6 +17,7 @@ from glassformer.config.limits import truncate
 from glassformer.data.batching import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import LABEL, TEXT
+from glassformer.data.datasets.labels import normalised_label, similarity_key
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split, TextData
@@ -41,17 +42,14 @@ def class_names(labels: Sequence[str]) -> list[str]:
     """Return the sorted classes among labels; as numbers if all of them are.
 
     Raises:
-        DataError: fewer than two, or so many that the column can hardly be one of labels.
+        DataError: fewer than two.
     """
     names = sorted(set(labels))
     if all(WHOLE_NUMBER.fullmatch(name) for name in names):
         names.sort(key=int)
-    hint = "choose the column with --label-column"
     if len(names) < 2:
+        hint = "choose the column with --label-column"
         raise DataError(f"two or more labels are needed, found {names}", hint)
-    if len(names) > 20 and len(names) > len(labels) / 2:
-        shown = f"{len(names):,} different labels in {len(labels):,} rows"
-        raise DataError(f"{shown}: this can hardly be the column of labels", hint)
     return names
 
 
@@ -63,13 +61,26 @@ def check_labels(rows: Mapping[str, Rows], diagnostics: Diagnostics, known: Sequ
         except DataError as error:
             diagnostics.error(rows["train"].path, 0, "label", error.message)
             return
+        _check_guess(rows["train"], known, diagnostics)
     shown = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
-    names = set(known)
+    names = {*known, *map(normalised_label, known)}
+    similar = {similarity_key(name): name for name in known}
     for part in rows.values():
         for line, label in zip(part.lines, part.answer, strict=True):
             if label and label not in names:  # an empty one was noted when it was read
-                what = f"label {label!r} is not one of the training data's ({shown})"
+                near = similar.get(similarity_key(label))
+                but = f"; it differs from {near!r} in case, spaces or number form alone" if near else ""
+                what = f"label {label!r} is not one of the training data's ({shown}){but}"
                 diagnostics.error(part.path, line, "label", what)
+
+
+def _check_guess(train: Rows, names: Sequence[str], diagnostics: Diagnostics) -> None:
+    """Refuse a column that was taken for the labels and has hardly two rows of a label; one that was named may."""
+    if train.label_guessed and len(names) > 20 and len(names) > len(train.answer) / 2:
+        shown = f"{len(names):,} different labels in {len(train.answer):,} rows"
+        named = f", also if it is {train.columns[-1]!r}" if train.columns[-1] else ", which needs a header line"
+        advice = f"choose it with --label-column{named}"
+        diagnostics.error(train.path, 0, "label", f"{shown}: this can hardly be the column of labels; {advice}")
 
 
 class Classify(Task):
@@ -184,7 +195,8 @@ class Classify(Task):
 
     def _numbers(self, split: Split) -> list[int]:
         """Return the class index of each example; raise DataError for a class that training lacks."""
-        number = {name: i for i, name in enumerate(self.labels)}
+        number = {normalised_label(name): i for i, name in enumerate(self.labels)}
+        number |= {name: i for i, name in enumerate(self.labels)}
         if unknown := set(split.answers) - number.keys():
             what = f"{split.source}: no training example has the label {min(unknown)!r}"
             raise DataError(what, "train on more examples: a larger --limit, or without one")

@@ -179,7 +179,7 @@ class LanguageModelling(Task):
         """Return what the ids of a text lose; empty if decoding restores the text."""
         if self.tokenizer.kind == "word":
             return "leaves out white space"
-        if self.config.text.lowercase:
+        if self.config.text.lowercase or self.tokenizer.lowercases:
             return "leaves out capitals"
         unknown = corpus.stats.get("n_unknown", 0)
         return f"does not know {unknown:,} of the tokens" if unknown else ""

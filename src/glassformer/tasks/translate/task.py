@@ -151,7 +151,7 @@ class Translate(Task):
         if split.published is not None:
             scores |= published_score(translations, split.published)
         scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
-        scores |= {"beam_size": decode.beam_size, "length_penalty": decode.length_penalty}
+        scores |= _settings_used(decode)
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
         return scores | {"examples": rows[:8], "predictions": rows}
 
@@ -179,3 +179,10 @@ class Translate(Task):
         model, t = cast("Translator | Ensemble", model), self.tokenizer
         special = Special(t.pad_id, t.bos_id, t.eos_id)
         return translate_ids(model, sources, decode, special, first_row=first)
+
+
+def _settings_used(decode: DecodeConfig) -> dict[str, Any]:
+    """Return the settings that translations were made with: of beam search, or of sampling."""
+    search = ("beam_size", "length_penalty")
+    sampling = ("sample", "temperature", "top_k", "top_p", "min_p", "decode_seed", "length_penalty")
+    return {name: getattr(decode, name) for name in (sampling if decode.sample else search)}

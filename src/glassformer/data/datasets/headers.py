@@ -1,0 +1,216 @@
+"""Tells whether a table's first line is a header, and which later lines repeat it; ranks columns by their values.
+
+A usual name, such as "label" or "to", can also be the first value of a table without a header: then it recurs below.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from glassformer.data.datasets.labels import without_zero_width
+from glassformer.data.datasets.quotes import JoinedRows
+from glassformer.data.datasets.tables import Row
+from glassformer.data.diagnostics import Diagnostics
+
+SENTENCE_WORDS = 4
+"""Median number of words from which a column holds sentences, among which a single word is no example."""
+EXTRA_CHARACTERS = 8
+"""A header's cell may have so many spaces and invisible characters around its name."""
+
+Examples: TypeAlias = tuple[array, list[str], list[str]]
+"""Lines, texts and labels."""
+
+_LANGUAGE_NAMES = "english|german|french|spanish|italian|portuguese|dutch|russian|chinese|japanese"
+_LANGUAGE = re.compile(rf"[a-z]{{2,3}}([-_][a-z]{{2,4}})?|{_LANGUAGE_NAMES}")
+_OTHER_NAMES = frozenset(
+    """id index label lang language sentence text phrase word term question answer prompt response completion summary
+    reference hypothesis original translated translation""".split()
+) | frozenset(_LANGUAGE_NAMES.split("|"))
+_NUMBERED = re.compile(r"([A-Za-z_:.#-]{0,12})\d+")
+_RANDOM_ID = re.compile(r"[0-9a-fA-F]{8,}(-[0-9a-fA-F]{4,}){0,4}")
+
+
+def plain(name: str) -> str:
+    """Return a header's cell as it is compared: lower case, without spaces around it and invisible characters."""
+    return without_zero_width(name).strip().lower()
+
+
+def has_header(
+    names: Sequence[str], body: list[list[str]], usual: Sequence[tuple[str, ...]], of_label: bool = False
+) -> bool:
+    """Return whether the first line is a header: it has usual names, or differs from the lines below.
+
+    Args:
+        names: cells of the first line.
+        body: rows below, with as many cells.
+        usual: the usual names of each column that is looked for.
+        of_label: the last of these is a label.
+    """
+    lowered = [plain(name) for name in names]
+    below = [row for row in body if [plain(cell) for cell in row] != lowered]  # without repeated headers
+    if len(usual) == 1:
+        words = len(names) == 1 and not any(" " in row[0].strip() for row in body)  # a word may recur as an example
+        return _heads_texts(names, lowered, body if words else below, usual[0])
+    if of_label:
+        return _heads_labels(names, lowered, below, usual)
+    return _heads_pairs(lowered, below, usual)
+
+
+def _heads_texts(names: Sequence[str], lowered: list[str], below: list[list[str]], usual: tuple[str, ...]) -> bool:
+    """Return whether the line is a header: texts have spaces, and what they are called has none."""
+    longest = longest_column(range(len(names)), below) if below else 0
+    spaced = any(" " in row[longest].strip() for row in below)
+    named = {i for i, name in enumerate(lowered) if name in usual}
+    if longest not in named and _is_sentence(names[longest]):
+        return False
+    if any(lowered[i] not in {plain(row[i]) for row in below} for i in named):
+        return True
+    return spaced and " " not in names[longest].strip()
+
+
+def _heads_labels(
+    names: Sequence[str], lowered: list[str], below: list[list[str]], usual: Sequence[tuple[str, ...]]
+) -> bool:
+    """Return whether the line is a header: the first label of a table without one recurs below."""
+    of_texts, of_labels = usual
+    named = {i for i, name in enumerate(lowered) if name in of_labels}
+    if not below:
+        return bool(named) or any(name in of_texts for name in lowered)
+    label = min(range(len(names)), key=lambda i: label_rank([row[i] for row in below]))
+    text = longest_column([i for i in range(len(names)) if i != label], below)
+    if lowered[text] in of_texts and _are_sentences([row[text] for row in below]):
+        return True  # as in "text,y" above labels of y and n
+    labels = {plain(row[label]) for row in below}
+    if len(labels) == len(below) and _is_sentence(names[text]):
+        return False  # no label recurs, and a header's cell is no sentence
+    candidates = named | ({label} if names[label].strip() else set())
+    return bool(candidates) and all(lowered[i] not in {plain(row[i]) for row in below} for i in candidates)
+
+
+def _heads_pairs(lowered: list[str], below: list[list[str]], usual: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether the line is a header: a dictionary may begin with "to" or "source", so one name is not enough."""
+    names = {name for names in usual for name in names}
+    named = [i for i, name in enumerate(lowered) if name in names and name not in {plain(row[i]) for row in below}]
+    others = [i for i in range(len(lowered)) if i not in named]
+    if len({lowered[i] for i in named}) > 1:
+        return True
+    if named and any(lowered[i] in _OTHER_NAMES or "_" in lowered[i] for i in others):
+        return True
+    first = sentence_columns(below, len(lowered)) if below else [0, 1]
+    if named and below and not any(" " in lowered[i] for i in first):
+        return all(_are_sentences([row[i] for row in below]) for i in first)
+    languages = [all(_LANGUAGE.fullmatch(plain(row[i])) for i in first) for row in [lowered, *below]]
+    return bool(below) and languages[0] and not any(languages[1:])
+
+
+def repeats_header(fields: Sequence[str], header: Sequence[str]) -> bool:
+    """Return whether a row is the header again, perhaps in other case; `header` is `plain`."""
+    near = all(len(field) <= len(name) + EXTRA_CHARACTERS for field, name in zip(fields, header, strict=True))
+    return near and all(plain(field) == name for field, name in zip(fields, header, strict=True))
+
+
+def reorders_header(fields: Sequence[str], header: Sequence[str]) -> bool:
+    """Return whether a row is the header with its columns in another order."""
+    longest = max(map(len, header)) + EXTRA_CHARACTERS
+    if len(header) < 2 or any(len(field) > longest for field in fields):
+        return False
+    found = [plain(field) for field in fields]
+    return found != list(header) and sorted(found) == sorted(header)
+
+
+def without_headers(
+    path: Path, rows: Iterable[Row], has_header: bool, joined: JoinedRows, diagnostics: Diagnostics
+) -> Iterator[Row]:
+    """Yield the rows below the header without its repetitions, which are counted; those over several lines are noted.
+
+    A table that was put together from several files has the header of each.
+    """
+    header: list[str] | None = None
+    repeated = array("q")
+    for i, row in enumerate(rows):
+        if row.alone:
+            joined.add(row.line, row.alone)
+        if i == 0 and has_header and isinstance(row.fields, list):
+            header = [plain(name) for name in row.fields]
+        elif header is None or not isinstance(row.fields, list) or len(row.fields) != len(header):
+            yield row
+        elif repeats_header(row.fields, header):
+            repeated.append(row.line)
+        elif reorders_header(row.fields, header):
+            order = f"a second header has the columns in another order ({', '.join(row.fields)})"
+            diagnostics.error(path, row.line, "columns", f"{order}; read the files apart or bring them to one order")
+        else:
+            yield row
+    _note_headers(path, repeated, diagnostics)
+
+
+def without_named_rows(
+    path: Path, examples: Examples, usual: Sequence[tuple[str, ...]], diagnostics: Diagnostics
+) -> Examples:
+    """Leave out rows such as "review,sentiment": headers of other names, of classes that no other row has."""
+    (lines, texts, labels), (of_texts, of_labels) = examples, usual
+    found = [i for i, name in enumerate(labels) if plain(name) in of_labels]
+    found = [i for i in found if plain(texts[i]) in of_texts]
+    if not found:
+        return examples
+    counts, named = Counter(labels), Counter(labels[i] for i in found)
+    left_out = {i for i in found if counts[labels[i]] == named[labels[i]]}
+    _note_headers(path, array("q", (lines[i] for i in sorted(left_out))), diagnostics)
+    kept = [i for i in range(len(labels)) if i not in left_out]
+    return array("q", (lines[i] for i in kept)), [texts[i] for i in kept], [labels[i] for i in kept]
+
+
+def _note_headers(path: Path, lines: array[int], diagnostics: Diagnostics) -> None:
+    if lines:
+        diagnostics.counts["repeated headers left out"] += len(lines)
+        rows = "1 row is a header" if len(lines) == 1 else f"{len(lines):,} rows are headers"
+        where = ", ".join(f"{line:,}" for line in lines[:5]) + (", …" if len(lines) > 5 else "")
+        diagnostics.notes.append(f"{path.name}: {rows} again and left out (line {where})")
+
+
+def longest_column(columns: Sequence[int], body: list[list[str]]) -> int:
+    """Return the column with the most characters."""
+    return max(columns, key=lambda i: sum(len(row[i]) for row in body))
+
+
+def label_rank(values: list[str]) -> tuple[bool, int, int]:
+    """Rank a column, smallest for the likeliest labels: several values, but few, and short."""
+    distinct = set(values)
+    return len(distinct) < 2, len(distinct), sum(map(len, distinct))
+
+
+def sentence_columns(body: list[list[str]], n_columns: int) -> list[int]:
+    """Return the first two columns of pairs: those of numbers, identifiers or one value stand after the others."""
+    others = [_is_identifier([row[i].strip() for row in body]) for i in range(n_columns)]
+    return sorted(sorted(range(n_columns), key=lambda i: (others[i], i))[:2])
+
+
+def _is_identifier(values: list[str]) -> bool:
+    """Return whether values are numbers behind one prefix, random identifiers, language codes, or all the same."""
+    if len(values) < 2:
+        return bool(values) and values[0].isdigit()
+    prefixes = {match.group(1) if (match := _NUMBERED.fullmatch(value)) else None for value in values}
+    if len(prefixes) == 1 and None not in prefixes:
+        return True
+    if len(set(values)) == 1 and " " not in values[0]:
+        return True
+    return all(map(_RANDOM_ID.fullmatch, values)) or all(map(_LANGUAGE.fullmatch, values))
+
+
+def _are_sentences(texts: list[str]) -> bool:
+    return statistics.median(map(_n_words, texts)) >= SENTENCE_WORDS
+
+
+def _is_sentence(text: str) -> bool:
+    return _n_words(text) >= SENTENCE_WORDS
+
+
+def _n_words(text: str) -> int:
+    """Return the number of words, or an estimate for scripts without spaces."""
+    return max(len(text.split()), len(text) // 12)

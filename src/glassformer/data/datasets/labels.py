@@ -1,0 +1,155 @@
+"""Labels spelled one way: NFC, without zero-width characters or spaces around them; what they may hide is reported.
+
+Labels that differ in case, spaces or number form alone stay different classes, and a note names them. NaN and infinity
+are refused where labels are numbers. Training, validation, test and pseudo-labelled data go through the same function.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from glassformer.data.diagnostics import Diagnostics
+
+ZERO_WIDTH = "\u200b\u200c\u200d\u2060\ufeff\u200e\u200f\u180e"
+"""Zero-width space, joiners, no-break space and direction marks."""
+JOINERS = "\u200c\u200d"
+"""They change how letters and emoji join, so they are kept between two characters of such scripts."""
+FIRST_JOINING = 0x0590
+"""Scripts before Hebrew have no joiners."""
+LARGEST_EXACT = 2**53
+"""Up to here each whole number is a float of its own."""
+MISSING = frozenset({"nan", "na", "n/a", "<na>", "nat", "none", "null", "nil", "inf", "-inf", "+inf", "infinity"})
+"""How programs spell a missing value; a class may be called so too."""
+MAX_SHOWN = 5
+
+_ZERO_WIDTH = re.compile(f"[{ZERO_WIDTH}]")
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d{1,3})?")
+
+
+def normalised_label(label: str) -> str:
+    """Return a label in NFC, without zero-width characters and without spaces around it."""
+    return unicodedata.normalize("NFC", without_zero_width(label)).strip()
+
+
+def without_zero_width(text: str) -> str:
+    """Return the text without zero-width characters, except joiners between letters of scripts that need them."""
+    if text.isascii() or not _ZERO_WIDTH.search(text):
+        return text
+    kept = []
+    for i, character in enumerate(text):
+        joins = character in JOINERS and 0 < i < len(text) - 1
+        if character not in ZERO_WIDTH or (joins and _joining(text[i - 1]) and _joining(text[i + 1])):
+            kept.append(character)
+    return "".join(kept)
+
+
+def label_of_number(value: float) -> str:
+    """Return how a label that is a JSON boolean or number is spelled: true, 1 (also 1.0), 0.5.
+
+    Raises:
+        ValueError: NaN or infinity.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        raise ValueError(f"{value}, which is not a class")
+    return str(int(value)) if value.is_integer() and abs(value) <= LARGEST_EXACT else repr(value)
+
+
+def similarity_key(label: str) -> str:
+    """Return a key that is equal for labels that differ in case, spaces, width or number form alone."""
+    text = _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", label))
+    text = "".join(unicodedata.normalize("NFKC", text.casefold()).split())
+    if _NUMBER.fullmatch(text):
+        number = float(text.replace(",", "."))
+        return repr(number + 0.0) if math.isfinite(number) else text
+    return text
+
+
+def similar_labels(labels: Sequence[str]) -> list[list[str]]:
+    """Return the groups of labels with equal keys, each in the order given."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for label in labels:
+        groups[similarity_key(label)].append(label)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def clean_labels(path: Path, lines: Sequence[int], labels: Sequence[str], diagnostics: Diagnostics) -> list[str]:
+    """Return the labels spelled one way; count what was changed, report what is missing or easily confused."""
+    written = Counter(labels)
+    clean = {label: normalised_label(label) for label in written}
+    _note_changes(path, written, clean, diagnostics)
+    cleaned = [clean[label] for label in labels]
+    counts = Counter(cleaned)
+    no_number = {label for label in counts if label and _is_number(label) is False}
+    others = [label for label in counts if label and label not in no_number]
+    refused = no_number if others and all(_is_number(label) for label in others) else set()
+    for line, label in zip(lines, cleaned, strict=True):
+        if not label:
+            diagnostics.error(path, line, "label", "the label is empty")
+        elif label in refused:
+            diagnostics.error(path, line, "label", f"the label is {label}, which is no class where labels are numbers")
+        elif "\n" in label or "\r" in label:
+            diagnostics.error(path, line, "label", f"the label {label[:40]!r} holds a line break")
+    _note_missing(path, {label: n for label, n in counts.items() if label not in refused}, diagnostics)
+    _note_similar(path, counts, diagnostics)
+    return cleaned
+
+
+def _note_changes(path: Path, written: Counter[str], clean: dict[str, str], diagnostics: Diagnostics) -> None:
+    """Count the labels that were brought to NFC, and that lost zero-width characters or spaces around them."""
+    changes: Counter[str] = Counter()
+    for label, n in written.items():
+        visible = without_zero_width(label)
+        changes["labels without their zero-width characters"] += n * (visible != label)
+        changes["labels brought to NFC"] += n * (unicodedata.normalize("NFC", visible) != visible)
+        changes["labels without the spaces around them"] += n * (visible.strip() != visible and bool(visible.strip()))
+    diagnostics.counts.update(changes)
+    told = [f"{n:,} {name}" for name, n in changes.items() if n]
+    merged = len(written) - len(set(clean.values()))
+    if told:
+        result = f"; {merged:,} spellings became one with another" if merged else ""
+        diagnostics.notes.append(f"{path.name}: {', '.join(told)}{result}")
+
+
+def _note_missing(path: Path, counts: dict[str, int], diagnostics: Diagnostics) -> None:
+    """Report labels that are spelled as a missing value."""
+    found = [label for label in counts if label.casefold() in MISSING]
+    if found and len(counts) > 1:
+        diagnostics.counts["labels spelled as a missing value"] += sum(counts[label] for label in found)
+        shown = ", ".join(f"{label!r} ({counts[label]:,})" for label in found[:MAX_SHOWN])
+        diagnostics.notes.append(
+            f"{path.name}: classes that are spelled as a missing value: {shown}; leave these rows out if they have no "
+            "label"
+        )
+
+
+def _note_similar(path: Path, counts: Counter[str], diagnostics: Diagnostics) -> None:
+    """Report the classes that differ in case, spaces or number form alone."""
+    groups = similar_labels([label for label in counts if label])
+    if groups:
+        diagnostics.counts["labels that differ in case, spaces or number form alone"] += sum(map(len, groups))
+        written = [", ".join(f"{label!r} ({counts[label]:,})" for label in group) for group in groups[:MAX_SHOWN]]
+        more = f"; and {len(groups) - MAX_SHOWN:,} groups more" if len(groups) > MAX_SHOWN else ""
+        diagnostics.notes.append(
+            f"{path.name}: different classes that differ in case, spaces or number form alone: {'; '.join(written)}"
+            f"{more}; spell them one way if they are the same"
+        )
+
+
+def _is_number(label: str) -> bool | None:
+    """Return True for a finite number, False for NaN and infinity, None for other labels."""
+    if _NUMBER.fullmatch(label):
+        return True
+    return False if re.fullmatch(r"[+-]?(nan|inf|infinity)", label.casefold()) else None
+
+
+def _joining(character: str) -> bool:
+    return ord(character) >= FIRST_JOINING and not "\u2000" <= character <= "\u206f"

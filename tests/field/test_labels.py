@@ -1,0 +1,149 @@
+"""Labels are spelled one way; those that look alike are told, those that are missing refused."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.helpers.reading import read, reviews, table
+
+from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.datasets.labels import similar_labels
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_test
+from glassformer.data.schema import DataSchema
+from glassformer.errors import DataError
+from glassformer.tasks import TASKS
+from glassformer.tasks.classify.task import check_labels
+
+HEADER = ("text", "label")
+NFD = unicodedata.normalize("NFD", "négatif")
+
+
+def json_lines(*labels: object) -> str:
+    return "".join(
+        json.dumps({"text": text, "label": labels[i % len(labels)]}) + "\n" for i, (text, _) in enumerate(reviews(""))
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "count"),
+    [
+        (NFD, "labels brought to NFC"),
+        ("négatif\u200b", "labels without their zero-width characters"),
+        ("né\u200cgatif", "labels without their zero-width characters"),
+        ("\u200dnégatif", "labels without their zero-width characters"),
+        ("né\ufeffgatif", "labels without their zero-width characters"),
+        ("négatif ", "labels without the spaces around them"),
+        ("\u00a0négatif", "labels without the spaces around them"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+def test_one_class_is_spelled_one_way(tmp_path: Path, other: str, count: str, name: str) -> None:
+    labels = ("négatif", other, "pos")
+    content = (
+        json_lines(*labels) if name == "a.jsonl" else table(reviews(*labels), HEADER, "\t" if name == "a.tsv" else ",")
+    )
+    found = read(tmp_path, content, name)
+    assert found.classes == {"négatif", "pos"}
+    assert found.report.counts[count] == 8
+    assert found.noted(f"8 {count}", "spellings became one with another")
+
+
+def test_joiners_of_scripts_that_need_them_stay(tmp_path: Path) -> None:
+    labels = {"👨\u200d👩\u200d👧", "می\u200cخواهم", "ok"}
+    assert read(tmp_path, table(reviews(*sorted(labels)), HEADER)).classes == labels
+
+
+ALIKE = [
+    ("pos", "Pos"),
+    ("pos", "POS"),
+    ("very good", "verygood"),
+    ("very good", "very  good"),
+    ("very good", "very\u00a0good"),
+    ("1", "1.0"),
+    ("1", "01"),
+    ("1", "１"),
+    ("1", "+1"),
+    ("0.5", "0,5"),
+    ("0", "-0"),
+    ("true", "True"),
+    ("TRUE", "true"),
+    ("straße", "STRASSE"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_labels_that_look_alike_are_told_and_stay_apart(tmp_path: Path, one: str, other: str) -> None:
+    found = read(tmp_path, table(reviews(one, other, "neutral"), HEADER))
+    assert found.classes == {one, other, "neutral"}
+    assert found.noted("differ in case, spaces or number form alone", repr(one), repr(other))
+    assert found.report.counts["labels that differ in case, spaces or number form alone"] == 2
+
+
+@pytest.mark.parametrize(
+    "labels", [("1", "-1"), ("1", "10"), ("1", "1.5"), ("a1", "a1.0"), ("pos", "neg"), ("1.2.0", "1.2")]
+)
+def test_other_labels_are_not_alike(labels: tuple[str, ...]) -> None:
+    assert similar_labels(labels) == []
+
+
+def test_json_booleans_and_numbers(tmp_path: Path) -> None:
+    found = read(tmp_path, json_lines(1, 1.0, 0, -0.0, 2.5), "a.jsonl")
+    assert found.classes == {"0", "1", "2.5"}
+    assert found.report.counts["labels written as 1.0 and read as 1"] == 9
+    found = read(tmp_path, json_lines(True, False, "True"), "a.jsonl")
+    assert found.classes == {"true", "false", "True"} and found.noted("'true'", "'True'")
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "null"])
+def test_json_without_a_label(tmp_path: Path, value: str) -> None:
+    content = json_lines("pos", "neg") + '{"text": "odd", "label": %s}\n' % value
+    found = read(tmp_path, content, "a.jsonl")
+    assert [issue.line for issue in found.report.errors] == [25]
+    assert "which is not a class" in found.message or "is null" in found.message
+
+
+@pytest.mark.parametrize("value", ["nan", "NaN", "inf", "-inf", "Infinity"])
+def test_no_number_among_numbers(tmp_path: Path, value: str) -> None:
+    found = read(tmp_path, table([*reviews("1", "2.0"), ("odd one", value)], HEADER))
+    assert f"a.csv:26: the label is {value}" in found.message
+    named = read(tmp_path, table(reviews("pos", "neg", value), HEADER))
+    assert named.noted("spelled as a missing value", repr(value))
+
+
+@pytest.mark.parametrize("value", ["None", "null", "NA", "n/a"])
+def test_a_word_for_nothing_is_told(tmp_path: Path, value: str) -> None:
+    found = read(tmp_path, table(reviews("1", "2", value), HEADER))
+    assert found.noted("spelled as a missing value", repr(value))
+    assert found.report.counts["labels spelled as a missing value"] == 8
+
+
+@pytest.mark.parametrize("value", ["", " ", "\u200b", "\ufeff\u200d"])
+def test_an_empty_label_is_refused(tmp_path: Path, value: str) -> None:
+    found = read(tmp_path, table([*reviews("pos", "neg"), ("odd one", value)], HEADER))
+    assert "a.csv:26: the label is empty" in found.message
+
+
+def test_a_test_file_is_read_alike(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(table([("one", NFD), ("two", "pos\u200b")], HEADER), encoding="utf-8")
+    known = partial(check_labels, known=["négatif", "pos"])
+    schema = DataSchema("classify", TASKS["classify"].schema.columns, check=known)
+    assert load_test(schema, DataConfig(files=FilesConfig(test_file=str(path)))).answers == ["négatif", "pos"]
+    path.write_text(table([("one", "Pos")], HEADER), encoding="utf-8")
+    with pytest.raises(DataError, match=r"t\.csv:2: label 'Pos' is not .*differs from 'pos' in case, spaces"):
+        load_test(schema, DataConfig(files=FilesConfig(test_file=str(path))))
+
+
+def test_pseudo_labels_are_read_alike(tmp_path: Path) -> None:
+    train, pseudo = tmp_path / "a.csv", tmp_path / "p.jsonl"
+    train.write_text(table(reviews("négatif", "pos"), HEADER), encoding="utf-8")
+    lines = [{"text": f"new {i}", "label": label, "probability": 1.0} for i, label in enumerate([NFD, "pos\u200b"])]
+    pseudo.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    data = DataConfig(files=FilesConfig(train_file=str(train)), pseudo_file=str(pseudo))
+    text = load_text_data(TASKS["classify"].schema, data)
+    assert text.train.answers[-2:] == ["négatif", "pos"] and any("p.jsonl: 1 labels" in note for note in text.notes)

@@ -1,0 +1,107 @@
+"""Other forms of tables: a field named translation, old line ends, equal headers, quotes in a TSV, few examples."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from tests.helpers.reading import read, reviews, table
+
+ROWS, HEADER = reviews("pos", "neg"), ("text", "label")
+PAIRS = {(f"ein Text {i}", f"un texte {i}") for i in range(24)}
+
+
+def nested(**outer: object) -> str:
+    inner = [{"de": de, "fr": fr} for de, fr in sorted(PAIRS)]
+    own = [dict(zip(HEADER, row, strict=True)) for row in ROWS]
+    rows = [
+        {key: row[key] for key in outer.get("of", ()) if key in row} | {"translation": t}
+        for row, t in zip(own, inner, strict=True)
+    ]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize("asked", [{}, {"text_column": "text", "label_column": "label"}, {"label_column": "label"}])
+def test_a_classifier_reads_the_fields_beside_a_translation(tmp_path: Path, asked: dict[str, str]) -> None:
+    assert read(tmp_path, nested(of=HEADER), "a.jsonl", **asked).examples == sorted(ROWS)
+
+
+def test_who_reads_the_inner_fields(tmp_path: Path) -> None:
+    assert set(read(tmp_path, nested(of=HEADER), "a.jsonl", "translate").examples) == PAIRS
+    assert set(read(tmp_path, nested(), "a.jsonl", "translate").examples) == PAIRS
+    backwards = read(tmp_path, nested(of=HEADER), "a.jsonl", "translate", src_column="fr", tgt_column="de")
+    assert set(backwards.examples) == {pair[::-1] for pair in PAIRS}
+    assert [text for text, _ in read(tmp_path, nested(of=HEADER), "a.jsonl", "pretrain").examples] == sorted(
+        text for text, _ in ROWS
+    )
+    outside = read(tmp_path, nested(of=HEADER), "a.jsonl", "translate", src_column="text", tgt_column="label")
+    assert outside.examples == sorted(ROWS)
+    assert "'translation' is not a string" in read(tmp_path, nested(of=("label",)), "a.jsonl").message
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("n", [24, 40_000])
+def test_lines_that_end_in_carriage_returns_alone(tmp_path: Path, name: str, n: int) -> None:
+    content = table(reviews("pos", "neg", n=n), HEADER, "\t" if name == "a.tsv" else ",").replace("\n", "\r")
+    assert "carriage returns" in read(tmp_path, content, name).message
+
+
+def test_a_carriage_return_in_a_row(tmp_path: Path) -> None:
+    found = read(tmp_path, "text,label\n" + table(ROWS).replace("\n", "\r"))
+    assert "a.csv:2: a carriage return stands outside quotes" in found.message
+
+
+@pytest.mark.parametrize("header", [("text", "text", "label"), ("label", "text", "label"), ("Text", "text", "TEXT")])
+def test_one_name_for_two_columns(tmp_path: Path, header: tuple[str, ...]) -> None:
+    rows = [("row", *row) for row in ROWS]
+    asked = {"text_column": "tExt", "label_column": "tExT"} if "TEXT" in header else {}
+    assert "have one name" in read(tmp_path, table(rows, header), **asked).message
+    assert len(read(tmp_path, table(rows, ("x", "text", "label"))).examples) == 24
+
+
+def test_one_name_for_two_json_fields(tmp_path: Path) -> None:
+    content = "".join('{"text": "%s", "label": "pos", "label": "%s"}\n' % row for row in ROWS)
+    assert "the field 'label' stands twice" in read(tmp_path, content, "a.jsonl").message
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_quotes_of_a_csv_writer_in_a_tsv(tmp_path: Path, quoting: int) -> None:
+    rows = [(f'he said "shoe {i}"\tand "more"\nor less', label) for i, (_, label) in enumerate(ROWS)]
+    if quoting == csv.QUOTE_MINIMAL:
+        rows = [(text.replace("\t", " ").replace("\n", " "), label) for text, label in rows]
+    file = io.StringIO()
+    csv.writer(file, delimiter="\t", lineterminator="\n", quoting=quoting).writerows([HEADER, *rows])
+    found = read(tmp_path, file.getvalue().replace('said ""shoe', 'said ""the shoe'), "a.tsv")
+    if quoting == csv.QUOTE_MINIMAL:
+        assert found.examples == sorted((text.replace('"shoe', '"the shoe'), label) for text, label in rows)
+        assert found.noted("quotes around fields are read as those of a CSV")
+
+
+@pytest.mark.parametrize("text", ['"the shoe {}"', '"the" shoe and "{}"', '"shoe {}', 'shoe {}"', 'a 5" shoe {}'])
+def test_other_quotes_in_a_tsv_are_text(tmp_path: Path, text: str) -> None:
+    rows = [(text.format(i), label) for i, (_, label) in enumerate(ROWS)]
+    found = read(tmp_path, table(rows, HEADER, "\t"), "a.tsv")
+    assert found.examples == sorted(rows)
+    assert found.noted("24 fields begin and end with a quote") == (text[0] == text[-1] == '"')
+
+
+def test_one_example_a_class(tmp_path: Path) -> None:
+    rows = [(text, f"c{i:03}") for i, (text, _) in enumerate(reviews("", n=30))]
+    guessed = read(tmp_path, table(rows, HEADER))
+    assert (
+        "30 different labels in 30 rows" in guessed.message
+        and "--label-column, also if it is 'label'" in guessed.message
+    )
+    asked = read(tmp_path, table(rows, HEADER), label_column="label")
+    assert "each of 30 labels has a single text" in asked.message and "--valid-file" in asked.message
+    valid = tmp_path / "v.csv"
+    valid.write_text(table([("other", "c001")], HEADER), encoding="utf-8")
+    assert len(read(tmp_path, table(rows, HEADER), label_column="label", valid_file=str(valid)).examples) == 31
+
+
+def test_a_hint_quotes_what_the_shell_would_split(tmp_path: Path) -> None:
+    found = read(tmp_path, table(ROWS, ("it's text", "label")), text_column="it's tex")
+    assert """--text-column 'it'"'"'s text'""" in found.message
