@@ -91,7 +91,7 @@ VALUES: dict[str, str] = {
 
 
 def changed_documents(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, content) of a JSON object: without each key, with each of `VALUES` there, and with an unknown one."""
+    """Yield (name, content) of a JSON object: without each key, with each of `VALUES` there, with an unknown key."""
     document = json.loads(text)
     if not isinstance(document, dict):
         document = {"": document}
