@@ -119,7 +119,7 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     path = Path(words[0])
     arguments = flags.parse(PredictArguments, flag_args, f"predict {path}")  # its own --help, and unknown flags
     if arguments.precision is not None:
-        raise UsageError("the precision of an exported model is chosen at export", "leave out --precision")
+        raise UsageError(f"{path} is an exported model, whose precision is chosen at export", "leave out --precision")
     model = load_exported(path, arguments.device)
     if arguments.engine not in ("auto", model.facts.target):
         raise UsageError(f"{path} was exported for {model.facts.target}, not {arguments.engine}", "leave out --engine")

@@ -15,10 +15,10 @@ from typing import Any
 from glassformer.config import DecodeConfig
 from glassformer.config.validation import TASK_NAMES, build, build_config
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.runs.folder import TOKENIZER
+from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
 from glassformer.utils.safe_read import check_regular, open_regular, read_json_object
 
-KIND, FACTS, CARD = "glassformer export", "glassformer.json", "README.md"
+KIND, FACTS, CARD = "glassformer export", EXPORT_FACTS, "README.md"
 ENGINES = {
     "ctranslate2": "glassformer.interop.ctranslate2_engine",
     "hf": "glassformer.interop.hf_engine",

@@ -10,6 +10,7 @@ what is in between is the library's, in a module of its own that is an `Engine`.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import Config, DecodeConfig
-from glassformer.config.limits import length_limit, truncate, window_start
+from glassformer.config.limits import length_limit, window_start
 from glassformer.config.recipes import override
 from glassformer.errors import UsageError
 from glassformer.interop.checked_engine import CheckedEngine
@@ -27,9 +28,20 @@ from glassformer.interop.export_facts import ENGINES, FACTS, KIND, ExportFacts, 
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import masked as masked_text
-from glassformer.text.answers import class_answer, class_lines, continuation_lines, masked_lines, translation_lines
+from glassformer.text.answers import (
+    checked_texts,
+    class_answer,
+    class_lines,
+    continuation_lines,
+    cut_message,
+    masked_lines,
+    translation_lines,
+    warn_of_cut,
+)
 from glassformer.text.lines import chunks_of
 from glassformer.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 CHUNK = 256
 """Texts of a stream that are answered together."""
@@ -95,8 +107,31 @@ class ExportedModel:
         Raises:
             UsageError: an option does not exist, or the library has no such setting.
         """
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        decode = override(self.config, {"decode": options}, "options").decode
+        texts = checked_texts(texts)
+        answers = self._answers(texts, first, self._decode(options))
+        warn_of_cut(answers, self._most_tokens)
+        return answers
+
+    def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
+        """Yield `predict` of any number of texts, in order, at bounded memory."""
+        first, n_cut, decode = 0, 0, self._decode(options)
+        for chunk in chunks_of(lines, CHUNK):
+            answers = self._answers(chunk, first, decode)
+            yield from answers
+            first += len(chunk)
+            n_cut += sum("truncated" in answer for answer in answers)
+        if n_cut:
+            logger.warning(cut_message(n_cut, first, self._most_tokens))
+
+    def _decode(self, options: dict[str, Any]) -> DecodeConfig:
+        return override(self.config, {"decode": options}, "options").decode
+
+    @property
+    def _most_tokens(self) -> int:
+        """Return the tokens of a text that are read: a language model reads as many as it has positions."""
+        return self.facts.context if self.facts.kind == "language_model" else self.facts.max_len
+
+    def _answers(self, texts: Sequence[str], first: int, decode: DecodeConfig) -> list[dict[str, Any]]:
         match self.facts.kind:
             case "translator":
                 return self._translate(texts, decode)
@@ -106,13 +141,6 @@ class ExportedModel:
                 return self._classify(texts)
             case _:
                 return self._fill(texts, decode)
-
-    def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
-        """Yield `predict` of any number of texts, in order, at bounded memory."""
-        first = 0
-        for chunk in chunks_of(lines, CHUNK):
-            yield from self.predict(chunk, first=first, **options)
-            first += len(chunk)
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
@@ -130,9 +158,10 @@ class ExportedModel:
 
     def _classify(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         facts, answers = self.facts, []
-        for text, (ids, words) in zip(texts, masked_text.encode(self.tokenizer, texts), strict=True):
-            ids, words = (truncate(each, facts.max_len, facts.truncate) for each in (ids, words))
-            answers.append(class_answer(text, self._answering.classify(ids, words), facts.labels))
+        encoded = self.tokenizer.encode_cut(texts, facts.max_len, facts.truncate)
+        for text, cut in zip(texts, encoded, strict=True):
+            probabilities = self._answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
+            answers.append(class_answer(text, probabilities, facts.labels) | cut.mark)
         return answers
 
     def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
@@ -155,8 +184,8 @@ class ExportedModel:
         if decode.n_best > max(1, decode.beam_size):
             hint = f"use --beam-size {decode.n_best} or more"
             raise UsageError(f"a beam of {decode.beam_size} has no {decode.n_best} hypotheses", hint)
-        encoded = zip(texts, self.tokenizer.encode_batch(texts), strict=True)
-        sources = [ids[: self.facts.max_len] if text.strip() else [] for text, ids in encoded]
+        encoded = self.tokenizer.encode_cut(texts, self.facts.max_len)
+        sources = [cut.ids if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
         limits = [length_limit(len(ids) + 1, self.facts.context, decode.max_new_tokens) for ids in sources]
         wanted = [i for i, ids in enumerate(sources) if ids]
         limit = max((limits[i] for i in wanted), default=1)
@@ -167,15 +196,18 @@ class ExportedModel:
             # ended come first, also where the library scores others higher.
             if any(len(ids) > limits[i] or ids[-1:] != [self.tokenizer.eos_id] for ids, _ in found[i]):
                 [found[i]] = self._answering.search([sources[i]], decode, limits[i], max(1, decode.beam_size))
-        return [self._answer(text, found.get(i), decode) for i, text in enumerate(texts)]
+        marks = [cut.mark if text.strip() else {} for text, cut in zip(texts, encoded, strict=True)]
+        return [self._answer(text, found.get(i), decode, marks[i]) for i, text in enumerate(texts)]
 
-    def _answer(self, text: str, hypotheses: Hypotheses | None, decode: DecodeConfig) -> dict[str, Any]:
+    def _answer(
+        self, text: str, hypotheses: Hypotheses | None, decode: DecodeConfig, mark: dict[str, bool]
+    ) -> dict[str, Any]:
         """Return the answer to one text; an empty one has none."""
         eos = self.tokenizer.eos_id
-        found = hypotheses or [([eos], 0.0)]
+        found = hypotheses or [([eos], 0.0)] * decode.n_best  # a blank line has as many rows as another
         found = sorted(found, key=lambda h: (h[0][-1:] != [eos], -h[1]))[: decode.n_best]
         ranked = [{"translation": self.tokenizer.decode(ids), "score": score} for ids, score in found]
-        best = ranked[0] | ({} if found[0][0][-1:] == [eos] else {"unfinished": True})
+        best = ranked[0] | ({} if found[0][0][-1:] == [eos] else {"unfinished": True}) | mark
         return {"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {})
 
     def _continue(self, texts: Sequence[str], decode: DecodeConfig, first: int) -> list[dict[str, Any]]:
@@ -201,5 +233,8 @@ class ExportedModel:
                     written[i] += ids[: len(ids) - ended]
                     if not ended and len(written[i]) < decode.max_new_tokens:
                         active.append(i)
-        answers = zip(texts, written, strict=True)
-        return [{"prompt": text, "text": self.tokenizer.decode(ids)} for text, ids in answers]
+        return [
+            {"prompt": text, "text": self.tokenizer.decode(ids)}
+            | ({"truncated": True} if len(prompt) > context else {})
+            for text, prompt, ids in zip(texts, prompts, written, strict=True)
+        ]

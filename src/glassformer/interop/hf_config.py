@@ -26,8 +26,9 @@ _NOT_PASSED = ("model_type", "architectures", "transformers_version", "_name_or_
 """Keys that are checked, or that change nothing."""
 _SIZES = """vocab_size decoder_vocab_size hidden_size intermediate_size num_attention_heads num_key_value_heads head_dim
     d_model encoder_attention_heads decoder_attention_heads encoder_ffn_dim decoder_ffn_dim n_embd n_inner n_head
-    n_ngrams n_word_ngrams n_bigrams max_position_embeddings n_positions chunk_size_feed_forward
-    pad_token_id bos_token_id eos_token_id decoder_start_token_id forced_eos_token_id""".split()
+    n_ngrams n_word_ngrams n_bigrams pad_token_id bos_token_id eos_token_id
+    decoder_start_token_id forced_eos_token_id""".split()
+_LENGTHS = "max_position_embeddings n_positions chunk_size_feed_forward".split()
 _COUNTS = "num_hidden_layers encoder_layers decoder_layers n_layer n_members".split()
 """Numbers of modules, each of which has a tensor at least."""
 _NUMBERS = """rms_norm_eps layer_norm_epsilon norm_epsilon attention_dropout embedding_dropout residual_dropout
@@ -107,7 +108,9 @@ def _is_valid(key: str, value: Any, n_weights: int, n_tensors: int) -> bool:
         known = isinstance(value, dict) and value.keys() <= {"rope_type", "rope_theta"}
         return known and value.get("rope_type") == "default" and _is_number(value.get("rope_theta"))
     if key in _SIZES:
-        return value is None or (type(value) is int and 0 <= value <= max(MAX_LENGTH, n_weights))
+        return value is None or (type(value) is int and 0 <= value <= n_weights)
+    if key in _LENGTHS:
+        return type(value) is int and 0 <= value <= MAX_LENGTH
     if key in _COUNTS:
         return type(value) is int and 0 <= value <= n_tensors
     if key in _NUMBERS:

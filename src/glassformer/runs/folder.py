@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TOKENIZER, PLOTS, SEEDS = "tokenizer.json", "plots", "seeds.json"
+EXPORT_FACTS = "glassformer.json"
+"""A file that only a model exported for another library holds."""
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"
@@ -153,6 +155,8 @@ class RunFolder:
 
     def require_model_folder(self) -> Path:
         """Return `model_folder`; raise CheckpointError if there is none."""
+        if not self.resumable and (self.path / EXPORT_FACTS).is_file():  # which may have a config.json, too
+            raise CheckpointError(f"{self.path} is an exported model, not a run", "use it with glassformer predict")
         if (folder := self.model_folder) is None:
             go_on = f"go on with: {self.resume_command}"
             hint = go_on if self.resumable else "give the folder that --out named"
