@@ -26,7 +26,14 @@ from glassformer.interop.engine import Engine, Hypotheses
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_folder
 from glassformer.text import masked as masked_text
-from glassformer.text.answers import class_answer, class_lines, continuation_lines, masked_lines, translation_lines
+from glassformer.text.answers import (
+    checked_texts,
+    class_answer,
+    class_lines,
+    continuation_lines,
+    masked_lines,
+    translation_lines,
+)
 from glassformer.text.lines import chunks_of
 from glassformer.text.tokenizer import Tokenizer
 
@@ -141,7 +148,7 @@ class ExportedModel:
         Raises:
             UsageError: an option does not exist, or the library has no such setting.
         """
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        texts = checked_texts(texts)
         decode = override(self.config, {"decode": options}, "options").decode
         match self.facts.kind:
             case "translator":
@@ -214,7 +221,7 @@ class ExportedModel:
     def _answer(self, text: str, hypotheses: Hypotheses | None, decode: DecodeConfig) -> dict[str, Any]:
         """Return the answer to one text; an empty one has none."""
         eos = self.tokenizer.eos_id
-        found = hypotheses or [([eos], 0.0)]
+        found = hypotheses or [([eos], 0.0)] * decode.n_best  # a blank line has as many rows as another
         found = sorted(found, key=lambda h: (h[0][-1:] != [eos], -h[1]))[: decode.n_best]
         ranked = [{"translation": self.tokenizer.decode(ids), "score": score} for ids, score in found]
         best = ranked[0] | ({} if found[0][0][-1:] == [eos] else {"unfinished": True})

@@ -57,6 +57,11 @@ class CutText(NamedTuple):
     surfaces: list[str]
     was_cut: bool
 
+    @property
+    def mark(self) -> dict[str, bool]:
+        """Return what an answer says of a text that was cut."""
+        return {"truncated": True} if self.was_cut else {}
+
 
 class LongTextEncoder:
     """Encodes a text in windows.
