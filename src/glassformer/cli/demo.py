@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
     console.write_table(("as written", "predicted", "true", ""), rows)
     answer = trained.predict([OWN])[0]
     logger.info(f"\none more: {OWN} → {answer['translation']}; try your own:")
-    logger.info(f'  glassformer predict {out} "{OWN}"')
+    logger.info(f'  glassformer predict {shlex.quote(str(out))} "{OWN}"')
     logger.info(f"the report, with plots: {RunFolder(out).report}")
     offer_finding(trained, out)
     return 0
@@ -70,7 +71,7 @@ def offer_finding(trained: Run, out: Path) -> None:
     """Find the head that decides between month first and day first, and print how to see its effect."""
     from glassformer.explain.edits.findings import find_head, write_findings
 
-    logger.info(f"look inside: glassformer explain {out}")
+    logger.info(f"look inside: glassformer explain {shlex.quote(str(out))}")
     texts = [f"[en_US] {month:02}/{day:02}/2026" for month, day in AMBIGUOUS]
     answers = trained.predict(texts)
     right = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,5 +74,5 @@ def run(argv: Sequence[str]) -> int:
         console.write_json(counts | {"out": a.out, "tokenizer": index.tokenizer, "sha256": index.sha256})
         return 0
     console.write_table(("found", "count"), [(name, f"{n:,}") for name, n in counts.items()])
-    logger.info(f"train on it:  glassformer train lm --train-file {a.out}")
+    logger.info(f"train on it:  glassformer train lm --train-file {shlex.quote(str(a.out))}")
     return 0

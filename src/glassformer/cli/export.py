@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ def run(argv: Sequence[str]) -> int:
         console.write(f"note     {note}")
     if not arguments.dry_run:
         console.write(f"check    {result.check_text()}")
-        console.write(f'use it:  glassformer predict {result.out} "…"')
+        console.write(f'use it:  glassformer predict {shlex.quote(str(result.out))} "…"')
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,7 +137,7 @@ def _finish(out: Path, as_json: bool) -> None:
         write_scores(evaluation.as_json(), as_json)
     if folder.report.is_file():
         logger.info(f"report: {folder.report}")
-    logger.info(f"use it:  glassformer predict {out} …")
+    logger.info(f"use it:  glassformer predict {shlex.quote(str(out))} …")
     run = several.best if several.exists else folder
     if task_class(run.read_config().task).explain_as is not None:
-        logger.info(f"look inside: glassformer explain {out}")
+        logger.info(f"look inside: glassformer explain {shlex.quote(str(out))}")

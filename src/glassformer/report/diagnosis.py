@@ -7,6 +7,7 @@ are rules of thumb and stand beside each other below.
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ FEW_EXAMPLES = 500
 
 @dataclass(frozen=True)
 class Finding:
-    """What is the matter, and what to try."""
+    """What is the matter, and what to try: empty where nothing is known."""
 
     matter: str
     remedy: str
@@ -54,7 +55,7 @@ def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(f"the loss stopped being a number at step {broken[0]}", "lower --lr; set --max-grad-norm 1")
     if facts.evaluation is None and facts.diverged is None:  # a run that diverged would diverge again
         matter = f"the run is not finished (step {facts.steps})"
-        yield Finding(matter, f"glassformer train --resume {facts.path}")
+        yield Finding(matter, f"glassformer train --resume {shlex.quote(str(facts.path))}")
 
 
 def training_loss(facts: RunRecord) -> Iterator[Finding]:
@@ -133,8 +134,8 @@ def text(facts: RunRecord) -> Iterator[Finding]:
 
 def data(facts: RunRecord) -> Iterator[Finding]:
     """Yield the warnings about the data from before the first step."""
-    for sentence in facts.data.preflight.get("warnings", []):
-        matter, _, remedy = sentence.partition(": ")
+    known = facts.data.preflight
+    for matter, remedy in known.get("advice", [(sentence, "") for sentence in known.get("warnings", [])]):
         yield Finding(matter, remedy)
 
 

@@ -6,6 +6,7 @@ validation, and its test score is not the recipe's.
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -183,6 +184,8 @@ def seeds_markdown(facts: SeedsRecord) -> str:
         parts.append(_as_one(facts))
     if facts.missing:
         named = ", ".join(map(str, facts.missing))
-        parts.append(f"Without a score: seed {named}. Go on with `glassformer train --resume {facts.path.name}`.")
+        parts.append(
+            f"Without a score: seed {named}. Go on with `glassformer train --resume {shlex.quote(str(facts.path.name))}`."
+        )
     parts += ["## Use it", fenced(first.task_report.example_command(facts.path.name), "sh")]
     return "\n\n".join(parts) + "\n"

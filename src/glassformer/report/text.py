@@ -7,6 +7,7 @@ unknown is said, not left out. Sentences that the model card says too are in `se
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -65,7 +66,7 @@ def _opening(facts: RunRecord) -> list[str]:
 def _result(facts: RunRecord, plots: list[str]) -> list[str]:
     evaluation, task_report = facts.evaluation, facts.task_report
     if evaluation is None:
-        return [f"Not evaluated yet. Run `glassformer train --resume {facts.path.name}`."]
+        return [f"Not evaluated yet. Run `glassformer train --resume {shlex.quote(str(facts.path.name))}`."]
     names, rivals = task_report.names(evaluation), evaluation.baselines
     scores = [task_report.score(evaluation, name) for name in names]
     called = {key: task_report.baselines.get(key, cell_text(key.replace("_", " "))) for key in rivals}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -90,7 +91,7 @@ class RunFolder:
         path, another = self.path, "name another --out"
         if path.is_dir() and self.not_empty:
             begun = self.resumable or (path / SEEDS).is_file()
-            hint = f"go on with it: glassformer train --resume {path}; or " if begun else ""
+            hint = f"go on with it: glassformer train --resume {shlex.quote(str(path))}; or " if begun else ""
             raise UsageError(f"{path} is not empty", f"{hint}{another}")
         nearest = next(p for p in (path, *path.parents) if p.exists())
         if not nearest.is_dir():
@@ -125,7 +126,7 @@ class RunFolder:
     def require_model_folder(self) -> Path:
         """Return `model_folder`; raise CheckpointError if there is none."""
         if (folder := self.model_folder) is None:
-            go_on = f"go on with: glassformer train --resume {self.path}"
+            go_on = f"go on with: glassformer train --resume {shlex.quote(str(self.path))}"
             hint = go_on if self.resumable else "give the folder that --out named"
             raise CheckpointError(f"{self.path} holds no trained model", hint)
         return folder

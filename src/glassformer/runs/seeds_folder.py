@@ -6,6 +6,7 @@ Each of them is a run folder like any other. What is said of them together is `r
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from glassformer.config import Config
@@ -73,6 +74,6 @@ class SeedsFolder:
         if name is None:
             begun = [self.run(seed).path for seed in self.read()[1] if self.run(seed).model_folder]
             one = f"; or name one that is finished: {begun[0]}" if begun else ""
-            hint = f"go on with: glassformer train --resume {self.path}{one}"
+            hint = f"go on with: glassformer train --resume {shlex.quote(str(self.path))}{one}"
             raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
         return RunFolder(self.path / str(name))

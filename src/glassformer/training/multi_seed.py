@@ -6,6 +6,7 @@ Every seed goes through `start_run` or `resume_run`; `report/seeds.py` summarise
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +70,7 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
             logger.warning(f"seed {seed}: {error.message}")
             diverged = error
         except Interrupted as error:
-            hint = f"resume with: glassformer train --resume {folder.path}"
+            hint = f"resume with: glassformer train --resume {shlex.quote(str(folder.path))}"
             raise Interrupted(error.message, hint, error.exit_code) from None
     if diverged is not None and not any(folder.run(seed).finished for seed in seeds):
         raise diverged

@@ -22,6 +22,9 @@ from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext
 from glassformer.utils.formatting import counted, duration, percent
 
+Matter = tuple[str, str, str]
+"""What is the matter, what joins both to a sentence, and what to do."""
+
 
 @dataclass(frozen=True)
 class Preflight:
@@ -45,6 +48,7 @@ class Preflight:
     splits: dict[str, SplitRecord]
     exports: str
     warnings: list[str]
+    advice: list[tuple[str, str]]
 
     def lines(self) -> list[str]:
         """Return the same as lines of text."""
@@ -77,7 +81,7 @@ def _unknown(name: str, split: SplitRecord) -> str:
 def preflight(run: RunContext, pace: Pace) -> Preflight:
     """Look at the data and the model; how fast it goes was measured.
 
-    The warnings are sentences, what is the matter before the colon and what to do behind it.
+    The warnings are sentences; `advice` has of each what is the matter, and what to do.
 
     What patience may save and validations cost is not known, so `estimated_seconds` is that of the steps.
     """
@@ -87,7 +91,8 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     squares = (lengths.astype("float64") ** 2).sum()
     typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
     n_tokens = int(stats.get("n_tokens", 0))
-    per_epoch = pace.step * n_batches / c.accumulate
+    per_epoch, splits = pace.step * n_batches / c.accumulate, describe_splits(run)
+    matters = [*_unread(run, splits), *_too_few(run), *_lopsided(run)]
     return Preflight(
         n_parameters=n_parameters(model),
         flops_per_token=(6 if c.adversarial else 3)
@@ -102,22 +107,24 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         tokens_per_s=pace.tokens_per_s,
         seconds_per_epoch=per_epoch,
         estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.step),
-        splits=(splits := describe_splits(run)),
+        splits=splits,
         exports=summary(run.task.explain_as, config),
-        warnings=[*_unread(run, splits), *_too_few(run), *_lopsided(run)],
+        warnings=["".join(each) for each in matters],
+        advice=[(matter, remedy) for matter, _, remedy in matters],
     )
 
 
-def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[str]:
+def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[Matter]:
     """Yield warnings about splits with many unknown tokens; with n-grams, unknown words are not a problem."""
     if run.task.tokenizer.ngrams is not None:
         return
     for name, split in list(splits.items())[1:]:
         if message := warning(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n):
-            yield message
+            matter, joint, remedy = message.rpartition(": ")
+            yield matter, joint, remedy
 
 
-def _too_few(run: RunContext) -> Iterator[str]:
+def _too_few(run: RunContext) -> Iterator[Matter]:
     """Yield a warning about too few examples."""
     n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
     if run.task.running_text or run.train.is_running_text:
@@ -125,20 +132,22 @@ def _too_few(run: RunContext) -> Iterator[str]:
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
         yield (
-            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts; "
-            "add examples before trying settings"
+            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts",
+            "; ",
+            "add examples before trying settings",
         )
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
         yield (
             f"only {counted(n_valid, 'examples')} to validate on: "
-            f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or "
-            "--valid-fraction"
+            f"{doubt if classes else 'scores on others may be far from theirs'}",
+            ", so ",
+            "give more with --valid-file or --valid-fraction",
         )
 
 
-def _lopsided(run: RunContext) -> Iterator[str]:
+def _lopsided(run: RunContext) -> Iterator[Matter]:
     """Yield warnings about classes that are very rare or very frequent in training."""
     if run.task.schema.target != "label":
         return
@@ -148,13 +157,16 @@ def _lopsided(run: RunContext) -> Iterator[str]:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
         yield (
             f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be "
-            "answered, and give more of them, or leave them out"
+            "answered",
+            ", and ",
+            "give more of them, or leave them out",
         )
     if highest > MOST_OF_A_CLASS * len(run.data.train):
         share = percent(highest / len(run.data.train))
         yield (
-            f"{share} of the training texts are {commonest!r}: guessing is right as often, so read macro F1 and the "
-            "table of classes, not accuracy"
+            f"{share} of the training texts are {commonest!r}: guessing is right as often",
+            ", so ",
+            "read macro F1 and the table of classes, not accuracy",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ def interruption_error(number: int, step: int, folder: Path, saved: bool) -> Int
     """Return the error that ends the run; its exit code is 130 after Ctrl-C and 143 after SIGTERM, as in shells."""
     state = "everything is saved" if saved else "the steps since the last checkpoint are lost"
     message = f"stopped at step {step}; {state} in {folder}"
-    return Interrupted(message, f"resume with: glassformer train --resume {folder}", 128 + number)
+    return Interrupted(message, f"resume with: glassformer train --resume {shlex.quote(str(folder))}", 128 + number)
 
 
 @contextmanager

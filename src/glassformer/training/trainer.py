@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -122,7 +123,7 @@ class Trainer:
             self._save_snapshot()
         only_main_writes = nullcontext() if self.is_main else atomic_io.reading_only()
         path = folder.metrics if self.is_main else Path(os.devnull)
-        hint = f"resume, with any number of processes: … glassformer train --resume {folder.path}"
+        hint = f"resume, with any number of processes: … glassformer train --resume {shlex.quote(str(folder.path))}"
         with stop_requests() as request, only_main_writes, open(path, "a", encoding="utf-8", newline="\n") as log:
             try:
                 with context.group.peer_failures(self._position, hint):
