@@ -210,7 +210,7 @@ class Run:
             return predict_edited(self, texts, edits, self._decode(options), member)
         with tuned(self.device):
             answers = self.task.predict(self._answering, texts, self._decode(options))
-        warn_of_cut(answers, self.config.text.max_len)
+            warn_of_cut(answers, self.config.text.max_len)
         return answers
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:

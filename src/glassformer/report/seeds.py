@@ -184,8 +184,7 @@ def seeds_markdown(facts: SeedsRecord) -> str:
         parts.append(_as_one(facts))
     if facts.missing:
         named = ", ".join(map(str, facts.missing))
-        parts.append(
-            f"Without a score: seed {named}. Go on with `glassformer train --resume {shlex.quote(str(facts.path.name))}`."
-        )
-    parts += ["## Use it", fenced(first.task_report.example_command(facts.path.name), "sh")]
+        name = shlex.quote(facts.path.name)
+        parts.append(f"Without a score: seed {named}. Go on with `glassformer train --resume {name}`.")
+    parts += ["## Use it", fenced(first.task_report.example_command(shlex.quote(facts.path.name)), "sh")]
     return "\n\n".join(parts) + "\n"

@@ -5,6 +5,9 @@ How a single number is written is decided in `words.py`; nothing here reads or w
 
 from __future__ import annotations
 
+import json
+import shlex
+
 from glassformer.data.splits import LIMIT_NOTE
 from glassformer.evaluate.intervals import FEW
 from glassformer.report.run_record import RunRecord
@@ -100,6 +103,8 @@ def _few_scored(facts: RunRecord) -> list[str]:
 
 def use(facts: RunRecord, run: str) -> str:
     """Return how to predict with and evaluate the run, in the shell and in Python."""
-    shell = f"{facts.task_report.example_command(run)}\nglassformer evaluate {run} --json"
-    python = f'import glassformer\n\nrun = glassformer.load("{run}")\nprint(run.predict(["…"]))'
+    quoted = shlex.quote(str(run))
+    shell = f"{facts.task_report.example_command(quoted)}\nglassformer evaluate {quoted} --json"
+    named = json.dumps(str(run), ensure_ascii=False)
+    python = f'import glassformer\n\nrun = glassformer.load({named})\nprint(run.predict(["…"]))'
     return "\n\n".join([fenced(shell, "sh"), fenced(python, "python")])
