@@ -6,7 +6,6 @@ data it was trained on.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +30,7 @@ from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
 from glassformer.tasks.restoring import check_joins, restore_task
-from glassformer.text.answers import checked_texts, cut_message, warn_of_cut
+from glassformer.text.answers import checked_texts, warn_at_end, warn_of_cut
 from glassformer.text.lines import chunks_of
 from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import resume_seeds, start_seeds
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from glassformer.explain.explanation import Explanation
     from glassformer.interop.choose import Target
     from glassformer.interop.export import Export
-
-logger = logging.getLogger(__name__)
 
 CHUNK = 256
 """Lines predicted at a time from a stream."""
@@ -215,15 +212,15 @@ class Run:
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
-        decode, done, n_cut = self._decode(options), 0, 0
+        return warn_at_end(self._answers(lines, self._decode(options)), self.config.text.max_len)
+
+    def _answers(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
+        done = 0
         for chunk in chunks_of(lines, CHUNK):
             with tuned(self.device):
                 answers = self.task.predict(self._answering, chunk, decode, first=done)
             yield from answers
             done += len(chunk)
-            n_cut += sum("truncated" in answer for answer in answers)
-        if n_cut:
-            logger.warning(cut_message(n_cut, done, self.config.text.max_len))
 
     def explain(
         self, text: str, *, target: str | None = None, checkpoint: str = "model", member: int = 1, **options: Any
