@@ -186,9 +186,7 @@ class Run:
     def predict(
         self, texts: str | Sequence[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
     ) -> list[dict[str, Any]]:
-        """Return one dictionary per text, in order, with the keys of the task's `predict`.
-
-        An answer does not depend on the other texts.
+        """Return one dictionary per text, in order, with the keys of the task's `predict`; each as if it were alone.
 
         Args:
             texts: the texts.
