@@ -99,7 +99,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     squares = (lengths.astype("float64") ** 2).sum()
     typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
     n_tokens = int(stats.get("n_tokens", 0))
-    per_epoch = pace.step * n_batches / c.accumulate
+    per_epoch, splits = pace.step * n_batches / c.accumulate, describe_splits(run)
     return Preflight(
         n_parameters=n_parameters(model),
         flops_per_token=(6 if c.adversarial else 3)
@@ -114,7 +114,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         tokens_per_s=pace.tokens_per_s,
         seconds_per_epoch=per_epoch,
         estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.step),
-        splits=(splits := describe_splits(run)),
+        splits=splits,
         exports=summary(run.task.explain_as, config),
         warnings=[*_seen(run, splits), *_cut(run), *_unread(run, splits), *_too_few(run), *_lopsided(run)],
         counts=run.data.counts,
