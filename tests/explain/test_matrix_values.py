@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.helpers.matrix import CASES, matrix_run, request_of, stack_of
+from tests.helpers.matrix import matrix_run, request_of, stack_of
 
 from glassformer.cli import explain_edits
 from glassformer.cli.explain import facts
@@ -30,7 +30,8 @@ from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.service import Service
 
 TASKS = ("classify", "translate", "lm", "pretrain")
-SHORT = [case for case in CASES if case != "long"]
+SHORT = ("plain", "edited ensemble")
+"""Of the cases those in which all others are."""
 
 
 @cache
@@ -78,7 +79,7 @@ def test_an_identity_edit_changes_nothing(task: str, case: str) -> None:
         np.testing.assert_allclose([*numbers(now.to_json())], [*numbers(was.to_json())], atol=2e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("case", ["edited", "edited ensemble"])
+@pytest.mark.parametrize("case", ["edited ensemble"])
 @pytest.mark.parametrize("task", TASKS)
 def test_more_edits_are_on_top_of_those_of_an_explanation(task: str, case: str) -> None:
     """An edited explanation is one pass: what is compared with it has its edits too."""
@@ -161,7 +162,8 @@ def test_a_saved_page_holds_what_the_served_page_answers(task: str, case: str) -
         assert number or data["alignments"].keys() <= {stored["id"]}
     assert data["attributions"] and data["erased"]
     for kind, ask in (("attribution", service.attribute), ("erased", service.erase)):
-        for one in data["attributions" if kind == "attribution" else "erased"]:
+        stored = data["attributions" if kind == "attribution" else "erased"]
+        for one in [*stored[:: max(1, len(stored) // 4)], stored[-1]]:
             live = ask(one["request"] | {"trace": ids[one["request"]["trace"]]})
             np.testing.assert_allclose(
                 [*numbers(one[kind] | {"seconds": 0})], [*numbers(live | {"seconds": 0})], atol=1e-5
