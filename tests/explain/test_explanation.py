@@ -321,25 +321,25 @@ def test_explain_forces_a_prefix(runs: dict[str, Run], name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "request_", "message"),
     [
-        ("classify", TraceRequest("a", target="b"), "target does not apply"),
-        ("lm", TraceRequest("a", target="b"), "target does not apply"),
-        ("classify", TraceRequest("a", prefix=(5,)), "prefix does not apply"),
-        ("translate", TraceRequest("a", prefix=(5,), target="b"), "not both"),
-        ("translate", TraceRequest("a", prefix=(99999,)), "from 0 to 11"),
-        ("lm", TraceRequest("a", prefix=(3,)), "an ordinary token"),
-        ("translate", TraceRequest("a", prefix=(7,) * 30), "leaves nothing"),
-        ("translate", TraceRequest("a", decode={"n_best": 3, "beam_size": 2}), "n_best"),
-        ("translate", TraceRequest("a", prefix=(7,), decode={"sample": True}), "prefixes"),
-        ("lm", TraceRequest("a", decode={"beams": 2}), "'beams'"),
-        ("lm", TraceRequest("a", checkpoint="step-00000007"), "no checkpoint"),
-        ("lm", TraceRequest("a", checkpoint="../model"), "no checkpoint"),
+        ("classify", {"target": "b"}, "target does not apply"),
+        ("lm", {"target": "b"}, "target does not apply"),
+        ("classify", {"prefix": (5,)}, "prefix does not apply"),
+        ("translate", {"prefix": (5,), "target": "b"}, "not both"),
+        ("translate", {"prefix": (99999,)}, "from 0 to 11"),
+        ("lm", {"prefix": (3,)}, "an ordinary token"),
+        ("translate", {"prefix": (7,) * 30}, "leaves nothing"),
+        ("translate", {"decode": {"n_best": 3, "beam_size": 2}}, "n_best"),
+        ("translate", {"prefix": (7,), "decode": {"sample": True}}, "prefixes"),
+        ("lm", {"decode": {"beams": 2}}, "'beams'"),
+        ("lm", {"checkpoint": "step-00000007"}, "no checkpoint"),
+        ("lm", {"checkpoint": "../model"}, "checkpoint must be"),
     ],
 )
 def test_explain_rejects_invalid_requests(
-    runs: dict[str, Run], name: str, request_: TraceRequest, message: str
+    runs: dict[str, Run], name: str, request_: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        explain(runs[name], request_)
+        explain(runs[name], TraceRequest("a", **request_))
 
 
 def test_run_explain_rejects_unknown_options(runs: dict[str, Run]) -> None:
