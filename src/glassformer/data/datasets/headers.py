@@ -102,6 +102,12 @@ def _heads_pairs(lowered: list[str], below: list[list[str]], usual: Sequence[tup
         return True
     if named and any(lowered[i] in _OTHER_NAMES or "_" in lowered[i] for i in others):
         return True
+    columns = [[plain(row[i]) for row in below] for i in range(len(lowered))]
+    if len(below) > 2 and any(
+        _is_identifier(column) and not _is_identifier([name, *column])
+        for name, column in zip(lowered, columns, strict=True)
+    ):
+        return True  # as "id" above numbers
     first = sentence_columns(below, len(lowered)) if below else [0, 1]
     if named and below and not any(" " in lowered[i] for i in first):
         return all(_are_sentences([row[i] for row in below]) for i in first)
