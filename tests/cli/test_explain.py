@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.helpers.tiny_runs import Runs
 
 from glassformer.cli.explain import _long_out
-
-from .conftest import Runs
 
 
 def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from .conftest import Runs
+from tests.helpers.tiny_runs import Runs
 
 
 def test_classify_from_arguments_and_stdin_is_the_same(cli: Callable, runs: Runs) -> None:
