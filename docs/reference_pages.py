@@ -184,8 +184,8 @@ def error_classes() -> str:
         [
             "# Errors and exit codes",
             "A command that succeeds exits with 0. `Interrupted` exits with 129 (SIGHUP), 130 (Ctrl-C) or 143 "
-            "(SIGTERM). A message names what was expected, what came and where; a second line says what to try. `--json` prints the same as "
-            "one JSON object, `--debug` the traceback.",
+            "(SIGTERM). A message names what was expected, what came and where; a second line says what to try. "
+            "`--json` prints the same as one JSON object, `--debug` the traceback.",
             table(("error", "exit code", "when"), rows) + "\n",
         ]
     )

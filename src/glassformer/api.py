@@ -30,6 +30,7 @@ from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
 from glassformer.tasks.restoring import check_joins, restore_task, weight_shapes
 from glassformer.tasks.scored_data import scored_data
+from glassformer.text.answers import checked_texts, warn_at_end, warn_of_cut
 from glassformer.text.lines import chunks_of
 from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import resume_seeds, start_seeds
@@ -192,9 +193,7 @@ class Run:
     def predict(
         self, texts: str | Sequence[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
     ) -> list[dict[str, Any]]:
-        """Return one dictionary per text, in order, with the keys of the task's `predict`.
-
-        An answer does not depend on the other texts.
+        """Return one dictionary per text, in order, with the keys of the task's `predict`; each as if it were alone.
 
         Args:
             texts: the texts.
@@ -203,19 +202,25 @@ class Run:
             options: fields of `DecodeConfig` (`beam_size=1`).
 
         Raises:
+            DataError: what came is not a text, or not a list of texts.
             UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts.
         """
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        texts = checked_texts(texts)
         if edits:
             from glassformer.explain.edits.evaluation import predict_edited
 
             return predict_edited(self, texts, edits, self._decode(options), member)
         with tuned(self.device):
-            return self.task.predict(self._answering, texts, self._decode(options))
+            answers = self.task.predict(self._answering, texts, self._decode(options))
+            warn_of_cut(answers, self.config.text.max_len)
+        return answers
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
-        decode, done = self._decode(options), 0
+        return warn_at_end(self._answers(lines, self._decode(options)), self.config.text.max_len)
+
+    def _answers(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
+        done = 0
         for chunk in chunks_of(lines, CHUNK):
             with tuned(self.device):
                 answers = self.task.predict(self._answering, chunk, decode, first=done)

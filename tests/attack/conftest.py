@@ -38,13 +38,13 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> Victims:
     table, book, run, shards = (folder / name for name in ("table.csv", "book.txt", "run", "shards"))
     rows = [f'"a {"good" if i % 2 else "bad"} film, number {i}",{"pos" if i % 2 else "neg"}\n' for i in range(60)]
     table.write_text("text,label\n" + "".join(rows), encoding="utf-8", newline="\n")
-    book.write_text("In the beginning was the word. " * 400, encoding="utf-8", newline="\n")
+    book.write_text("In the beginning was the word. " * 2000, encoding="utf-8", newline="\n")
     words = ["--text.tokenizer", "word", "--text.ngrams", "50", "--text.bigrams", "20"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
         for command in (
             ["train", "classify", "--train-file", table, "--out", run, *words, *SMALL],
-            ["data", "encode", book, "--out", shards, "--vocab-size", 300],
+            ["data", "encode", book, "--out", shards, "--vocab-size", 300, "--valid-fraction", 0.4],
         ):
             made = ask(*command)
             assert made.code == 0, made.err

@@ -33,7 +33,9 @@ KINDS = {
 EXTRA = ["", "[de_DE]"]
 FEW = st.text(st.sampled_from("aab bc'’\n \t▁xAC好ำİé\u03011.,-<>br/[]deDE_s"), max_size=400)
 WORDS = st.lists(
-    st.sampled_from(["[de_DE]", "<br />", "don't", "'s", "  ", "aaaaaaaaaa", "ACGT" * 8, "好吃", "cat", "--", "\n", "7"])
+    st.sampled_from(
+        ["[de_DE]", "<br />", "don't", "'s", "  ", "aaaaaaaaaa", "ACGT" * 8, "好吃", "cat", "--", "\n", "7"]
+    )
 ).map("".join)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.browser.app import App
-from tests.browser.conftest import DESKTOP
+from tests.browser.app import App, address
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.explanation import TraceRequest, explain
@@ -25,13 +25,7 @@ LATE = {
 }
 """An edit of the last layer: all before it stays."""
 EARLY = {
-    "classify": (
-        "embedding.ids",
-        "embedding.sum",
-        "encoder.0.self.mask",
-        "encoder.0.self.weights",
-        "encoder.1.ff.norm",
-    ),
+    "classify": ("embedding.ids", "embedding.sum", "encoder.0.self.weights", "encoder.1.ff.norm"),
     "translate": ("src_embedding.ids", "encoder.norm", "decoder.0.self.mask", "decoder.0.cross.weights"),
     "lm": ("embedding.ids", "decoder.0.self.mask", "decoder.0.self.weights", "decoder.1.self.residual"),
     "pretrain": ("embedding.ids", "encoder.0.self.weights", "encoder.1.self.residual"),
@@ -68,16 +62,15 @@ def open_numbers(page: App) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_steps_before_an_edit_have_difference_0(app: Callable[..., App], name: str) -> None:
     task = MODELS[name][0]
-    page = app(name, "step", text=TEXTS[task], edits=LATE[task], show="difference", node=EARLY[task][0])
-    page.page.wait_for_selector("[data-role=effect]")
-    known = {node for node in explain(subject_of(MODELS[name]), TEXTS[task]).records}
-    for node in known.intersection(EARLY[task]):
+    page = app(name, "step", text=TEXTS[task])
+    known = set(explain(subject_of(MODELS[name]), TEXTS[task]).records)
+    assert known.issuperset(EARLY[task])
+    for node in EARLY[task]:
         page.go("step", text=TEXTS[task], edits=LATE[task], show="difference", node=node)
         page.settle()
         numbers = cells(page)
         assert numbers.size and not numbers.any(), node
         assert not FALSE_IN_DIFFERENCE.search(page.page.inner_text("main")), node
-    assert known.issuperset(EARLY[task])
     page.go("step", text=TEXTS[task], edits=LATE[task], show="difference", node="logits")
     page.settle()
     assert cells(page).any()
@@ -166,9 +159,9 @@ def test_blocked_keys_are_hatched_and_not_offered_again(
 def test_rows_that_compute_the_next_token_are_named_by_both(app: Callable[..., App]) -> None:
     name = "translate, pre-norm"
     explained = explain(subject_of(MODELS[name]), TEXTS["translate"])
-    pieces = [*explained.streams[-1].tokens, explained.predictions[-1].actual or explained.predictions[-1].top[0]]
-    pieces = [getattr(piece, "piece", piece) for piece in pieces]
-    expected = [f"{read} → {predicted}" for read, predicted in zip(pieces, pieces[1:], strict=False)]
+    last = explained.predictions[-1]
+    pieces = [*explained.streams[-1].pieces, (last.actual or last.top[0]).piece]
+    expected = [f"{read} → {predicted}" for read, predicted in itertools.pairwise(pieces)]
     page = app(name, "attention", text=TEXTS["translate"], node="decoder.0.cross.weights")
     page.settle()
     rows = page.page.locator(".matrix-rows span")
@@ -210,37 +203,60 @@ def test_a_saved_page_shows_the_same_difference(app: Callable[..., App], tmp_pat
         assert any(shown["live"]) == (more.get("node") != "encoder.norm")
 
 
-WIDTHS = (360, 1280, 1366, 1440, 1920)
-CUT = """async addresses => {
+PHONE_WIDTH, WIDTHS = 360, (1920, 1440, 1366, 1280)
+CUT = """async ([addresses, widths]) => {
     const frame = () => new Promise(then => requestAnimationFrame(then));
-    const cut = [];
+    const cut = [], app = document.getElementById("app");
     for (const [title, address] of addresses) {
         location.hash = address;
         await frame(); await frame();
-        if (!document.querySelector(".formula math")) cut.push(`${title}: no formula`);
-        const formula = document.querySelector(".formula"), right = formula?.getBoundingClientRect().right + 1;
-        const boxes = [formula, ...document.querySelectorAll(".code pre, .code pre > *, .step-how, .step-from")];
-        for (const box of boxes) if (box && box.scrollWidth > box.clientWidth + 1) cut.push(`${title}: ${box.className || box.tagName}`);
-        for (const piece of document.querySelectorAll(".formula math")) {
-            if (piece.getBoundingClientRect().right > right) cut.push(`${title}: a formula ends beyond its box`);
+        for (const width of widths) {
+            app.style.maxWidth = `${width}px`;
+            const formula = document.querySelector(".formula");
+            const right = (formula?.getBoundingClientRect().right ?? 0) + 1;
+            const pieces = [...document.querySelectorAll(".formula math")];
+            const beyond = pieces.some(one => one.getBoundingClientRect().right > right);
+            if (!pieces.length || beyond) cut.push(`${title}, ${width}: formula`);
+            const boxes = ".formula, .code pre, .code pre > *, .step-how, .step-from";
+            for (const box of document.querySelectorAll(boxes)) {
+                if (box.scrollWidth > box.clientWidth + 1) cut.push(`${title}, ${width}: ${box.className}`);
+            }
         }
     }
+    app.style.maxWidth = "";
     return cut;
 }"""
-"""Opens each step, and returns those of which a formula or a source line is not whole."""
+"""Opens each step, and returns those of which a formula or a source line is not whole at a width of the page."""
 
 
-@pytest.mark.parametrize("name", [n if n in FAMILIES else pytest.param(n, marks=pytest.mark.slow) for n in MODELS])
-def test_formulas_and_source_lines_are_whole(app: Callable[..., App], name: str) -> None:
-    text = TEXTS[MODELS[name][0]]
-    kinds = {}
-    for record in explain(subject_of(MODELS[name]), text).records.values():
-        kinds.setdefault((record.site, record.op, record.block), record.id)
-    addresses = [
-        (node, f"#/step?text={text.replace(' ', '+')}&node={node}") for node in [*kinds.values(), "probabilities"]
-    ]
-    page = app(name, "step", text=text)
-    for width in WIDTHS:
-        page.page.set_viewport_size({"width": width, "height": 900})
-        assert page.page.evaluate(CUT, addresses) == [], width
-    page.page.set_viewport_size(DESKTOP)
+def kinds_of_steps(names: list[str]) -> dict[str, list[str]]:
+    """The steps of each model whose formula or source line no model before it has."""
+    known, found = set(), {}
+    for name in names:
+        task = MODELS[name][0]
+        for record in explain(subject_of(MODELS[name]), TEXTS[task]).records.values():
+            line = record.source and (record.source.file, record.source.mark)
+            kind = (record.site, record.op, record.block, bool(record.params.get("bias")), line)
+            if kind not in known:
+                known.add(kind)
+                found.setdefault(name, []).append(record.id)
+    return found
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["lm, pre-norm"], pytest.param(list(MODELS), marks=pytest.mark.slow)],
+    ids=["steps of one model", "every step of every model"],
+)
+def test_formulas_and_source_lines_are_whole(app: Callable[..., App], names: list[str]) -> None:
+    seen = 0
+    for name, nodes in kinds_of_steps(names).items():
+        text = TEXTS[MODELS[name][0]]
+        page = app(name, "step", text=text, options={"viewport": {"width": WIDTHS[0], "height": 900}})
+        steps = [(node, address("step", {"text": text, "node": node})) for node in [*nodes, "probabilities"]]
+        assert page.page.evaluate(CUT, [steps, WIDTHS]) == [], name
+        page.page.set_viewport_size({"width": PHONE_WIDTH, "height": 900})
+        assert page.page.evaluate(CUT, [steps, [PHONE_WIDTH]]) == [], name
+        page.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        seen += len(nodes)
+    assert seen > 20

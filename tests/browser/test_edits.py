@@ -110,7 +110,7 @@ def test_edits_by_hand_and_what_is_wrong_with_them(app: Callable[..., App], watc
 
 
 @pytest.mark.parametrize(
-    ("address", "kept"),
+    ("params", "kept"),
     [
         ({"edits": f"encoder.9.self.out=0 {NO_HEAD}"}, {"edits": NO_HEAD}),
         ({"edits": f"{NO_HEAD} nonsense encoder.0.self.mask=0"}, {"edits": NO_HEAD}),
@@ -122,15 +122,15 @@ def test_edits_by_hand_and_what_is_wrong_with_them(app: Callable[..., App], watc
         ({"text": "a b", "prefix": "999999"}, {}),
         ({"o.text": "a b", "o.member": 9}, {}),
     ],
-    ids=str,
+    ids=lambda one: str(one)[:60],
 )
 def test_what_is_refused_leaves_the_page_as_it_was(
-    app: Callable[..., App], watch: Watch, address: dict[str, object], kept: dict[str, str]
+    app: Callable[..., App], watch: Watch, params: dict[str, object], kept: dict[str, str]
 ) -> None:
     """The message is shown, nothing is awaited, and the edits beside a refused one are applied."""
     watch.expected = "status of 4"
     page = app("classify, pre-norm", text=TEXTS["classify"])
-    page.go("flow", **({"text": TEXTS["classify"]} | address))
+    page.go("flow", **({"text": TEXTS["classify"]} | params))
     page.page.locator("[role=alert]").first.wait_for()
     page.settle()
     assert page.page.locator("[role=alert]").count() == 1

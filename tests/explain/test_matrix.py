@@ -10,17 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from tests.helpers.matrix import (
-    CALLS,
-    CASES,
-    FAMILIES,
-    LONG_IN_SLOW,
-    NO_CELL,
-    Cell,
-    calls,
-    expected_refusal,
-    make_cell,
-)
+from tests.helpers.matrix import CALLS, CASES, FAMILIES, LONG_IN_SLOW, NO_CELL, Cell, calls, expected_refusal, make_cell
 
 from glassformer.api import Run
 from glassformer.errors import UsageError

@@ -78,7 +78,7 @@ ALIKE = [
 
 @pytest.mark.parametrize(("one", "other"), ALIKE)
 def test_labels_that_look_alike_are_told_and_stay_apart(tmp_path: Path, one: str, other: str) -> None:
-    found = read(tmp_path, table(reviews(one, other, "neutral"), HEADER))
+    found = read(tmp_path, table(reviews(one, other, "neutral"), HEADER, ";"))
     assert found.classes == {one, other, "neutral"}
     assert found.noted("differ in case, spaces or number form alone", repr(one), repr(other))
     assert found.report.counts["labels that differ in case, spaces or number form alone"] == 2
@@ -94,14 +94,14 @@ def test_other_labels_are_not_alike(labels: tuple[str, ...]) -> None:
 def test_json_booleans_and_numbers(tmp_path: Path) -> None:
     found = read(tmp_path, json_lines(1, 1.0, 0, -0.0, 2.5), "a.jsonl")
     assert found.classes == {"0", "1", "2.5"}
-    assert found.report.counts["labels written as 1.0 and read as 1"] == 9
+    assert found.report.counts["labels written as 1.0 and read as 1"] == 10
     found = read(tmp_path, json_lines(True, False, "True"), "a.jsonl")
     assert found.classes == {"true", "false", "True"} and found.noted("'true'", "'True'")
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "null"])
 def test_json_without_a_label(tmp_path: Path, value: str) -> None:
-    content = json_lines("pos", "neg") + '{"text": "odd", "label": %s}\n' % value
+    content = json_lines("pos", "neg") + f'{{"text": "odd", "label": {value}}}\n'
     found = read(tmp_path, content, "a.jsonl")
     assert [issue.line for issue in found.report.errors] == [25]
     assert "which is not a class" in found.message or "is null" in found.message

@@ -16,6 +16,7 @@ from glassformer.config import DataConfig, FilesConfig
 from glassformer.errors import DataError, UsageError
 
 TINY = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "ensemble_size": 1}
+FEW = {"ngrams": 0, "bigrams": 0, "max_len": 16}
 ROWS = [(f"{'good' if i % 2 else 'bad'} film {i}", "pos" if i % 2 else "neg") for i in range(40)]
 OTHER = {"pos": "neg", "neg": "pos"}
 
@@ -35,9 +36,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
         patch.chdir(folder)
         table(folder / "train.csv")
-        glassformer.train("classify", out="r", train_file="train.csv", steps=2, device="cpu", model=TINY)
+        glassformer.train("classify", out="r", train_file="train.csv", steps=2, device="cpu", model=TINY, text=FEW)
         rows = table(folder / "bare.csv", None)
-        glassformer.train("classify", out="bare", train_file=rows.name, steps=2, device="cpu", model=TINY)
+        glassformer.train("classify", out="bare", train_file=rows.name, steps=2, device="cpu", model=TINY, text=FEW)
     return folder
 
 

@@ -48,7 +48,7 @@ def test_every_task(tmp_path: Path, task: str, header: tuple[str, str], rows: li
 
 
 def test_marks_in_json_lines_and_in_text(tmp_path: Path) -> None:
-    lines = ['{"text": "%s", "label": "%s"}' % row for row in ROWS]
+    lines = ['{{"text": "{}", "label": "{}"}}'.format(*row) for row in ROWS]
     found = read(tmp_path, "\ufeff" + "\n".join(lines[:12]) + "\n\ufeff" + "\n".join(lines[12:]), "a.jsonl")
     assert found.examples == sorted(ROWS) and found.report.counts["byte order marks"] == 2
     texts = read(tmp_path, "\ufeffone line\n\ufeff\ufefftwo lines\nthree lines\n", "a.txt", "pretrain")

@@ -24,7 +24,7 @@ CSV = "text,label\n" + "".join(
 )
 JSONL = "".join(json.dumps({"text": f"film {i}", "label": "pos" if i % 2 else "neg"}) + "\n" for i in range(20))
 TSV = CSV.replace(",", "\t")
-TEXT = "Once upon a time, there was a text.\n" * 20
+TEXT = "".join(f"Once upon a time, there was text {i}.\n" for i in range(20))
 unix = pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes with a name")
 
 
@@ -59,7 +59,7 @@ def folder_of(path: Path) -> Path:
     (path / "sub").mkdir(parents=True)
     (path.parent / "outside").mkdir()
     (path / "BOOK.TXT").write_text(TEXT)
-    (path / "sub" / "part.Txt.GZ").write_bytes(gzip.compress(b"second text, compressed\n"))
+    (path / "sub" / "part.Txt.GZ").write_bytes(gzip.compress(b"second text, compressed\n", mtime=0))
     (path.parent / "outside" / "linked.txt").write_text("third text, behind a link\n")
     (path / "readme.md").write_text("no text")
     (path / "link").symlink_to(path.parent / "outside")
@@ -119,7 +119,7 @@ def test_running_text_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    "data", [b"PK\x03\x04 and so on", b"%PDF-1.7\n", b"PAR1", b"\x89PNG\r\n", gzip.compress(b"%PDF-1.7\n")]
+    "data", [b"PK\x03\x04 and so on", b"%PDF-1.7\n", b"PAR1", b"\x89PNG\r\n", gzip.compress(b"%PDF-1.7\n", mtime=0)]
 )
 def test_a_text_file_of_another_format_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes
@@ -192,7 +192,7 @@ def test_an_open_descriptor_is_a_pipe(capsys: pytest.CaptureFixture[str], tmp_pa
     with open(tmp_path / "a", "rb") as file:
         code, report, _ = check(capsys, "classify", f"/dev/fd/{file.fileno()}")
     assert code == 0 and report["sizes"] == {"train": 20}
-    assert check(capsys, "classify", "/dev/null")[1]["errors"][0]["message"] == "this is a device, not a file"
+    assert check(capsys, "lm", "/dev/null")[1]["errors"][0]["message"] == "this is a device, not a file"
 
 
 @unix

@@ -1,4 +1,4 @@
-"""Tables as people have them, read by `data check` and as training reads them: neither approves what the other refuses."""
+"""Tables read by `data check` and as training reads them: neither approves what the other refuses."""
 
 from __future__ import annotations
 

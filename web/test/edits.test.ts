@@ -87,7 +87,7 @@ test("sortEdits applies what can be applied and names what cannot", async () => 
   const sorted = (edits: string[], error: unknown = new Problem("no", "", 400)) => sortEdits({ text: "a", edits }, error, trace);
   const mixed = await sorted(["a=0", "bad=0", "b=0", "bad2=0"]);
   assert.deepEqual([mixed.applied, mixed.refused], [["a=0", "b=0"], ["bad=0", "bad2=0"]]);
-  assert.deepEqual(mixed.message, { message: "Not applied: bad=0, bad2=0. no bad=0", hint: "write another" });
+  assert.deepEqual(mixed.message, { message: "Not applied: bad=0, bad2=0. No bad=0", hint: "write another" });
   asked.length = 0;
   assert.deepEqual((await sorted(["bad=0"])).applied, []);
   assert.deepEqual(asked, [], "what was just refused is not tried again");

@@ -110,6 +110,10 @@ test("every site has a title, a description, a formula and an operation", () => 
       block: inLayer ? "self" : null, stack: "encoder", inputs: [], params: {}, attrs, axes: axes.map((axis) => ({ name: axis, size: 2 })), dtype: "f32", site: key,
     } as unknown as TraceNode;
     assert.ok(title(node) !== node.id && sentence(node, { model }) && formula(node, model), key);
+    for (const pre_norm of [true, false]) {
+      const tex = formula(node, { ...model, pre_norm });
+      assert.ok(![...tex.matchAll(/\\\w+(.?)/g)].some(([, next]) => next !== "{") && !/{\w{3,}}(?!})/.test(tex.replace(/_{head}|_{\w+}/g, "")), `${key}: ${tex}`);
+    }
   }
 });
 

@@ -34,7 +34,7 @@ FEW_EXAMPLES = 500
 
 @dataclass(frozen=True)
 class Finding:
-    """What is the matter, and what to try."""
+    """What is the matter, and what to try: empty where nothing is known."""
 
     matter: str
     remedy: str

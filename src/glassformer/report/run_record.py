@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassformer.config import Config
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
@@ -130,6 +130,10 @@ def load_run_record(path: Path | str) -> RunRecord:
     """
     folder = RunFolder(path)
     config, rows = folder.read_config(), sorted(folder.read_metrics(), key=lambda row: row.step)
+    try:
+        task_class(config.task)
+    except UsageError as error:
+        raise CheckpointError(f"{folder.config}: {error.message}", error.hint) from error
     training = list({row.step: row for row in rows}.values())
     validations = list({row.step: row for row in rows if row.valid is not None}.values())
     env, data = folder.read_env(), folder.read_data()

@@ -183,6 +183,8 @@ class RunFolder:
             message = f"{self.path} holds no run (no {self.config.name})"
             raise CheckpointError(message, "give the folder that --out named")
         values = safe_read.read_toml(self.config)
+        if "task" not in values:
+            raise CheckpointError(f"{self.config} names no task", "restore it from a copy")
         try:
             return config_from_dict({"recipe": "", **values}, where=str(self.config), of_a_run=True)
         except UsageError as error:

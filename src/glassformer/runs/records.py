@@ -40,8 +40,8 @@ class SplitRecord:
     Attributes:
         n: examples. n_tokens: kept. n_truncated: texts cut. n_tokens_cut: tokens cut off. n_unknown: tokens the
             vocabulary lacks. n_dropped: pairs too long and left out. n_empty: pairs with an empty side, or texts
-            without a token to predict, left out. n_duplicates: examples equal to one before. n_in_training: texts that
-            are in the training part too (of running text, lines), out of n_compared.
+            without a token to predict, left out. n_duplicates: examples equal to one before.
+        n_in_training: texts that are in the training part too (of running text, lines), out of n_compared.
         unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
             answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens,
             `edges` and `counts`. counts: what else the task counted, by its own names.
@@ -66,20 +66,24 @@ class SplitRecord:
 
 @dataclass(frozen=True)
 class DataWarning:
-    """A warning about the data: what is the matter, what to do about it, and what it is about ("few examples")."""
+    """A warning about the data: what is the matter, what to do about it, and what it is about ("few examples").
+
+    `joint` joins the first two to a sentence.
+    """
 
     matter: str
     remedy: str = ""
     kind: str = ""
+    joint: str = ": "
 
     def __str__(self) -> str:
-        return f"{self.matter}: {self.remedy}" if self.remedy else self.matter
+        return f"{self.matter}{self.joint}{self.remedy}" if self.remedy else self.matter
 
     @staticmethod
     def from_json(value: object) -> DataWarning:
         """Return the warning of a record; those of an earlier version are one sentence, and stay one."""
         fields = value if isinstance(value, dict) else {"matter": value}
-        return DataWarning(*(str(fields.get(name, "")) for name in ("matter", "remedy", "kind")))
+        return DataWarning(*(str(fields.get(name, "")) for name in ("matter", "remedy", "kind", "joint")))
 
 
 @dataclass(frozen=True)

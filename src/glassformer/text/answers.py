@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,16 @@ def warn_of_cut(answers: Sequence[dict[str, Any]], max_len: int) -> int:
     if n_cut:
         logger.warning(cut_message(n_cut, len(answers), max_len))
     return n_cut
+
+
+def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dict[str, Any]]:
+    """Yield the answers, and log after the last how many are to texts that were cut."""
+    n = n_cut = 0
+    for answer in answers:
+        n, n_cut = n + 1, n_cut + ("truncated" in answer)
+        yield answer
+    if n_cut:
+        logger.warning(cut_message(n_cut, n, max_len))
 
 
 def class_answer(text: str, probabilities: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:

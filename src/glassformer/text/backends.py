@@ -6,6 +6,7 @@ Encoding, saving and loading are in `tokenizer.py`.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,12 @@ from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text.ngrams import UNSPACED
 
+logger = logging.getLogger(__name__)
+
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
+MOST_CHARACTERS, LONG = 1 << 10, 1 << 20
+"""Characters of a word that merges are trained on at a time: each merge visits the whole of a word that holds it.
+And characters of a text: a longer one is given to the backend in parts, cut between words."""
 SPACE = "▁"  # U+2581, the mark for a space inside a token
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]  # they spell a character that has no token of its own
 
@@ -37,7 +43,8 @@ PIECES = (
 def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[str, ...]) -> tokenizers.Tokenizer:
     """Train the kind `config.tokenizer` names, with the errors of `Tokenizer.train`; extra tokens come last."""
     trained_size = config.vocab_size - len(extra_tokens)
-    counted = _Texts(texts, extra_tokens)
+    counted = _Texts(texts, extra_tokens, MOST_CHARACTERS if config.tokenizer in ("bpe", "byte-bpe") else None)
+    counted.marks_start = config.tokenizer == "bpe" and not extra_tokens
     match config.tokenizer:
         case "word":
             backend = _train_word(counted, config, trained_size)
@@ -52,6 +59,11 @@ def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[
     if not counted.any_text:
         hint = "check that the training texts are not empty"
         raise DataError("there is no text to train the tokenizer on", hint)
+    if counted.n_cut:
+        logger.warning(
+            f"the text has words of more than {MOST_CHARACTERS:,} characters: the tokenizer was trained on parts of "
+            f"them, cut at {counted.n_cut:,} places"
+        )
     backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in extra_tokens])
     n_tokens = backend.get_vocab_size(with_added_tokens=True)
     if config.tokenizer != "char" and n_tokens > config.vocab_size:
@@ -216,18 +228,62 @@ def _lowercase(config: TextConfig) -> list[normalizers.Normalizer]:
     return [normalizers.Lowercase()] if config.lowercase else []
 
 
-class _Texts:
-    """The texts, extra tokens cut out (they need no letters of their own), noting whether there was any."""
+_WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")
 
-    def __init__(self, texts: Iterable[str], extra_tokens: tuple[str, ...]) -> None:
-        self._texts = texts
+
+class _Texts:
+    """The texts, extra tokens cut out (they need no letters of their own), noting whether there was any.
+
+    Args:
+        texts: the texts.
+        extra_tokens: what is cut out.
+        most_characters: words are cut into parts of so many; None leaves them whole.
+
+    Attributes:
+        n_cut: places where a word was cut.
+        marks_start: whether the backend puts a mark for a space before each text.
+    """
+
+    def __init__(self, texts: Iterable[str], extra_tokens: tuple[str, ...], most_characters: int | None = None) -> None:
+        self._texts, self._most_characters, self.n_cut = texts, most_characters or 0, 0
+        self.marks_start = False
+        # A run of one kind of characters is a word, and one of letters may hold marks (Hindi, Thai), which \W matches.
+        n = self._most_characters + 1
+        marks = "\u0300-\u036f\u0900-\u109f\u1780-\u17ff"
+        runs = (rf"(?:[^\W\d_]|[{marks}])", r"\d", r"[^\w\s]", r"\s")
+        self._long_run = re.compile("|".join(f"{run}{{{n},}}" for run in runs))
         self._extra = re.compile("|".join(map(re.escape, extra_tokens))) if extra_tokens else None
         self.any_text = False
 
     def __iter__(self) -> Iterator[str]:
         for text in self._texts:
             self.any_text = self.any_text or bool(text.strip())
-            yield from [text] if self._extra is None else self._extra.split(text)
+            for part in [text] if self._extra is None else self._extra.split(text):
+                for piece in self._pieces(part):
+                    yield from self._short_words(piece) if self._most_characters else [piece]
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        """Yield a long text in parts that are cut before single spaces, which begin them."""
+        begin = 0
+        while len(text) - begin > LONG and (found := _WORD_ENDS.search(text, begin + LONG // 2)):
+            yield text[begin : found.start()]
+            # The mark that `bpe` puts before a text is this space's.
+            begin = found.start() + self.marks_start
+        yield text[begin:]
+
+    def _short_words(self, text: str) -> Iterator[str]:
+        """Yield a text in parts without a word of more than `_most_characters`, whose training takes quadratic time."""
+        if len(text) <= self._most_characters or not (found := self._long_run.search(text)):
+            yield text
+            return
+        begin = 0
+        while found:
+            for place in range(found.start() + self._most_characters, found.end(), self._most_characters):
+                self.n_cut += 1
+                yield text[begin:place]
+                begin = place
+            found = self._long_run.search(text, found.end())
+        yield text[begin:]
 
 
 @cache

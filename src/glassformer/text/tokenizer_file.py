@@ -71,9 +71,7 @@ def _check_ids(content: dict[str, Any], where: Path | str) -> None:
         name = token["content"]
         spaced = name == MASK and token.get("lstrip") is True  # an exported [MASK] takes the space before it
         if any(token.get(flag, False) is not (flag == "lstrip" and spaced) for flag in _FLAGS):
-            raise CheckpointError(
-                f"{where}: the added token {name[:40]!r} is found in another way", _HINT
-            )
+            raise CheckpointError(f"{where}: the added token {name[:40]!r} is found in another way", _HINT)
         if ids.setdefault(name, token.get("id")) != token.get("id"):
             raise CheckpointError(f"{where}: the token {name[:40]!r} has two ids", _HINT)
     if any(type(id) is not int for id in ids.values()) or sorted(ids.values()) != list(range(len(ids))):

@@ -132,6 +132,7 @@ def optimizer_step(state: TrainState, context: RunContext, batches: list[Batch],
     config, group = context.config.train, context.group
     state.model.train()
     (n_labels,) = group.all_reduce(sum(batch.n_labels for batch in batches))
+    n_labels = max(1.0, n_labels)  # texts of special tokens alone have none
     total = torch.zeros((), device=context.device)
     for i, batch in enumerate(batches):
         with group.sync_gradients(state.train_module, is_last=i == len(batches) - 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,7 @@ MOST_OF_A_CLASS = 0.9
 """Share of one class from which accuracy says little."""
 MANY_CUT = 0.1
 """Share of training texts that are cut from which it is a warning."""
-COUNTS = {"n_tokens", "n_truncated", "n_tokens_cut", "n_unknown", "n_dropped", "n_empty"}
+COUNTS = {f.name for f in fields(SplitRecord) if f.name.startswith("n_")} - {"n_texts_unknown"}
 """Counts of a corpus that a split's record has fields for; others are the task's own."""
 IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
@@ -99,7 +99,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     squares = (lengths.astype("float64") ** 2).sum()
     typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
     n_tokens = int(stats.get("n_tokens", 0))
-    per_epoch = pace.step * n_batches / c.accumulate
+    per_epoch, splits = pace.step * n_batches / c.accumulate, describe_splits(run)
     return Preflight(
         n_parameters=n_parameters(model),
         flops_per_token=(6 if c.adversarial else 3)
@@ -114,7 +114,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         tokens_per_s=pace.tokens_per_s,
         seconds_per_epoch=per_epoch,
         estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.step),
-        splits=(splits := describe_splits(run)),
+        splits=splits,
         exports=summary(run.task.explain_as, config),
         warnings=[*_seen(run, splits), *_cut(run), *_unread(run, splits), *_too_few(run), *_lopsided(run)],
         counts=run.data.counts,
@@ -158,18 +158,20 @@ def _too_few(run: RunContext) -> Iterator[DataWarning]:
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
         yield DataWarning(
-            f"only {counted(n, 'examples')}{among} to train on",
-            "expect little more than guessing on other texts; add examples before trying settings",
+            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts",
+            "add examples before trying settings",
             "few examples",
+            "; ",
         )
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
         yield DataWarning(
-            f"only {counted(n_valid, 'examples')} to validate on",
-            f"{doubt if classes else 'scores on others may be far from theirs'}, so give more with --valid-file or "
-            "--valid-fraction",
+            f"only {counted(n_valid, 'examples')} to validate on: "
+            f"{doubt if classes else 'scores on others may be far from theirs'}",
+            "give more with --valid-file or --valid-fraction",
             "few validation examples",
+            ", so ",
         )
 
 
@@ -182,16 +184,19 @@ def _lopsided(run: RunContext) -> Iterator[DataWarning]:
     if lonely:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
         yield DataWarning(
-            f"{len(lonely)} of {len(counts)} classes have one training example ({named})",
-            "expect them never to be answered, and give more of them, or leave them out",
+            f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be "
+            "answered",
+            "give more of them, or leave them out",
             "classes of one example",
+            ", and ",
         )
     if highest > MOST_OF_A_CLASS * len(run.data.train):
         share = percent(highest / len(run.data.train))
         yield DataWarning(
-            f"{share} of the training texts are {commonest!r}",
-            "guessing is right as often, so read macro F1 and the table of classes, not accuracy",
+            f"{share} of the training texts are {commonest!r}: guessing is right as often",
+            "read macro F1 and the table of classes, not accuracy",
             "one class prevails",
+            ", so ",
         )
 
 

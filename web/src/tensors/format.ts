@@ -52,7 +52,11 @@ export const shapeText = (shape: readonly number[]) => (shape.length ? shape.map
 
 /** A token with visible spaces at its ends (␣) and line breaks (↵). */
 export function visible(piece = ""): string {
-  return piece.replace(/^ +| +$/g, (spaces) => "\u2423".repeat(spaces.length)).replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
+  let [start, end] = [0, piece.length];
+  while (piece[start] === " ") start++;
+  while (end > start && piece[end - 1] === " ") end--;
+  const shown = "\u2423".repeat(start) + piece.slice(start, end) + "\u2423".repeat(piece.length - end);
+  return shown.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
 }
 
 const AXES: Partial<Record<AxisName, [one: string, all: string]>> = {

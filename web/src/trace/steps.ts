@@ -73,8 +73,8 @@ const STEPS: Record<string, Words> = {
   context: ["Weights · values", "The output of each head: the mean of the values, weighted by attention.", "C = A V"],
   concat: ["Heads concatenated", "The outputs of all heads are concatenated to one vector per token.", "C = [C_1 ; … ; C_H]"],
   out: ["Output projection", "A linear projection of the concatenated heads to the width of the residual stream.", "y = x W_O^T"],
-  residual: ["Residual sum", summed, "x ← x + Attention({x})"],
-  "ff.residual": ["Residual sum", summed, "x ← x + FeedForward({x})"],
+  residual: ["Residual sum", summed, "x ← x + Attention({read})"],
+  "ff.residual": ["Residual sum", summed, "x ← x + FeedForward({read})"],
   w_gate: ["Gate", "A second projection, which gates each hidden feature.", "g = x W_G^T"],
   w_in: ["Hidden projection", "A linear projection of each token from {d_model} to {d_ff} features.", "h = x W_1^T"],
   "hidden:relu": ["Activation", "ReLU: negative values become 0.", "max(0, h)"],
@@ -120,8 +120,8 @@ export function sentence(node: TraceNode, { model }: Pick<Manifest, "model">): s
 
 /** The formula, with its bias if the step has one. */
 export function formula(node: TraceNode, model: ModelInfo): string {
-  const put: Record<string, string> = { x: model.pre_norm ? "Norm(x)" : "x", factor: number(Number(node.attrs.factor)) };
-  return words(node, model)[2].replace(/#/g, leaf(node)[0]!).replace(/%/g, times(node)).replace(/{(x|factor)}/g, (_, name: string) => put[name]!)
+  const put: Record<string, string> = { read: model.pre_norm ? "Norm(x)" : "x", factor: number(Number(node.attrs.factor)) };
+  return words(node, model)[2].replace(/#/g, leaf(node)[0]!).replace(/%/g, times(node)).replace(/{(read|factor)}/g, (_, name: string) => put[name]!)
     + (node.op === "linear" && node.params.bias ? " + b" : "");
 }
 

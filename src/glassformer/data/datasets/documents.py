@@ -12,7 +12,7 @@ from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import Rows
 from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document
 from glassformer.data.folders import not_read, read_folder
-from glassformer.data.sources import TABLES, format_of, is_json_object, other_format, unreadable
+from glassformer.data.sources import TABLES, format_of, is_json_object, is_pipe, other_format, suffix_of, unreadable
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, with_reading
 from glassformer.errors import DataError
 from glassformer.utils.formatting import glassformer_command
@@ -115,9 +115,11 @@ def _note_json_lines(path: Path, text: str, diagnostics: Diagnostics) -> None:
 def refuse_other_formats(path: Path, diagnostics: Diagnostics) -> bool:
     """Note an error if a file is a table or of a format that is not plain text; return whether it is.
 
-    A file is judged by its name and its first bytes, a pipe by its first line.
+    A file is judged by its name and its first bytes, a pipe also by its first line, which may be JSON.
     """
-    kind = format_of(path)
+    kind = suffix_of(path)
+    if is_pipe(path) and kind not in TABLES and format_of(path) == ".jsonl":  # running text has commas and tabs too
+        kind = ".jsonl"
     if kind in TABLES:
         fields = kind in (".jsonl", ".ndjson")
         how = "glassformer data encode reads a field of it" if fields else "save its texts as .txt, or as JSON Lines"

@@ -102,6 +102,9 @@ def _heads_pairs(lowered: list[str], below: list[list[str]], usual: Sequence[tup
         return True
     if named and any(lowered[i] in _OTHER_NAMES or "_" in lowered[i] for i in others):
         return True
+    numbers = [i for i in range(len(lowered)) if below and all(row[i].strip().isdigit() for row in below)]
+    if len(below) > 2 and any(not lowered[i].isdigit() for i in numbers):
+        return True  # as "id" above numbers
     first = sentence_columns(below, len(lowered)) if below else [0, 1]
     if named and below and not any(" " in lowered[i] for i in first):
         return all(_are_sentences([row[i] for row in below]) for i in first)
@@ -187,7 +190,8 @@ def label_rank(values: list[str]) -> tuple[bool, int, int]:
 
 def sentence_columns(body: list[list[str]], n_columns: int) -> list[int]:
     """Return the first two columns of pairs: those of numbers, identifiers or one value stand after the others."""
-    others = [_is_identifier([row[i].strip() for row in body]) for i in range(n_columns)]
+    rows = body[1:] if len(body) > 3 else body  # the first may be a header
+    others = [_is_identifier([row[i].strip() for row in rows]) for i in range(n_columns)]
     return sorted(sorted(range(n_columns), key=lambda i: (others[i], i))[:2])
 
 

@@ -78,6 +78,11 @@ class Edits:
         own = enumerate(self.edits, start=self._n_first)
         return [str(edit) for number, edit in own if number not in self._changed]
 
+    @property
+    def never_acted(self) -> list[str]:
+        """Return the texts of the edits whose step was not reached so far."""
+        return [str(edit) for number, (edit, _) in enumerate(self._all) if number not in self._fired]
+
     def at_positions_of(self, stream: str) -> list[str]:
         """Return the texts of edits that name positions of a stream, which fit only a pass over all its tokens."""
         found = {}
@@ -106,9 +111,8 @@ class Edits:
         Raises:
             UsageError: the pass did not reach a step that an edit names.
         """
-        for number, (edit, _) in enumerate(self._all):
-            if number not in self._fired:
-                raise UsageError(f"the edit {edit} never acted: the forward pass did not reach its step")
+        for edit in self.never_acted:
+            raise UsageError(f"the edit {edit} never acted: the forward pass did not reach its step")
 
     def __call__(self, id: str, x: Tensor) -> Tensor:
         """Return the tensor to use for a step; a later call of the same module is edited like the first."""

@@ -208,6 +208,9 @@ def _decode_again(
         return None, "the text was given, so it is not decoded again"
     if placed := tap.at_positions_of(explanation.streams[-1].name):
         return None, f"not decoded again, as {placed[0]} is about positions of this text"
-    with tuned(subject.device), trace(subject.model, lambda _: False, tap=apply()):
+    used = apply()
+    with tuned(subject.device), trace(subject.model, lambda _: False, tap=used):
         encoded = encode(subject, request)
+    if idle := used.never_acted:
+        return None, f"not decoded again, as {idle[0]} does not act while decoding"
     return text_answer(encoded.answer, encoded.decode), ""

@@ -1,0 +1,49 @@
+"""Warnings about the data are data: a label with a colon stays whole from the first step to the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from tests.helpers.small import config_of, data_of, small_run
+
+from glassformer.data.splits import Split
+from glassformer.report.diagnosis import data
+from glassformer.report.run_record import load_run_record
+from glassformer.runs.records import DataRecord, DataWarning
+from glassformer.training.budget import Pace
+from glassformer.training.preflight import preflight
+
+LABELS = ["genre: sci-fi", "a: b: c", ": ", "'quoted': twice"]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_label_with_a_colon_stays_whole(label: str) -> None:
+    texts = [f"good text {i}" for i in range(30)]
+    split = Split(texts, [label] * 28 + ["other", "lonely: one"], "made")
+    run = small_run(config_of("classify"), replace(data_of("classify"), train=split, valid=split, test=None))
+    warnings = preflight(run.context, Pace(0.01, 0.1, 1000.0, 0.1)).warnings
+    prevails = next(warning for warning in warnings if warning.kind == "one class prevails")
+    assert prevails.matter.endswith(f"of the training texts are {label!r}: guessing is right as often")
+    assert prevails.remedy.startswith("read macro F1")
+    lonely = next(warning for warning in warnings if warning.kind == "classes of one example")
+    assert "(lonely: one, other)" in lonely.matter and lonely.remedy == "give more of them, or leave them out"
+    stored = json.loads(json.dumps({"warnings": [asdict(warning) for warning in warnings]}))
+    assert DataRecord(preflight=stored).warnings == warnings
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_the_diagnosis_tells_the_matter_and_the_remedy(fake_run: Callable[..., Path], label: str) -> None:
+    path = fake_run("classify") / "data.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    told = DataWarning(f"95% of the training texts are {label!r}", "read macro F1", "one class prevails")
+    stored["preflight"]["warnings"] = [asdict(told), "a sentence: of an earlier version"]
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    found = list(data(load_run_record(path.parent)))
+    assert [(finding.matter, finding.remedy) for finding in found] == [
+        (told.matter, told.remedy),
+        ("a sentence: of an earlier version", ""),
+    ]
