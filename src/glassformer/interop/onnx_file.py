@@ -22,6 +22,8 @@ _INNER: dict[str, dict[int, str]] = {
 """Messages inside messages, by the number of their field; "unknown" are those that no export holds."""
 _DATA_LOCATION = 14
 _LENGTH_DELIMITED = 2
+MAX_FIELDS = 4_000_000
+"""Most fields of a graph, of which a node has some ten."""
 _WIDTHS = {1: 8, 5: 4}
 """Bytes of a number of a fixed width, by its type."""
 
@@ -33,11 +35,14 @@ def check_graph(data: bytes, where: Path) -> None:
         CheckpointError: it is refused.
     """
     waiting = [("model", 0, len(data))]
-    n_graphs = 0
+    n_graphs = n_fields = 0
     while waiting:
         kind, start, end = waiting.pop()
         try:
             for field, first, last in _fields(data, start, end):
+                n_fields += 1
+                if field == 0 or n_fields > MAX_FIELDS:
+                    raise ValueError("no field has the number 0, and no graph so many")
                 inner = _INNER[kind].get(field)
                 if inner == "unknown" or (kind == "tensor" and field == _DATA_LOCATION and first):
                     message = f"{where} names another file, or holds functions or graphs inside of nodes"
