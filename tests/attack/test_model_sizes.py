@@ -16,7 +16,6 @@ from tests.helpers.hostile import Attack, ask, forge, peak_bytes
 from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError
 from glassformer.models.build import without_memory
-from glassformer.nn import positions
 from glassformer.text.tokenizer import Tokenizer
 
 Edit = Callable[[dict[str, Any]], Any]
@@ -115,12 +114,6 @@ def test_positions_are_bounded_by_their_table(victims: Victims, tmp_path: Path) 
         patch.setattr(model_folder, "MAX_POSITIONS", 1 << 20)
         path = forged(victims, tmp_path, "model/config.json", lambda c: c["text"].update(max_len=1_000_000))
         assert ask("predict", path, TEXT).code == 4
-
-
-def test_positions_in_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = positions.sinusoidal(50, 7)
-    monkeypatch.setattr(positions, "CHUNK", 16)
-    assert torch.equal(positions.sinusoidal(50, 7), whole)
 
 
 def test_shapes_take_no_memory_and_draw_no_number() -> None:

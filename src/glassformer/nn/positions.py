@@ -13,9 +13,6 @@ from torch import Tensor, nn
 
 from glassformer.nn.cache import DecoderCache
 
-CHUNK = 8192
-"""Positions that are computed at a time."""
-
 
 def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
     """Return the positions of n_new tokens after those in the cache, equal in every row."""
@@ -31,13 +28,11 @@ def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:
     """
     position = torch.arange(n_positions, dtype=torch.float64)[:, None]
     even = torch.arange(0, d_model, 2, dtype=torch.float64)
-    table = torch.empty(n_positions, d_model)
-    for start in range(0, n_positions, CHUNK):  # double precision takes several times the memory of the table
-        rows = slice(start, start + CHUNK)
-        angle = position[rows] / 10000.0 ** (even / d_model)  # (L, ceil(D/2))
-        table[rows, 0::2] = angle.sin().float()
-        table[rows, 1::2] = angle.cos()[:, : d_model // 2].float()
-    return table
+    angle = position / 10000.0 ** (even / d_model)  # (L, ceil(D/2))
+    table = torch.empty(n_positions, d_model, dtype=torch.float64)
+    table[:, 0::2] = angle.sin()
+    table[:, 1::2] = angle.cos()[:, : d_model // 2]
+    return table.float()
 
 
 class SinusoidalPositions(nn.Module):
@@ -48,7 +43,7 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, max_len: int, d_model: int, amplitude: float = 1.0) -> None:
         super().__init__()
         self.amplitude = amplitude
-        self.register_buffer("table", sinusoidal(max_len, d_model).mul_(amplitude), persistent=False)
+        self.register_buffer("table", sinusoidal(max_len, d_model) * amplitude, persistent=False)
 
     def forward(self, positions: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
         return self.table[positions]

@@ -37,7 +37,7 @@ WEIGHTS, CARD = "model.safetensors", "README.md"
 TOKENIZERS = (TOKENIZER, "target_tokenizer.json")
 MAX_LAYERS = 4096
 """Most layers of all models of an ensemble: building one takes about a millisecond."""
-MAX_POSITIONS = 1 << 26
+MAX_POSITIONS = 1 << 25
 """Most numbers in tables of positions, which are computed and not in the weights, beyond the number of weights."""
 Shapes = Mapping[str, tuple[int, ...]]
 """Shape of each weight, by name."""
