@@ -26,7 +26,8 @@ def show_effect(explanations: Sequence[Any], edits: Sequence[str], as_json: bool
         console.write_json(result.to_json() | {"member": None if traced is None else traced.member})
         return
     if traced is not None:
-        console.write(f"model {traced.member} of the ensemble, alone; all together: {traced.answer['headline']}")
+        console.write(f"model {traced.member} of the ensemble, alone")
+        console.write(f"together  {traced.answer['headline']}, without edits")
     for text in result.edits:
         console.write(f"edit      {text}" + (" (changes no number)" if text in result.unchanged else ""))
     console.write(f"before    {result.answer_before}")

@@ -67,7 +67,7 @@ def saved_attributions(
                 if time.monotonic() > deadline and not explained.is_classifier:
                     dropped.append(
                         f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
-                        f"{len(targets)} tokens are left out, to keep the export short; the live page weighs any."
+                        f"{len(targets)} written tokens are left out, to keep the file short; the live page has any."
                     )
                     break
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})

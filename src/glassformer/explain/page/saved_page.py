@@ -192,7 +192,7 @@ def pack_tensors(
         nodes = [n for n in kept if not _is_large_logits(n["axes"])]
         if len(nodes) < len(kept):
             dropped.append(
-                "The logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each "
+                "Logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each "
                 "position, and the served page has all."
             )
         nodes.sort(key=lambda n: RANKS.get(n["op"], OTHER_RANK))  # stable: in computing order within a rank
