@@ -205,4 +205,5 @@ def _use_utf8() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.closed:
             errors = "backslashreplace" if stream is sys.stderr else "strict"
-            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
+            with suppress(OSError):  # a stream that is lost already: who writes to it will notice
+                stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
