@@ -10,7 +10,20 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from tests.helpers.matrix import CALLS, CASES, FAMILIES, LONG_IN_SLOW, NO_CELL, Cell, calls, expected_refusal, make_cell
+from tests.helpers.matrix import (
+    CALLS,
+    CASES,
+    EXPORTED_ANSWERS,
+    FAMILIES,
+    LONG_IN_SLOW,
+    NO_CELL,
+    Cell,
+    calls,
+    expected_refusal,
+    exported_call,
+    make_cell,
+    make_exported,
+)
 
 from glassformer.api import Run
 from glassformer.errors import UsageError

@@ -12,19 +12,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from tests.helpers.exports import WORDS, run_of
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.api import Run
+from glassformer.cli.flags import run_folder
 from glassformer.errors import UsageError
 from glassformer.explain.edits.states import sweep_states
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.service import Service
+from glassformer.interop.export import export
+from glassformer.interop.exported import ExportedModel, load_exported
 from glassformer.tasks import TASKS
 
 FAMILIES = {"classifier": "classify", "translator": "translate", "language model": "lm", "masked": "pretrain"}
 """The task of each family."""
 CASES = ("plain", "edited", "ensemble", "edited ensemble", "long")
+"""Those with an explanation; "exported" has none, and what is asked of it stands in `EXPORTED`."""
 TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc", "pretrain": "a [MASK] b c d"}
 LETTERS = "abcdefg"
 MAX_LEN = 560
@@ -130,6 +136,15 @@ def a_word(e: Explanation) -> dict[str, list[int]]:
     """Return the positions of one token that can be erased."""
     stream = e.streams[0]
     return {stream.name: [next(i for i, special in enumerate(stream.special) if not special)]}
+
+
+def make_exported(task: str, out: Path) -> ExportedModel:
+    """Return the exported model of a run of a family."""
+    with pytest.MonkeyPatch.context() as patch:
+        run = run_of(task, patch, WORDS if task in ("classify", "pretrain") else None)
+        patch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
+        export(run, "hf", out)
+    return load_exported(out)
 
 
 Call = Callable[[Cell], Any]
@@ -251,6 +266,21 @@ def calls() -> Iterator[tuple[str, str, Call]]:
     for of, named in CALLS.items():
         for name, call in named.items():
             yield of, name, call
+
+
+def exported_call(model: ExportedModel, of: str, name: str) -> Any:
+    """Ask an exported model what `CALLS` ask of a run: an explanation, the page, or the method of a run."""
+    text = TEXTS[next(task for task in TEXTS if TASKS[task].name == model.facts.task)]
+    if of == "Service":  # the page is that of a command, which takes a run
+        return run_folder(model.path)
+    if of == "Run" and name.startswith("predict"):
+        options = {"edits": ["logits*1"]} if name == "predict:edits" else {}
+        return [*getattr(model, name.partition(":")[0])([text], **options)]
+    return model.explain(text)
+
+
+EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream"}
+"""What an exported model answers; all other calls are refused."""
 
 
 def _whole_page(html: str) -> str:
