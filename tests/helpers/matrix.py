@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,6 @@ class Cell:
         case: one of `CASES`.
         run: the run.
         e: the explanation.
-        other: that of a second text by the same model.
-        service: the page's service, with the same explanation traced.
-        trace: its id there. second: that of the second text.
         out: a folder to write into.
     """
 
@@ -57,11 +54,27 @@ class Cell:
     case: str
     run: Run
     e: Explanation
-    other: Explanation
-    service: Service
-    trace: str
-    second: str
     out: Path
+
+    @cached_property
+    def other(self) -> Explanation:
+        """Return the explanation of a second text by the same model."""
+        return second_text(self.e)
+
+    @cached_property
+    def service(self) -> Service:
+        """Return the page's service."""
+        return Service(self.run)
+
+    @cached_property
+    def trace(self) -> str:
+        """Return the id of the same explanation there."""
+        return self.service.trace(self.e.request.to_json())["id"]
+
+    @cached_property
+    def second(self) -> str:
+        """Return the id of the second text there."""
+        return self.service.trace(self.other.request.to_json())["id"]
 
     def body(self, **fields: Any) -> dict[str, Any]:
         """Return a request about this trace."""
@@ -106,12 +119,7 @@ def request_of(task: str, case: str, edits: tuple[str, ...] | None = None) -> Tr
 def make_cell(task: str, case: str, out: Path) -> Cell:
     """Return a cell."""
     run = matrix_run(task, 2 if "ensemble" in case else 1)
-    request = request_of(task, case)
-    e = explain(run, request)
-    other = second_text(e)
-    service = Service(run)
-    traces = [service.trace(one.to_json())["id"] for one in (request, other.request)]
-    return Cell(task, case, run, e, other, service, *traces, out)
+    return Cell(task, case, run, explain(run, request_of(task, case)), out)
 
 
 def second_text(e: Explanation) -> Explanation:
@@ -248,7 +256,7 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
 LONG_IN_SLOW = {"Explanation.attribute:integrated_gradients", "Explanation.attribute:prediction", "Explanation.save"}
 LONG_IN_SLOW |= {"Explanation.page", "Explanation._repr_mimebundle_", "Service.attribute:integrated_gradients"}
 LONG_IN_SLOW |= {"plot.attention", "plot.alignment", "plot.attribution", "Explanation.readings", "Service.alignment"}
-"""Calls that take seconds for a text of 512 tokens, and are made there in a slow test."""
+"""Calls that take seconds for a text of 512 tokens, and are made there in the slow test alone."""
 
 
 def expected_refusal(of: str, name: str, cell: Cell) -> str | None:
