@@ -1,4 +1,4 @@
-"""Requests and findings of others: what is no valid value is a usage error with a sentence, in any combination."""
+"""Requests and findings of others: what is no valid value is an error with a sentence, in any combination."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.helpers.matrix import matrix_run
 
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest
 from glassformer.explain.edits.findings import read_findings
 from glassformer.explain.edits.grammar import Edit
@@ -43,7 +43,7 @@ def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, said: s
     kept = [one for one in GOOD.splitlines() if not one.startswith(f"{name} =")]
     path = tmp_path / "findings.toml"
     path.write_text("\n".join(["[[finding]]", *kept, line]))
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(CheckpointError, match=said) as caught:
         read_findings(path)
     assert len(caught.value.message) < 400
 

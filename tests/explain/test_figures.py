@@ -184,7 +184,7 @@ def attribution_json(scores: dict[str, list[float]]) -> dict[str, Any]:
     test = Faithfulness(1.5, 0.2, -0.1, 0.6, True)
     target = Candidate(3, "</b>", 1.0, -0.1)
     return Attribution(
-        "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, None, test, test, 200, "[MASK]", [], 0.1
+        "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, {}, None, test, test, 200, "[MASK]", [], 0.1
     ).to_json()
 
 

@@ -8,23 +8,29 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from tests.helpers.exports import WORDS, run_of
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.api import Run
+from glassformer.cli.flags import run_folder
 from glassformer.errors import UsageError
 from glassformer.explain.edits.states import sweep_states
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.service import Service
+from glassformer.interop.export import export
+from glassformer.interop.exported import ExportedModel, load_exported
 from glassformer.tasks import TASKS
 
 FAMILIES = {"classifier": "classify", "translator": "translate", "language model": "lm", "masked": "pretrain"}
 """The task of each family."""
 CASES = ("plain", "edited", "ensemble", "edited ensemble", "long")
+"""Those with an explanation; "exported" has none, and what is asked of it stands in `EXPORTED`."""
 TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc", "pretrain": "a [MASK] b c d"}
 LETTERS = "abcdefg"
 MAX_LEN = 560
@@ -41,9 +47,6 @@ class Cell:
         case: one of `CASES`.
         run: the run.
         e: the explanation.
-        other: that of a second text by the same model.
-        service: the page's service, with the same explanation traced.
-        trace: its id there. second: that of the second text.
         out: a folder to write into.
     """
 
@@ -51,11 +54,27 @@ class Cell:
     case: str
     run: Run
     e: Explanation
-    other: Explanation
-    service: Service
-    trace: str
-    second: str
     out: Path
+
+    @cached_property
+    def other(self) -> Explanation:
+        """Return the explanation of a second text by the same model."""
+        return second_text(self.e)
+
+    @cached_property
+    def service(self) -> Service:
+        """Return the page's service."""
+        return Service(self.run)
+
+    @cached_property
+    def trace(self) -> str:
+        """Return the id of the same explanation there."""
+        return self.service.trace(self.e.request.to_json())["id"]
+
+    @cached_property
+    def second(self) -> str:
+        """Return the id of the second text there."""
+        return self.service.trace(self.other.request.to_json())["id"]
 
     def body(self, **fields: Any) -> dict[str, Any]:
         """Return a request about this trace."""
@@ -100,18 +119,13 @@ def request_of(task: str, case: str, edits: tuple[str, ...] | None = None) -> Tr
 def make_cell(task: str, case: str, out: Path) -> Cell:
     """Return a cell."""
     run = matrix_run(task, 2 if "ensemble" in case else 1)
-    request = request_of(task, case)
-    e = explain(run, request)
-    other = second_text(e)
-    service = Service(run)
-    traces = [service.trace(one.to_json())["id"] for one in (request, other.request)]
-    return Cell(task, case, run, e, other, service, *traces, out)
+    return Cell(task, case, run, explain(run, request_of(task, case)), out)
 
 
 def second_text(e: Explanation) -> Explanation:
     """Return the explanation of a text of as many tokens, with another answer where one is found."""
     text, rng = e.request.text[:30], random.Random(0)
-    for _ in range(60):
+    for _ in range(1 if len(text) < len(e.request.text) else 60):  # a long text has no sweep to compare by
         moved = "".join(rng.choice(LETTERS) if c in LETTERS else c for c in text)
         other = explain(e.run, replace(e.request.without_edits(), text=moved))
         try:
@@ -130,6 +144,15 @@ def a_word(e: Explanation) -> dict[str, list[int]]:
     """Return the positions of one token that can be erased."""
     stream = e.streams[0]
     return {stream.name: [next(i for i, special in enumerate(stream.special) if not special)]}
+
+
+def make_exported(task: str, out: Path) -> ExportedModel:
+    """Return the exported model of a run of a family."""
+    with pytest.MonkeyPatch.context() as patch:
+        run = run_of(task, patch, WORDS if task in ("classify", "pretrain") else None)
+        patch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
+        export(run, "hf", out)
+    return load_exported(out)
 
 
 Call = Callable[[Cell], Any]
@@ -233,7 +256,7 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
 LONG_IN_SLOW = {"Explanation.attribute:integrated_gradients", "Explanation.attribute:prediction", "Explanation.save"}
 LONG_IN_SLOW |= {"Explanation.page", "Explanation._repr_mimebundle_", "Service.attribute:integrated_gradients"}
 LONG_IN_SLOW |= {"plot.attention", "plot.alignment", "plot.attribution", "Explanation.readings", "Service.alignment"}
-"""Calls that take seconds for a text of 512 tokens, and are made there in a slow test."""
+"""Calls that take seconds for a text of 512 tokens, and are made there in the slow test alone."""
 
 
 def expected_refusal(of: str, name: str, cell: Cell) -> str | None:
@@ -251,6 +274,21 @@ def calls() -> Iterator[tuple[str, str, Call]]:
     for of, named in CALLS.items():
         for name, call in named.items():
             yield of, name, call
+
+
+def exported_call(model: ExportedModel, of: str, name: str) -> Any:
+    """Ask an exported model what `CALLS` ask of a run: an explanation, the page, or the method of a run."""
+    text = TEXTS[next(task for task in TEXTS if TASKS[task].name == model.facts.task)]
+    if of == "Service":  # the page is that of a command, which takes a run
+        return run_folder(model.path)
+    if of == "Run" and name.startswith("predict"):
+        options = {"edits": ["logits*1"]} if name == "predict:edits" else {}
+        return [*getattr(model, name.partition(":")[0])([text], **options)]
+    return model.explain(text)
+
+
+EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream"}
+"""What an exported model answers; all other calls are refused."""
 
 
 def _whole_page(html: str) -> str:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.capture.records import Check, Record, UnknownRecord
+from glassformer.explain.capture.records import BLOCKED, Check, Record, UnknownRecord
 from glassformer.explain.request import MAX_FULL_TOKENS
 from glassformer.explain.trace import Trace, trace
 from glassformer.nn.attention import Tap
@@ -30,8 +30,6 @@ from glassformer.utils.device import tuned
 
 _AXIS_SLICE = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 
-BLOCKED = 1e30
-"""Scores below minus this are of blocked keys (`edits/apply.py`)."""
 WireDtype: TypeAlias = Literal["f32", "i32", "u8"]
 """Element types in which tensors are sent."""
 

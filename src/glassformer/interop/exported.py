@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.limits import length_limit, window_start
@@ -122,6 +122,15 @@ class ExportedModel:
             n_cut += sum("truncated" in answer for answer in answers)
         if n_cut:
             logger.warning(cut_message(n_cut, first, self._most_tokens))
+
+    def explain(self, text: str, **options: Any) -> NoReturn:
+        """Refuse to explain a text: the library computes without showing its steps.
+
+        Raises:
+            UsageError: always.
+        """
+        message = f"{self.path} is an exported model, whose steps inside {self.facts.target} cannot be looked into"
+        raise UsageError(message, "load the run that it was exported from")
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
         return override(self.config, {"decode": options}, "options").decode

@@ -12,10 +12,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Record
+from glassformer.explain.capture.records import BLOCKED, Record
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.matrix_figures import heads_figure, matrix_figure, positions_figure
-from glassformer.explain.record_store import BLOCKED
 
 Tokens: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 """The tokens of the only stream, or those of each: {"source": […], "target": […]}."""

@@ -59,7 +59,9 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
         warnings.append(f"max_new_tokens was lowered to {room}, to fit into {of_context}")
         settings = replace(settings, max_new_tokens=room)
     suppressed = subject.task.suppress_tokens
-    decode, new = generate(model, t, prompt[start:], settings, suppressed)
+    # The random number of a token depends on its position in the whole text, so prediction's decoder gets all of it.
+    read = prompt if context == model.max_len else prompt[start:]
+    decode, new = generate(model, t, read, settings, suppressed)
     decode = replace(decode, prefix=list(request.prefix))
     all_ids = [*prompt, *new.ids]
     text, spans = _join(t, request.text, prompt_spans, all_ids, len(prompt_ids))
