@@ -40,7 +40,7 @@ def test_a_text_that_is_cut_is_marked_and_counted(
     assert caplog.messages[-1] == f"2 of 4 texts are longer than {most} tokens and were cut"
     caplog.clear()
     assert [*model.predict_stream(iter(texts), **options)] == answers
-    assert [message for message in caplog.messages if "cut" in message] == [
+    assert [line for line in caplog.messages if "cut" in line] == [
         f"2 of 4 texts are longer than {most} tokens and were cut"
     ]
     capsys.readouterr()
@@ -76,9 +76,9 @@ def test_commands_that_need_a_run_name_the_exported_folder(
     places = {"EXPORTED": str(folder), "OTHER": str(tmp_path / "other"), "TABLE": str(table)}
     words = [word.replace("EXPORTED", str(folder)) for word in command]
     code = main([places.get(word, word) for word in words])
-    said = capsys.readouterr().err
-    assert code in (2, 4) and "export" in said and str(folder) in said, said
-    assert "glassformer predict" in said or "--engine" in said or "--precision" in said, said
+    message = capsys.readouterr().err
+    assert code in (2, 4) and "export" in message and str(folder) in message, message
+    assert "glassformer predict" in message or "--engine" in message or "--precision" in message, message
     assert not (tmp_path / "other").exists()
 
 

@@ -128,12 +128,12 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     options = flags.changed(flags.config_of(arguments, model.config).decode, model.config.decode)
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
-    logger.info(f"answered by {model.facts.target}, {model.facts.dtype}")
+    logger.info(f"answered by {model.facts.target}, {model.facts.precision}")
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
     return _write(
         model.predict_stream(texts or stdin_lines(), **options),
         model.answer_lines,
-        model.facts.dtype if arguments.json else None,
+        model.facts.precision if arguments.json else None,
     )
 
 

@@ -86,6 +86,11 @@ class ExportFacts:
         return (json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n").encode("utf-8")
 
     @property
+    def precision(self) -> str:
+        """Return the numbers of the weights as a run calls its precision."""
+        return {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}.get(self.dtype, self.dtype)
+
+    @property
     def required_files(self) -> set[str]:
         """Return the names of the files that the folder holds."""
         required = {FACTS, TOKENIZER}

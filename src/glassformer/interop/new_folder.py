@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,29 +30,29 @@ def new_folder(out: Path) -> Iterator[Path]:
     out = Path(os.path.realpath(out))
     try:
         _remove_leftovers(out)
-        beside = out.with_name(f".tmp-{out.name}-{os.getpid()}-new{next(_counter)}")
-        atomic_io.fs.make_folder(beside)
+        temporary = out.with_name(f".tmp-{out.name}-{os.getpid()}-new{next(_counter)}")
+        atomic_io.fs.make_folder(temporary)
     except OSError as error:
         raise _cannot_write(out, error) from error
     try:
-        yield beside / out.name
+        yield temporary / out.name
         if out.is_dir():
             atomic_io.fs.remove(out)  # it is empty, or this fails
-        atomic_io.fs.rename(beside / out.name, out)
+        atomic_io.fs.rename(temporary / out.name, out)
         atomic_io.fs.sync(out.parent)
     except OSError as error:
         raise _cannot_write(out, error) from error
     finally:
         with suppress(OSError):
-            remove_folder(beside)
+            remove_folder(temporary)
 
 
 def _remove_leftovers(out: Path) -> None:
     """Remove folders that processes which are gone began for `out`."""
-    name = re.compile(rf"\.tmp-{re.escape(out.name)}-(\d{{1,9}})-(?:new)?\d+")
     for path in out.parent.glob(".tmp-*"):
-        found = name.fullmatch(path.name)
-        if found and not _is_running(int(found[1])) and path.is_dir() and not path.is_symlink():
+        process, _, count = path.name.removeprefix(f".tmp-{out.name}-").partition("-")
+        is_temporary = process.isdecimal() and len(process) < 10 and count.removeprefix("new").isdecimal()
+        if is_temporary and not _is_running(int(process)) and path.is_dir() and not path.is_symlink():
             with suppress(OSError):
                 remove_folder(path)
 
