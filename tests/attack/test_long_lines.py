@@ -74,7 +74,7 @@ def test_long_texts_are_encoded_in_windows(kind: str, monkeypatch: pytest.Monkey
             continue  # marks alone: no border is known
         windows = list(encoder.parts(text))
         assert max(len(part.ids) for part in windows) <= 4000, piece
-        if t.kind != "word" or len(windows) == 1 or piece in ("the cat's 12 ", "好吃的", "x\n"):
+        if t.kind != "word" or piece in ("the cat's 12 ", "好吃的", "x\n"):  # one word of letters is one id
             assert len(windows) > 4, (kind, piece)
 
 

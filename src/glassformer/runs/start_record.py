@@ -61,7 +61,8 @@ def _settings(recorded: object, where: Path) -> JsonObject:
             {"recipe": "", **recorded} if isinstance(recorded, dict) else {}, str(where), of_a_run=True
         )
     except (UsageError, RecursionError) as error:
-        raise CheckpointError(f"{where} does not hold the settings that the run was begun with: {error}") from error
+        message = f"{where} does not hold the settings that the run was begun with: {error}"
+        raise CheckpointError(message, "start a new run; this one can still be read") from error
     return config_to_dict(config)
 
 
