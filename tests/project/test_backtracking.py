@@ -28,7 +28,7 @@ BUILT = {
     "text/backends.py: '|'.join(map(re.escape, extra_tokens))": "literals apart by |",
     "evaluate/translation.py: ''": "",
     "data/datasets/quotes.py: fields": "a field in quotes and a delimiter, any number of times, below",
-    "interop/new_folder.py: f'\\\\.tmp-{re.escape(out.name)}-(\\\\d{{1,9}})-(?:new)?\\\\d+'": "each character has one place",
+    "interop/new_folder.py: f'\\\\.tmp-{re.escape(out.name)}-(\\\\d{{1,9}})-(?:new)?\\\\d+'": "no choice",
 }
 """Expressions made of what is only known at run time, and why they do not backtrack."""
 LITERAL = re.compile(
