@@ -28,7 +28,7 @@ BUILT = {
     "text/backends.py: '|'.join(map(re.escape, extra_tokens))": "literals apart by |",
     "evaluate/translation.py: ''": "",
     "data/datasets/quotes.py: fields": "a field in quotes and a delimiter, any number of times, below",
-    "text/backends.py: '|'.join((f'{run}{{{n},}}' for run in runs))": "classes apart by |, each at least n times; no character is in two",
+    "text/backends.py: '|'.join((f'{run}{{{n},}}' for run in runs))": "disjoint classes",
     "interop/new_folder.py: f'\\\\.tmp-{re.escape(out.name)}-(\\\\d{{1,9}})-(?:new)?\\\\d+'": "no choice",
 }
 """Expressions made of what is only known at run time, and why they do not backtrack."""
