@@ -32,6 +32,14 @@ from glassformer.explain.page.service import Service
 TASKS = ("classify", "translate", "lm", "pretrain")
 SHORT = ("plain", "edited ensemble")
 """Of the cases those in which all others are."""
+FAST = {("classify", "plain"), ("translate", "edited ensemble"), ("lm", "plain"), ("pretrain", "edited ensemble")}
+HALF_SLOW = [
+    pytest.param(task, case, marks=[] if (task, case) in FAST else [pytest.mark.slow])
+    for task in TASKS
+    for case in SHORT
+]
+TWO_SLOW = [pytest.param(t, marks=[pytest.mark.slow] if t in ("classify", "lm") else []) for t in TASKS]
+"""Each family is in the fast part of some test, and each case."""
 
 
 @cache
@@ -58,8 +66,7 @@ def numbers(value: Any) -> Iterator[float]:
         yield float(value)
 
 
-@pytest.mark.parametrize("case", SHORT)
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("task", "case"), HALF_SLOW)
 def test_an_identity_edit_changes_nothing(task: str, case: str) -> None:
     e = explained(task, case)
     for edit in identities(task):
@@ -110,7 +117,7 @@ def test_more_edits_are_on_top_of_those_of_an_explanation(task: str, case: str) 
         )
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", TWO_SLOW)
 def test_a_layer_is_skipped_on_top_of_edits_of_what_it_reads(task: str) -> None:
     """The state that a skipped layer passes on has the edits of both."""
     stack = stack_of(task)
@@ -121,8 +128,7 @@ def test_a_layer_is_skipped_on_top_of_edits_of_what_it_reads(task: str) -> None:
     )
 
 
-@pytest.mark.parametrize("case", SHORT)
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("task", "case"), HALF_SLOW)
 def test_nothing_changes_before_the_first_edit(task: str, case: str) -> None:
     e = explained(task, case, f"{stack_of(task)}.0.ff.out=0")
     base, first = e.base, min([*e.records].index(one.step) for one in e.edited.applied)
@@ -136,8 +142,7 @@ def page_data(page: str) -> Any:
     return json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', page, re.DOTALL)[0])
 
 
-@pytest.mark.parametrize("case", SHORT)
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("task", "case"), HALF_SLOW)
 def test_a_saved_page_holds_what_the_served_page_answers(task: str, case: str) -> None:
     e = explained(task, case)
     page, dropped = saved_page_html(e, parameters=True)
@@ -186,7 +191,7 @@ def step_streams(data: Any, step: str) -> list[str]:
     return [axis["stream"] for node in data["traces"][0]["nodes"] if node["id"] == step for axis in node["axes"][:1]]
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", TWO_SLOW)
 def test_a_notebook_shows_the_edited_page_whole(task: str) -> None:
     """The steps that are the same are found under the trace without edits, which is in the page too."""
     frame = page_iframe(explained(task, "edited"))
@@ -216,7 +221,7 @@ def test_the_command_the_page_and_python_say_the_same(task: str, case: str, caps
     )
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", TWO_SLOW)
 def test_a_second_text_of_another_model_is_refused(task: str) -> None:
     e, other = explained(task, "plain"), explained(task, "ensemble")
     edit = f"{stack_of(task)}.0.state[token:0]=B"

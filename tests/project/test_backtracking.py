@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.helpers.backtracking import backtracks
 
+from glassformer.data.datasets import quotes
 from glassformer.explain.request import TraceRequest
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,9 @@ BUILT = {
     "explain/page/inline.py: pattern": "literals of the same module, on the built page alone",
     "text/backends.py: '|'.join(map(re.escape, extra_tokens))": "literals apart by |",
     "evaluate/translation.py: ''": "",
+    "data/datasets/quotes.py: fields": "a field in quotes and a delimiter, any number of times, below",
+    "text/backends.py: '|'.join((f'{run}{{{n},}}' for run in runs))": "disjoint classes",
+    "interop/new_folder.py: f'\\\\.tmp-{re.escape(out.name)}-(\\\\d{{1,9}})-(?:new)?\\\\d+'": "no choice",
 }
 """Expressions made of what is only known at run time, and why they do not backtrack."""
 LITERAL = re.compile(
@@ -101,6 +105,9 @@ def test_no_expression_in_python_backtracks() -> None:
     for field in TraceRequest.__dataclass_fields__.values():
         form = field.metadata.get("form", ("", ""))[0]
         assert not backtracks(form, whole=True, anywhere=False)
+    for delimiter in map(re.escape, ",;\t|"):
+        field = quotes._WRITTEN.pattern
+        assert not backtracks(f"{field}(?:{delimiter}{field})*", whole=True, anywhere=False)
 
 
 def begins_at_start(pattern: str) -> bool:

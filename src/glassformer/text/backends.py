@@ -250,7 +250,8 @@ class _Texts:
         # A run of one kind of characters is a word, and one of letters may hold marks (Hindi, Thai), which \W matches.
         n = self._most_characters + 1
         marks = "\u0300-\u036f\u0900-\u109f\u1780-\u17ff"
-        runs = (rf"(?:[^\W\d_]|[{marks}])", r"\d", r"[^\w\s]", r"\s")
+        # No character is in both classes, or a run that is too short would be tried in 2^length ways.
+        runs = (rf"(?:[^\W\d_{marks}]|[{marks}])", r"\d", r"[^\w\s]", r"\s")
         self._long_run = re.compile("|".join(f"{run}{{{n},}}" for run in runs))
         self._extra = re.compile("|".join(map(re.escape, extra_tokens))) if extra_tokens else None
         self.any_text = False
