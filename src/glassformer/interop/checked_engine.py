@@ -29,9 +29,9 @@ class CheckedEngine(Engine):
 
     def __init__(self, engine: Engine, path: Path, tokenizer: Tokenizer, n_classes: int) -> None:
         self._engine, self._path, self._n_classes = engine, path, n_classes
-        self.n_tokens = tokenizer.vocab_size
-        if engine.n_tokens not in (None, self.n_tokens):
-            message = f"{path}: the tokenizer has {self.n_tokens} tokens, and the model {engine.n_tokens}"
+        self._n_tokens = self.n_tokens = tokenizer.vocab_size
+        if engine.n_tokens not in (None, self._n_tokens):
+            message = f"{path}: the tokenizer has {self._n_tokens} tokens, and the model {engine.n_tokens}"
             raise CheckpointError(message, "export the run again")
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
@@ -40,7 +40,7 @@ class CheckedEngine(Engine):
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
         logits = self._numbers("fill", ids, words)
-        return self._of_shape(logits, (len(logits), self.n_tokens))
+        return self._of_shape(logits, (len(logits), self._n_tokens))
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
         found = self._call("search", sources, decode, limit, n_best)
@@ -79,7 +79,7 @@ class CheckedEngine(Engine):
     def _check_ids(self, name: str, rows: Sequence[Sequence[int]], most: int) -> None:
         for row in rows:
             self._check(1 <= len(row) <= most, name, f"{len(row)} tokens, where 1 to {most} are expected")
-            self._check(all(0 <= token < self.n_tokens for token in row), name, "a token that is in no vocabulary")
+            self._check(all(0 <= token < self._n_tokens for token in row), name, "a token that is in no vocabulary")
 
     def _check(self, is_right: bool, name: str, what: str) -> None:
         if not is_right:
