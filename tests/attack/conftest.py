@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.helpers.hostile import Answer, ask
+from tests.helpers.hostile import Answer, query
 
 SMALL = (
     "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32 --steps 4 --max-tokens 256 "
@@ -17,7 +17,7 @@ TEXT = "a good film"
 
 @dataclass(frozen=True)
 class Victims:
-    """What is attacked, the data to ask it with, and its right answer."""
+    """What is attacked, the data to query it with, and its right answer."""
 
     run: Path
     table: Path
@@ -46,6 +46,6 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> Victims:
             ["train", "classify", "--train-file", table, "--out", run, *words, *SMALL],
             ["data", "encode", book, "--out", shards, "--vocab-size", 300, "--valid-fraction", 0.4],
         ):
-            made = ask(*command)
+            made = query(*command)
             assert made.code == 0, made.err
-        return Victims(run, table, book, shards, ask("predict", run, TEXT, "--json"))
+        return Victims(run, table, book, shards, query("predict", run, TEXT, "--json"))

@@ -21,7 +21,7 @@ DIGITS = "1" * 8000
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ('change = "-1.5"', "change must be a number"),
         ("change = nan", "change must be in"),
@@ -38,12 +38,12 @@ DIGITS = "1" * 8000
         ("[[finding.control]]\nedits = []", "'after' is missing"),
     ],
 )
-def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, said: str) -> None:
+def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, message: str) -> None:
     name = line.split(" ")[0]
     kept = [one for one in GOOD.splitlines() if not one.startswith(f"{name} =")]
     path = tmp_path / "findings.toml"
     path.write_text("\n".join(["[[finding]]", *kept, line]))
-    with pytest.raises(CheckpointError, match=said) as caught:
+    with pytest.raises(CheckpointError, match=message) as caught:
         read_findings(path)
     assert len(caught.value.message) < 400
 
@@ -75,12 +75,12 @@ def test_a_row_is_a_number_of_the_text(row: str) -> None:
     ],
 )
 def test_python_and_the_page_refuse_the_same(kind: Any, data: dict[str, Any]) -> None:
-    said = []
+    message = []
     for build in (kind.from_dict, lambda values: kind(**values)):
         with pytest.raises(UsageError) as caught:
             build(data)
-        said.append(caught.value.message)
-    assert said[0] == said[1] and len(said[0]) < 300
+        message.append(caught.value.message)
+    assert message[0] == message[1] and len(message[0]) < 300
 
 
 @pytest.mark.parametrize("edit", [f"a={DIGITS}x", f"a*{'1' * 190}x", "****************x=0", "*e*e*e*e*e*e*e*e*e*e*e=0"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.attack.conftest import TEXT, Victims
-from tests.helpers.hostile import BYTES, Attack, ask, file_attacks, forge, key_attacks, peak_bytes
+from tests.helpers.hostile import BYTES, Attack, file_attacks, forge, key_attacks, peak_bytes, query
 
 MODEL = ["config.json", "model.safetensors", "tokenizer.json", "manifest.json", "README.md"]
 RECORDS = ["evaluation.json", "data.json", "env.json", "metrics.jsonl"]
@@ -31,7 +31,7 @@ def judge(victims: Victims, folder: Path, attacks: Iterable[Attack], *commands: 
                 "evaluate": ("--test-file", victims.table, "--json"),
                 "compare": (victims.run,),
             }
-            answer = ask(command, forged, *arguments.get(command, ()))
+            answer = query(command, forged, *arguments.get(command, ()))
             codes[answer.code] += 1
             if answer.code not in (0, 4) or (answer.code == 4 and "bug" in answer.err):
                 broken.append(f"{command}, {attack}: exit {answer.code}, {answer.err.strip()[-200:]}")

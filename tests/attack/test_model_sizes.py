@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.attack.conftest import TEXT, Victims
-from tests.helpers.hostile import Attack, ask, forge, peak_bytes
+from tests.helpers.hostile import Attack, forge, peak_bytes, query
 
 from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError
@@ -65,7 +65,7 @@ TOKENIZERS: dict[str, Edit] = {
 
 @pytest.mark.parametrize("edit", TOKENIZERS.values(), ids=TOKENIZERS)
 def test_a_tokenizer_of_other_parts_or_ids_is_refused(victims: Victims, tmp_path: Path, edit: Edit) -> None:
-    answer = ask("predict", forged(victims, tmp_path, "model/tokenizer.json", edit), "aaaa")
+    answer = query("predict", forged(victims, tmp_path, "model/tokenizer.json", edit), "aaaa")
     assert answer.code == 4, answer.err
 
 
@@ -98,7 +98,7 @@ SIZES: dict[str, Edit] = {
 def test_a_configuration_of_another_model_is_refused(victims: Victims, tmp_path: Path, edit: Edit) -> None:
     before = peak_bytes()
     path = forged(victims, tmp_path, "model/config.json", edit)
-    answer = ask("predict", path, TEXT)
+    answer = query("predict", path, TEXT)
     if answer.code == 0:  # a max_len of a small model alone is no attack: its table is small
         assert "1000000" in (path / "model" / "config.json").read_text("utf-8")
     else:
@@ -113,7 +113,7 @@ def test_positions_are_bounded_by_their_table(victims: Victims, tmp_path: Path) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_folder, "MAX_POSITIONS", 1 << 20)
         path = forged(victims, tmp_path, "model/config.json", lambda c: c["text"].update(max_len=1_000_000))
-        assert ask("predict", path, TEXT).code == 4
+        assert query("predict", path, TEXT).code == 4
 
 
 def test_shapes_take_no_memory_and_draw_no_number() -> None:

@@ -92,12 +92,12 @@ def test_a_file_system_without_locks_is_warned_of(
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_the_lock_ends_with_its_process_and_not_with_a_child_that_it_forked(tmp_path: Path) -> None:
     """The parent locks, forks a child that outlives it, and is killed."""
-    folder, (alive, said) = tmp_path / "run", os.pipe()
+    folder, (alive, writing) = tmp_path / "run", os.pipe()
     parent = os.fork()
     if not parent:
         with lock_folder(folder):
             if not os.fork():
-                os.write(said, str(os.getpid()).encode())
+                os.write(writing, str(os.getpid()).encode())
                 time.sleep(60)
                 os._exit(0)
             time.sleep(60)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.attack.conftest import SMALL, Victims
-from tests.helpers.hostile import BYTES, Attack, ask, file_attacks, forge, key_attacks, peak_bytes
+from tests.helpers.hostile import BYTES, Attack, file_attacks, forge, key_attacks, peak_bytes, query
 
 Edit = Callable[[dict[str, Any]], Any]
 
 
 def train(shards: Path, out: Path) -> tuple[int, str]:
-    answer = ask("train", "lm", "--train-file", shards, "--out", out, *SMALL, "--text.max-len", "32", "--dry-run")
+    answer = query("train", "lm", "--train-file", shards, "--out", out, *SMALL, "--text.max-len", "32", "--dry-run")
     return answer.code, answer.err
 
 
@@ -89,5 +89,5 @@ def test_every_key_of_the_index(victims: Victims, tmp_path: Path) -> None:
         forged = forge(victims.shards, tmp_path / "forged", attack)
         code, message = train(forged, tmp_path / "out")
         assert code in (0, 3), f"{attack}: {code} {message[-300:]}"
-        again = ask("data", "encode", victims.book, "--out", forged, "--vocab-size", 300, "--valid-fraction", 0.4)
+        again = query("data", "encode", victims.book, "--out", forged, "--vocab-size", 300, "--valid-fraction", 0.4)
         assert again.code in (0, 2, 3), f"{attack}: {again.code} {again.err[-300:]}"

@@ -166,10 +166,10 @@ def test_a_saved_page_holds_what_the_served_page_answers(task: str, case: str) -
             np.testing.assert_allclose(values, service.tensor(ids[stored["id"]], name, ""), rtol=1e-3, atol=1e-4)
         assert number or data["alignments"].keys() <= {stored["id"]}
     assert data["attributions"] and data["erased"]
-    for kind, ask in (("attribution", service.attribute), ("erased", service.erase)):
+    for kind, query in (("attribution", service.attribute), ("erased", service.erase)):
         stored = data["attributions" if kind == "attribution" else "erased"]
         for one in [*stored[:: max(1, len(stored) // 4)], stored[-1]]:
-            live = ask(one["request"] | {"trace": ids[one["request"]["trace"]]})
+            live = query(one["request"] | {"trace": ids[one["request"]["trace"]]})
             np.testing.assert_allclose(
                 [*numbers(one[kind] | {"seconds": 0})], [*numbers(live | {"seconds": 0})], atol=1e-5
             )
@@ -209,11 +209,11 @@ def test_the_command_the_page_and_python_say_the_same(task: str, case: str, caps
     for one in (live, printed):
         assert one["answer"] == e.answer and one["model"]["precision"] == e.precision == "fp32" == run.precision
         assert one["predictions"] == json.loads(json.dumps(live["predictions"]))
-    said = e.answer if e.together is None else e.together.answer
+    printed = e.answer if e.together is None else e.together.answer
     [answer] = run.predict(e.request.text, **e.request.decode)
     keys = {"classify": "label", "translate": "translation", "lm": "text", "pretrain": "filled"}
     if task != "lm":
-        assert answer[keys[task]] == said["headline"]
+        assert answer[keys[task]] == printed["headline"]
     edit = f"{stack_of(task)}.0.self.out=0"
     explain_edits.show_effect([e], [edit], as_json=True)
     assert json.loads(capsys.readouterr().out)["effects"] == json.loads(
@@ -225,9 +225,9 @@ def test_the_command_the_page_and_python_say_the_same(task: str, case: str, caps
 def test_a_second_text_of_another_model_is_refused(task: str) -> None:
     e, other = explained(task, "plain"), explained(task, "ensemble")
     edit = f"{stack_of(task)}.0.state[token:0]=B"
-    for ask in (lambda: e.what_if(edit, other=other), lambda: e.sweep_states(other)):
+    for query in (lambda: e.what_if(edit, other=other), lambda: e.sweep_states(other)):
         with pytest.raises(UsageError, match="explained by another model"):
-            ask()
+            query()
 
 
 @pytest.mark.parametrize("task", TASKS)

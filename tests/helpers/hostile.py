@@ -142,7 +142,7 @@ class Timeout(BaseException):
     """A command took too long."""
 
 
-def ask(*arguments: object, stdin: bytes = b"") -> Answer:
+def query(*arguments: object, stdin: bytes = b"") -> Answer:
     """Run the command in this process, for `SECONDS` at most."""
     out, err = io.StringIO(), io.StringIO()
 

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from glassformer.report.diagnosis import data
+from glassformer.runs.records import DataRecord
 
 
 def test_a_reason_is_no_remedy() -> None:
-    advice = {"warnings": ["only 9: expect little; add some"], "advice": [["only 9: expect little", "add some"]]}
-    before = {"warnings": ["only 9: expect little; add some"]}
-    found = [list(data(cast(Any, SimpleNamespace(data=SimpleNamespace(preflight=each))))) for each in (advice, before)]
+    warning = {"matter": "only 9: expect little", "remedy": "add some", "kind": "few examples", "joint": "; "}
+    records = [DataRecord(preflight={"warnings": [each]}) for each in (warning, "only 9: expect little; add some")]
+    found = [list(data(cast(Any, SimpleNamespace(data=record)))) for record in records]
     assert [(f.matter, f.remedy) for [f] in found] == [
         ("only 9: expect little", "add some"),
         ("only 9: expect little; add some", ""),

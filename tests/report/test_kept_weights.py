@@ -61,7 +61,13 @@ def test_equal_validations_of_a_training(tmp_path: Path, monkeypatch: pytest.Mon
         return {"loss": next(losses), "accuracy": 1.0}
 
     monkeypatch.setattr(Classify, "validate", validate)
-    settings = SMALL | {"batch_size": 12, "epochs": 5, "snapshots": True, "train_file": write_table(tmp_path)}
+    settings = SMALL | {
+        "batch_size": 12,
+        "epochs": 5,
+        "validate_min_steps": 1,
+        "snapshots": True,
+        "train_file": write_table(tmp_path),
+    }
     run = glassformer.train("classify", out=tmp_path / "run", **settings)
     assert run is not None
     steps = [each.step for each in load_run_record(run.path).validations]

@@ -30,8 +30,9 @@ def test_log_messages_and_errors_go_to_stderr_and_results_to_stdout(capsys: pyte
 
 
 @pytest.fixture
-def package_logger() -> Iterator[logging.Logger]:
-    """The logger "glassformer" as it is before anyone configured it."""
+def package_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
+    """The logger "glassformer" as it is before anyone configured it, outside of every block that shows messages."""
+    monkeypatch.setattr(console, "_n_showing", 0)
     package = logging.getLogger("glassformer")
     level, propagate, handlers, root_level = package.level, package.propagate, package.handlers[:], logging.root.level
     for handler in handlers:

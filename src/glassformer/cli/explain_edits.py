@@ -52,18 +52,7 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
     if kind == "checkpoints":
         other_text = others[0].request.text if others else None
         request = replace(first.request, edits=tuple(edits), other_text=other_text)
-        by_step = checkpoints.sweep_checkpoints(trained, request)
-        if as_json:
-            console.write_json(by_step.to_json())
-        else:
-            table: Rows = [
-                (e.step or 0, e.checkpoint, e.answer_before, e.answer_after)
-                + (f"{e.log_prob_before:.3f}", f"{e.log_prob_after:.3f}")
-                for e in by_step.checkpoints
-            ]
-            columns = ("step", "checkpoint", "before", "after", "log p before", "log p after")
-            console.write_table(columns, table)
-        return
+        return _show_checkpoints(checkpoints.sweep_checkpoints(trained, request), as_json)
     if edits:
         request = replace(first.request, edits=tuple(edits))
         result = what_if(first, edits, *others, again=False)
@@ -103,6 +92,17 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
         console.write(f"the direct contributions sum to the difference within {abs(result.error):.1e}")
     if kind == "parts":
         console.write(f"by comparison, with initial weights: at most {result.untrained:.3f} in size")
+
+
+def _show_checkpoints(by_step: Any, as_json: bool) -> None:
+    if as_json:
+        return console.write_json(by_step.to_json())
+    table: Rows = [
+        (e.step or 0, e.checkpoint, e.answer_before, e.answer_after)
+        + (f"{e.log_prob_before:.3f}", f"{e.log_prob_after:.3f}")
+        for e in by_step.checkpoints
+    ]
+    console.write_table(("step", "checkpoint", "before", "after", "log p before", "log p after"), table)
 
 
 def _part_row(part: Any) -> tuple[object, ...]:

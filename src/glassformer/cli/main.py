@@ -69,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments after the command's name; those of the process when absent.
     """
+    _open_closed_streams()
     if argv is None:
-        _open_closed_streams()
         _restart_in_utf8()
     arguments = list(sys.argv[1:] if argv is None else argv)
     flags = arguments[: arguments.index("--")] if "--" in arguments else arguments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +35,15 @@ class CheckedEngine(Engine):
             raise CheckpointError(message, "export the run again")
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
-        probabilities = self._numbers("classify", ids, words)
+        probabilities = self._numbers(self._engine.classify, ids, words)
         return self._of_shape(probabilities, (self._n_classes,))
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
-        logits = self._numbers("fill", ids, words)
+        logits = self._numbers(self._engine.fill, ids, words)
         return self._of_shape(logits, (len(logits), self._n_tokens))
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
-        found = self._call("search", sources, decode, limit, n_best)
+        found = self._call(self._engine.search, sources, decode, limit, n_best)
         rows = [ids for hypotheses in found for ids, _ in hypotheses]
         self._check(len(found) == len(sources) and all(found), "search", "a sentence without a translation")
         self._check_ids("search", rows, limit)
@@ -52,22 +52,22 @@ class CheckedEngine(Engine):
     def generate(
         self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
     ) -> list[list[int]]:
-        rows = self._call("generate", prompts, decode, n_new, places)
+        rows = self._call(self._engine.generate, prompts, decode, n_new, places)
         self._check(len(rows) == len(prompts), "generate", f"{len(rows)} texts for {len(prompts)}")
         self._check_ids("generate", rows, n_new)
         return rows
 
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return getattr(self._engine, name)(*arguments)
+            return function(*arguments)
         except (GlassformerError, MemoryError):
             raise
         except Exception as error:  # each library has classes of its own
             message = f"the library of {self._path} cannot compute with it: {str(error)[:300]}"
             raise CheckpointError(message, "export the run again") from error
 
-    def _numbers(self, name: str, *arguments: Any) -> np.ndarray:
-        numbers = np.asarray(self._call(name, *arguments))
+    def _numbers(self, function: Callable[..., Any], *arguments: Any) -> np.ndarray:
+        numbers = np.asarray(self._call(function, *arguments))
         if not np.isfinite(numbers).all():
             raise DivergedError(f"the model in {self._path} gives numbers that are not finite", "export the run again")
         return numbers

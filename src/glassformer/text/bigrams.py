@@ -7,7 +7,7 @@ told (Wang and Manning 2012, "Baselines and Bigrams"), and so is a model that ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -16,6 +16,20 @@ FEWEST = 3
 """Texts that a pair must be in: what is in fewer says little of other texts."""
 _CHUNK = 1 << 21
 """Pairs that are counted at a time."""
+
+
+def bigrams_of_texts(
+    texts: Sequence[str],
+    encode: Callable[[Sequence[str]], list[list[int]]],
+    token_of: Callable[[int], str | None],
+    vocab_size: int,
+    special: int,
+    max_bigrams: int,
+) -> list[str]:
+    """Return the most frequent bigrams of texts as "token token", encoding 1,024 texts at a time."""
+    ids = (ids for start in range(0, len(texts), 1024) for ids in encode(texts[start : start + 1024]))
+    pairs = common_bigrams(ids, vocab_size, special, max_bigrams)
+    return [f"{token_of(first)} {token_of(second)}" for first, second in pairs]
 
 
 def common_bigrams(

@@ -18,17 +18,15 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import tokenizers
 
 from glassformer.config.limits import truncate
+from glassformer.errors import DataError
 from glassformer.text.backends import SPACE
 from glassformer.text.ngrams import MOST_CHARACTERS, UNSPACED, surface_forms
-
-if TYPE_CHECKING:
-    from glassformer.text.tokenizer import Tokenizer
 
 WINDOW = 1 << 15
 """Characters encoded at a time."""
@@ -48,6 +46,16 @@ class Part(NamedTuple):
 
     ids: list[int]
     surfaces: list[str]
+
+
+class TokenizerKind(Protocol):
+    """What decides where a text can be cut: the kind of a tokenizer, and whether it lowercases."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def lowercases(self) -> bool: ...
 
 
 class CutText(NamedTuple):
@@ -72,7 +80,7 @@ class LongTextEncoder:
         window: characters of a window; it is longer where the text has no border.
     """
 
-    def __init__(self, tokenizer: Tokenizer, backend: tokenizers.Tokenizer, window: int = WINDOW) -> None:
+    def __init__(self, tokenizer: TokenizerKind, backend: tokenizers.Tokenizer, window: int = WINDOW) -> None:
         self._kind, self._lowercases, self._first, self.window = tokenizer.kind, tokenizer.lowercases, backend, window
         self._further = _without_start_mark(backend) if tokenizer.kind == "bpe" else backend
         added = backend.get_added_tokens_decoder().values()
@@ -227,3 +235,17 @@ def _without_start_mark(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     further = tokenizers.Tokenizer.from_str(json.dumps(data))
     further.encode_special_tokens = True
     return further
+
+
+def not_text(texts: Sequence[str]) -> DataError:
+    """Name the text that is to blame for a conversion error of the backend."""
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            return DataError(f"text {number} is a {type(text).__name__}, not a string")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            where = f"text {number}, character {error.start + 1}"
+            hint = "save the text as UTF-8"
+            return DataError(f"{where}: half a surrogate pair, so this is not Unicode text", hint)
+    return DataError("a text cannot be encoded")

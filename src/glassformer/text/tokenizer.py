@@ -21,8 +21,8 @@ from glassformer.config.limits import truncate
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
-from glassformer.text.bigrams import common_bigrams
-from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long
+from glassformer.text.bigrams import bigrams_of_texts
+from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text
 from glassformer.text.ngrams import NgramVocabulary, surface_forms
 from glassformer.text.tokenizer_file import check_tokenizer_json
 from glassformer.utils import safe_read
@@ -88,10 +88,12 @@ class Tokenizer:
                 message = f"text.{name} are of words, and text.tokenizer is {config.tokenizer}"
                 raise UsageError(message, f"use --text.tokenizer word, or --text.{name} 0")
         if config.ngrams:
-            ngram_batch = NgramVocabulary.train(trained._surfaces(texts), config.ngrams)
+            words = (word for _, some in trained.encode_with_surfaces(texts) for word in some)
+            ngram_batch = NgramVocabulary.train(words, config.ngrams)
             more += [f" {ngram}" for ngram in ngram_batch.ngrams]
         if config.bigrams:
-            more += trained._common_bigrams(texts, config.bigrams)
+            known = trained.encode_batch, trained._backend.id_to_token, trained.vocab_size
+            more += bigrams_of_texts(texts, *known, len(SPECIAL_TOKENS), config.bigrams)
         return Tokenizer(backends.with_more(trained._backend, more)) if more else trained
 
     def without_ngrams(self) -> Tokenizer:
@@ -113,15 +115,14 @@ class Tokenizer:
         """
         texts = list(texts)
         try:
-            short = texts
-            if long := [i for i, text in enumerate(texts) if isinstance(text, str) and len(text) > LONG]:
-                short = ["" if i in set(long) else text for i, text in enumerate(texts)]
+            long = {i for i, text in enumerate(texts) if isinstance(text, str) and len(text) > LONG}
+            short = ["" if i in long else text for i, text in enumerate(texts)] if long else texts
             encodings = self._backend.encode_batch_fast(short, add_special_tokens=False)
             ids = [encoding.ids for encoding in encodings]
             for i in long:
                 ids[i] = [token for part in self.parts(texts[i]) for token in part.ids]
         except (TypeError, UnicodeEncodeError) as error:
-            raise _not_text(texts) from error
+            raise not_text(texts) from error
         return ids
 
     def parts(self, text: str, surfaces: bool = False) -> Iterator[Part]:
@@ -148,7 +149,7 @@ class Tokenizer:
                 try:
                     results.append(cut_long(self.parts(text, bool(self.ngrams)), max_len, keep))
                 except UnicodeEncodeError as error:
-                    raise _not_text([text]) from error
+                    raise not_text([text]) from error
                 continue
             found = next(encoded)
             ids, words = found if isinstance(found, tuple) else (found, [])
@@ -165,7 +166,7 @@ class Tokenizer:
             try:
                 encodings = self._backend.encode_batch(short, add_special_tokens=False)
             except (TypeError, UnicodeEncodeError) as error:
-                raise _not_text(some) from error
+                raise not_text(some) from error
             for text, encoding in zip(some, encodings, strict=True):
                 if len(text) > LONG:
                     found = list(self.parts(text, surfaces=True))
@@ -185,17 +186,6 @@ class Tokenizer:
         """Return True if a text begins with the mark of a space, so that its first word is as after a space."""
         normalizer = self._backend.normalizer
         return normalizer is not None and normalizer.normalize_str("A").startswith(backends.SPACE)
-
-    def _surfaces(self, texts: Sequence[str]) -> Iterator[str]:
-        for _, surfaces in self.encode_with_surfaces(texts):
-            yield from surfaces
-
-    def _common_bigrams(self, texts: Sequence[str], max_bigrams: int) -> list[str]:
-        starts = range(0, len(texts), 1024)
-        ids = (ids for start in starts for ids in self.encode_batch(texts[start : start + 1024]))
-        pairs = common_bigrams(ids, self.vocab_size, len(SPECIAL_TOKENS), max_bigrams)
-        word = self._backend.id_to_token
-        return [f"{word(first)} {word(second)}" for first, second in pairs]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids` without special tokens. How exact it is depends on the kind (see the class)."""
@@ -221,7 +211,7 @@ class Tokenizer:
         try:
             return list(self._backend.encode(text, add_special_tokens=False).offsets)
         except (TypeError, UnicodeEncodeError) as error:
-            raise _not_text([text]) from error
+            raise not_text([text]) from error
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`, atomically."""
@@ -285,20 +275,6 @@ class Tokenizer:
         if self.kind == "byte-bpe":
             token = backends.readable_bytes(token)
         return token.replace(" ", backends.SPACE).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-
-
-def _not_text(texts: Sequence[str]) -> DataError:
-    """Name the text that is to blame for a conversion error of the backend."""
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            return DataError(f"text {number} is a {type(text).__name__}, not a string")
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            where = f"text {number}, character {error.start + 1}"
-            hint = "save the text as UTF-8"
-            return DataError(f"{where}: half a surrogate pair, so this is not Unicode text", hint)
-    return DataError("a text cannot be encoded")
 
 
 @cache

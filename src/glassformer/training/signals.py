@@ -57,11 +57,11 @@ def interruption_error(number: int, where: str, hint: str) -> Interrupted:
 
 
 @contextmanager
-def stop_requests(say_where: Callable[[], tuple[str, str]]) -> Iterator[StopRequest]:
+def stop_requests(where_stopped: Callable[[], tuple[str, str]]) -> Iterator[StopRequest]:
     """Catch the signals within the block; outside the main thread none can be caught.
 
     Args:
-        say_where: returns what the message and the hint say if the block is left by a signal.
+        where_stopped: returns what the message and the hint say if the block is left by a signal.
 
     Raises:
         Interrupted: a signal came while it could not wait.
@@ -79,7 +79,7 @@ def stop_requests(say_where: Callable[[], tuple[str, str]]) -> Iterator[StopRequ
         yield request
     except Stopped:
         request.reported = True
-        raise interruption_error(request.signal or signal.SIGINT, *say_where()) from None
+        raise interruption_error(request.signal or signal.SIGINT, *where_stopped()) from None
     finally:
         for number, handler in before.items():
             # A handler that is not Python's own cannot be put back.

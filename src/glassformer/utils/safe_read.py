@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import stat
 import tomllib
 from collections.abc import Iterator
@@ -41,7 +40,6 @@ MAX_DIGITS = 40
 """Most characters of an integer in JSON: enough for the 128 bits of a random generator."""
 MAX_TABLES = 32
 """Most dots on a line of TOML outside of strings: the time of the parser grows with the square of a key's parts."""
-_TOML_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'')
 _Error = type[GlassformerError]
 
 
@@ -133,10 +131,26 @@ def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError) 
     return value
 
 
+def _dots(line: str) -> int:
+    """Return the number of dots on a line of TOML outside of its strings, in one pass."""
+    n, quote, escaped = 0, "", False
+    for character in line:
+        if escaped:
+            escaped = False
+        elif quote:
+            escaped = character == "\\" and quote == '"'
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        else:
+            n += character == "."
+    return n
+
+
 def read_toml(path: Path, max_bytes: int = LIMITS["settings"], error: _Error = CheckpointError) -> dict[str, Any]:
     """Return the tables of a TOML file; raise as `read_text`, also if it is no TOML or nested too deeply."""
     text = read_text(path, max_bytes, error)
-    if any(line.count(".") > MAX_TABLES for line in _TOML_STRING.sub("", text).split("\n")):
+    if any(_dots(line) > MAX_TABLES for line in text.split("\n")):
         raise error(f"{path} is not valid TOML for this: a key of more than {MAX_TABLES} parts")
     try:
         return tomllib.loads(text)

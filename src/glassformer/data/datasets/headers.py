@@ -204,7 +204,7 @@ def _is_identifier(values: list[str]) -> bool:
         return True
     if len(set(values)) == 1 and " " not in values[0]:
         return True
-    return all(map(_RANDOM_ID.fullmatch, values)) or all(map(_LANGUAGE.fullmatch, values))
+    return all(_RANDOM_ID.fullmatch(each) for each in values) or all(_LANGUAGE.fullmatch(each) for each in values)
 
 
 def _are_sentences(texts: list[str]) -> bool:
