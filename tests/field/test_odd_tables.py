@@ -21,9 +21,9 @@ def nested(of: tuple[str, ...] = ()) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-@pytest.mark.parametrize("asked", [{}, {"text_column": "text", "label_column": "label"}, {"label_column": "label"}])
-def test_a_classifier_reads_the_fields_beside_a_translation(tmp_path: Path, asked: dict[str, str]) -> None:
-    assert read(tmp_path, nested(of=HEADER), "a.jsonl", **asked).examples == sorted(ROWS)
+@pytest.mark.parametrize("requested", [{}, {"text_column": "text", "label_column": "label"}, {"label_column": "label"}])
+def test_a_classifier_reads_the_fields_beside_a_translation(tmp_path: Path, requested: dict[str, str]) -> None:
+    assert read(tmp_path, nested(of=HEADER), "a.jsonl", **requested).examples == sorted(ROWS)
 
 
 def test_who_reads_the_inner_fields(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_a_carriage_return_in_a_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", [("text", "text", "label"), ("label", "text", "label"), ("Text", "text", "TEXT")])
 def test_one_name_for_two_columns(tmp_path: Path, header: tuple[str, ...]) -> None:
     rows = [("row", *row) for row in ROWS]
-    asked = {"text_column": "tExt", "label_column": "tExT"} if "TEXT" in header else {}
-    assert "have one name" in read(tmp_path, table(rows, header), **asked).message
+    requested = {"text_column": "tExt", "label_column": "tExT"} if "TEXT" in header else {}
+    assert "have one name" in read(tmp_path, table(rows, header), **requested).message
     assert len(read(tmp_path, table(rows, ("x", "text", "label"))).examples) == 24
 
 
@@ -89,8 +89,8 @@ def test_one_example_a_class(tmp_path: Path) -> None:
         "30 different labels in 30 rows" in guessed.message
         and "--label-column, also if it is 'label'" in guessed.message
     )
-    asked = read(tmp_path, table(rows, HEADER), label_column="label")
-    assert "each of 30 labels has a single text" in asked.message and "--valid-file" in asked.message
+    requested = read(tmp_path, table(rows, HEADER), label_column="label")
+    assert "each of 30 labels has a single text" in requested.message and "--valid-file" in requested.message
     valid = tmp_path / "v.csv"
     valid.write_text(table([("other", "c001")], HEADER), encoding="utf-8")
     assert len(read(tmp_path, table(rows, HEADER), label_column="label", valid_file=str(valid)).examples) == 31

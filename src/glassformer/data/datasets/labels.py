@@ -112,11 +112,11 @@ def _note_changes(path: Path, written: Counter[str], clean: dict[str, str], diag
         changes["labels brought to NFC"] += n * (unicodedata.normalize("NFC", visible) != visible)
         changes["labels without the spaces around them"] += n * (visible.strip() != visible and bool(visible.strip()))
     diagnostics.counts.update(changes)
-    told = [f"{n:,} {name}" for name, n in changes.items() if n]
+    shown = [f"{n:,} {name}" for name, n in changes.items() if n]
     merged = len(written) - len(set(clean.values()))
-    if told:
+    if shown:
         result = f"; {merged:,} spellings became one with another" if merged else ""
-        diagnostics.notes.append(f"{path.name}: {', '.join(told)}{result}")
+        diagnostics.notes.append(f"{path.name}: {', '.join(shown)}{result}")
 
 
 def _note_missing(path: Path, counts: dict[str, int], diagnostics: Diagnostics) -> None:
