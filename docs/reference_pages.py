@@ -183,9 +183,9 @@ def error_classes() -> str:
     return "\n\n".join(
         [
             "# Errors and exit codes",
-            "A command that succeeds exits with 0. `Interrupted` exits with 130 (Ctrl-C) or 143 (SIGTERM). A message "
-            "names what was expected, what came and where; a second line says what to try. `--json` prints the same as "
-            "one JSON object, `--debug` the traceback.",
+            "A command that succeeds exits with 0. `Interrupted` exits with 129 (SIGHUP), 130 (Ctrl-C) or 143 "
+            "(SIGTERM). A message names what was expected, what came and where; a second line says what to try. "
+            "`--json` prints the same as one JSON object, `--debug` the traceback.",
             table(("error", "exit code", "when"), rows) + "\n",
         ]
     )
@@ -231,7 +231,8 @@ def errata() -> str:
         wrong += [row for row in rows["more"] if row["source"] == int(number)]
         parts += [f"## {number}. {source}", "| it says | right is | shown in |\n| --- | --- | --- |"]
         parts[-1] += "".join(f"\n| {row['says']} | {row['is']} | {place_of(row)} |" for row in wrong)
-        taught = [row for id, row in rows["taught"].items() if id.startswith(number)]
+        also = [(row["id"], row) for row in rows["also"]]
+        taught = [row for id, row in [*rows["taught"].items(), *also] if id.startswith(number)]
         parts.append("It teaches " + "; ".join(f"{row['words']} ({place_of(row)})" for row in taught) + ".")
     return "\n\n".join(parts) + "\n"
 

@@ -35,10 +35,12 @@ const common = {
 };
 // For the server: app.js and shared.js make the first view, later.js the other screens. A saved page has no server to
 // ask for more, so it gets the same sources in one piece, whole.js.
-await build({ ...common, entryPoints: { app: "src/main.tsx" }, format: "esm", splitting: true, chunkNames: "[name]" });
+// Each leaves out the source of the other's data.
+const served = { SAVED: "false" }, saved = { SAVED: "true" };
+await build({ ...common, define: served, entryPoints: { app: "src/main.tsx" }, format: "esm", splitting: true, chunkNames: "[name]" });
 await build({ ...common, entryPoints: { app: "src/styles/index.css" } });
 renameSync(join(outdir, "chunk.js"), join(outdir, "shared.js"));
-await build({ ...common, entryPoints: { whole: "src/main.tsx" }, format: "iife" });
+await build({ ...common, define: saved, entryPoints: { whole: "src/main.tsx" }, format: "iife" });
 
 // A second minifier: what esbuild leaves can be shortened by about 3%.
 for (const name of ["app", "shared", "later", "whole"]) {

@@ -6,7 +6,6 @@ data it was trained on.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,20 +16,22 @@ from torch import nn
 
 from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.config.recipes import load_recipe, override
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.data.datasets.local_files import load_test
-from glassformer.data.splits import Split
+from glassformer.data.sources import pipes_kept
 from glassformer.distributed.process_group import launched_processes
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import UsageError
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.models.quantize import quantize_for_inference
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runs.records import Evaluation, JsonObject
+from glassformer.runs.run_data import load_run_data
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.tensor_file import load_weights
 from glassformer.tasks import TASKS, Task, task_class
-from glassformer.tasks.restoring import check_joins, restore_task
+from glassformer.tasks.restoring import check_joins, restore_task, weight_shapes
+from glassformer.tasks.scored_data import scored_data
+from glassformer.text.answers import checked_texts, warn_at_end, warn_of_cut
+from glassformer.text.lines import chunks_of
 from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import resume_seeds, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
@@ -49,6 +50,7 @@ CHUNK = 256
 
 
 @log_to_stderr()
+@pipes_kept()
 def train(
     recipe: str | Config,
     *,
@@ -78,7 +80,10 @@ def train(
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
     """
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
-    begin = overrides.get("init_from") or (None if isinstance(recipe, Config) else config.train.init_from)
+    begin = None if isinstance(recipe, Config) else config.train.init_from
+    for name, value in overrides.items():  # as `override` reads them: alone or in a section, the last one counts
+        named = {name: value} if name != "train" or not isinstance(value, dict) else value
+        begin = named.get("init_from", begin)
     if begin:
         config = with_pretrained_settings(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
@@ -91,13 +96,13 @@ def train(
             raise UsageError("seeds trains several runs, and this looks at one", "leave seeds out")
         start_seeds(config, folder, seeds, _evaluate_together, on_step)
         return load(folder)
-    with tuned(choose_device(config.train.device), config.train.deterministic):
-        if dry_run or overfit_batch:
+    if dry_run or overfit_batch:
+        with tuned(choose_device(config.train.device), config.train.deterministic):
             prepared, _ = settle_budget(prepare(config))
             if overfit_batch:
                 overfit(prepared, on_step)
-            return None
-        start_run(config, RunFolder(folder), on_step)
+        return None
+    start_run(config, RunFolder(folder), on_step)
     return load(folder) if is_main_process() else None
 
 
@@ -130,7 +135,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
 def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     """Score several runs as an ensemble, on the split and in the precision in which each of them was scored."""
     run = load(*paths, device=RunFolder(paths[0]).read_config().train.device, precision="fp32")
-    data = load_text_data(run.task.schema, run.config.data)
+    data = load_run_data(run.path, run.task.schema, run.config.data).text
     name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
     with tuned(run.device):
         scores = run.task.evaluate(run.model, split, run.config.decode)
@@ -141,7 +146,8 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
 def _load(path: str | Path, device: str, precision: str | None) -> Run:
     folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
     model_folder = folder.require_model_folder()
-    facts, weights = load_model_files(model_folder, {name: kind.n_layers for name, kind in TASKS.items()})
+    layers = {name: kind.n_layers for name, kind in TASKS.items()}
+    facts, weights = load_model_files(model_folder, layers, lambda facts: weight_shapes(facts, model_folder))
     target, task = choose_device(device), restore_task(facts, model_folder, folder)
     model = task.build_model()
     load_weights(model, weights)
@@ -153,7 +159,8 @@ class Run:
     """A trained model in evaluation mode, with its task, tokenizer and configuration; `path` is the run folder.
 
     `model` is the fp32 model; `precision` is what `predict` and `evaluate` compute in. `joined` are the folders of
-    other runs that answer together with it.
+    other runs that answer together with it. With `allow_changed_data` whatever reads the run's data again warns
+    where it has changed since training, and does not refuse.
     """
 
     def __init__(
@@ -168,6 +175,7 @@ class Run:
         self.path, self.task, self.model, self.device = path, task, model, device
         self.precision: Precision = precision
         self.config, self.joined = task.config, joined
+        self.allow_changed_data = False
 
     def __repr__(self) -> str:
         n_parameters = sum(p.numel() for p in self.model.parameters())
@@ -185,9 +193,7 @@ class Run:
     def predict(
         self, texts: str | Sequence[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
     ) -> list[dict[str, Any]]:
-        """Return one dictionary per text, in order, with the keys of the task's `predict`.
-
-        An answer does not depend on the other texts.
+        """Return one dictionary per text, in order, with the keys of the task's `predict`; each as if it were alone.
 
         Args:
             texts: the texts.
@@ -196,20 +202,26 @@ class Run:
             options: fields of `DecodeConfig` (`beam_size=1`).
 
         Raises:
+            DataError: what came is not a text, or not a list of texts.
             UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts.
         """
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        texts = checked_texts(texts)
         if edits:
             from glassformer.explain.edits.evaluation import predict_edited
 
             return predict_edited(self, texts, edits, self._decode(options), member)
         with tuned(self.device):
-            return self.task.predict(self._answering, texts, self._decode(options))
+            answers = self.task.predict(self._answering, texts, self._decode(options))
+            warn_of_cut(answers, self.config.text.max_len)
+        return answers
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
-        rest, decode, done = iter(lines), self._decode(options), 0
-        while chunk := list(itertools.islice(rest, CHUNK)):
+        return warn_at_end(self._answers(lines, self._decode(options)), self.config.text.max_len)
+
+    def _answers(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
+        done = 0
+        for chunk in chunks_of(lines, CHUNK):
             with tuned(self.device):
                 answers = self.task.predict(self._answering, chunk, decode, first=done)
             yield from answers
@@ -240,55 +252,47 @@ class Run:
         return explain(self, request)
 
     @log_to_stderr()
-    def evaluate(self, split: str = "test", *, data: DataConfig | None = None, **options: Any) -> JsonObject:
+    def evaluate(
+        self, split: str = "test", *, data: DataConfig | None = None, allow_changed_data: bool = False, **options: Any
+    ) -> JsonObject:
         """Return all scores of a split of the run's data, or of the test files that `data` names.
 
         Raises:
-            DataError: the data is not there, or has no such split.
+            DataError: the data is not there, has no such split, or, unless that is allowed, has changed since training.
         """
-        chosen, train_split, name = self._split(split, data)
+        scored = scored_data(self, split, data, allow_changed_data)
         with tuned(self.device):
-            scores = self.task.evaluate(self._answering, chosen, self._decode(options), train_split)
+            scores = self.task.evaluate(self._answering, scored.split, self._decode(options), scored.baselines)
         together = {"joined": [str(path) for path in (self.path, *self.joined)]} if self.joined else {}
-        return {"task": self.task.name, "split": name, "precision": self.precision} | together | scores
+        facts = {"task": self.task.name, "split": scored.name, "precision": self.precision}
+        return facts | together | scored.facts() | scores
 
     @log_to_stderr()
     def evaluate_edits(
-        self, *edits: str, split: str = "test", data: DataConfig | None = None, member: int = 1, **options: Any
+        self,
+        *edits: str,
+        split: str = "test",
+        data: DataConfig | None = None,
+        member: int = 1,
+        allow_changed_data: bool = False,
+        **options: Any,
     ) -> JsonObject:
         """Return the headline score of a split without and with edits, and their test (`edits.evaluation`)."""
         from glassformer.explain.edits.evaluation import evaluate_edits
 
-        chosen, _, name = self._split(split, data)
-        return {"split": name, **evaluate_edits(self, chosen, edits, self._decode(options), member)}
+        scored = scored_data(self, split, data, allow_changed_data)
+        self.allow_changed_data = self.allow_changed_data or allow_changed_data
+        scores = evaluate_edits(self, scored.split, edits, self._decode(options), member)
+        return {"split": scored.name, **scored.facts(), **scores}
 
-    def export(self, target: Target, out: str | Path, **options: Any) -> Export:
+    def export(self, target: Target, out: str | Path, *, allow_changed_data: bool = False, **options: Any) -> Export:
         """Write the run in the form of another library, and compare what was written; see `interop.export.export`."""
         from glassformer.interop.export import export
 
         if self.joined:
             raise UsageError("several runs cannot be exported as one", f"load one alone: {str(self.path)!r}")
+        self.allow_changed_data = self.allow_changed_data or allow_changed_data
         return export(self, target, Path(out), **options)
-
-    def _split(self, name: str, data: DataConfig | None) -> tuple[Split, Split | None, str]:
-        if data and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):
-            return load_test(self.task.eval_schema, data), self._training_texts(), "file"
-        everything = load_text_data(self.task.schema, data or self.config.data)
-        if (chosen := everything.splits().get(name)) is None:
-            raise DataError(f"this run's data has no {name} split", "use --split valid, or give test files")
-        if chosen.shards is not None:
-            message = f"the {name} split was encoded ahead, and its text is not kept"
-            raise DataError(message, "use --split valid, or give a test file")
-        return chosen, everything.train, name
-
-    def _training_texts(self) -> Split | None:
-        """Return the texts to fit baselines on, if the training files are still there."""
-        if not self.task.fits_baselines:
-            return None
-        try:
-            return load_text_data(self.task.schema, self.config.data).train
-        except (DataError, UsageError):  # no longer there, or a model folder alone, which names no data
-            return None
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
         return override(self.config, {"decode": options}, "options").decode

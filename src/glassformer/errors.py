@@ -6,7 +6,7 @@
     ├── CheckpointError             exit 4   a run, checkpoint, model or tokenizer that does not load
     ├── DivergedError               exit 5   NaN or infinity in the loss or the gradient
     ├── ResourceError               exit 6   memory, disk or another process of the run
-    └── Interrupted                 exit 130 (Ctrl-C) or 143 (SIGTERM): saved, resumable
+    └── Interrupted                 exit 129 (SIGHUP), 130 (Ctrl-C) or 143 (SIGTERM): saved, resumable
 
 A message says what was expected, what came, and where; `hint` says what to try next.
 """
@@ -48,6 +48,10 @@ class CheckpointError(GlassformerError):
     exit_code = 4
 
 
+class ChangedDataError(DataError):
+    """A file of a run's data is not as it was when the run was trained."""
+
+
 class DivergedError(GlassformerError):
     """The loss or the gradient stopped being a number; raised before the step is applied."""
 
@@ -61,7 +65,7 @@ class ResourceError(GlassformerError):
 
 
 class Interrupted(GlassformerError):
-    """Ctrl-C (130) or SIGTERM (143) arrived; the state was saved and can be resumed."""
+    """SIGHUP (129), Ctrl-C (130) or SIGTERM (143) arrived; what the message says is saved, and can be resumed."""
 
     exit_code = 130
 
@@ -72,7 +76,7 @@ class Interrupted(GlassformerError):
 
 def error_of(exit_code: int, message: str, hint: str) -> GlassformerError:
     """Return the error that ends a command with this exit code, as another process raised it."""
-    if exit_code >= Interrupted.exit_code:
+    if exit_code > 128:  # and the number of a signal
         return Interrupted(message, hint, exit_code)
     kinds = (UsageError, DataError, CheckpointError, DivergedError, ResourceError)
     return {kind.exit_code: kind for kind in kinds}.get(exit_code, GlassformerError)(message, hint)

@@ -38,5 +38,6 @@ def load(
     if others:
         raise UsageError(f"{path} is an exported model, which predicts alone", "name one folder")
     if precision is not None:
-        raise UsageError("the precision of an exported model is chosen at export", "export with --quantization")
+        message = f"{path} is an exported model, whose precision is chosen at export"
+        raise UsageError(message, "export with --quantization")
     return load_exported(path, device)

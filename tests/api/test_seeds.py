@@ -91,7 +91,7 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
 def test_all_seeds_are_scored_as_one_by_the_mean_of_their_probabilities(three: Path) -> None:
     evaluation = SeedsFolder(three).read_ensemble()
     assert evaluation is not None and "predictions" not in evaluation.scores
-    output = [RunFolder(three / f"seed-{seed}").read_predictions() or [] for seed in (4, 5, 6)]
+    output = [list(RunFolder(three / f"seed-{seed}").read_predictions() or ()) for seed in (4, 5, 6)]
     names = list(output[0][0]["probabilities"])
     table = np.array([[[row["probabilities"][name] for name in names] for row in rows] for rows in output])
     expected = score([names.index(row["truth"]) for row in output[0]], table.mean(axis=0), names)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "docs" / "book"
 ROWS = tomllib.loads((BOOK / "rows.toml").read_text(encoding="utf-8"))
 IDS = [*ROWS["taught"], *ROWS["wrong"]]
-PLACES = [*ROWS["taught"].values(), *ROWS["wrong"].values(), *ROWS["more"]]
+PLACES = [*ROWS["taught"].values(), *ROWS["wrong"].values(), *ROWS["more"], *ROWS["also"]]
 
 
 def test_each_row_has_a_heading_in_the_book() -> None:
@@ -24,6 +24,20 @@ def test_each_row_has_a_heading_in_the_book() -> None:
         if f"\n## {row['heading']}\n" not in text:
             missing.append(f"{row['page']}.md has no heading {row['heading']!r}")
     assert missing == []
+
+
+def test_what_a_row_names_stands_under_its_heading() -> None:
+    """A page that a row sends its reader to has the words, not the heading alone."""
+    for words, page, heading in (
+        ("GELU", "block", "Feed-forward: each token alone"),
+        ("WMT 2014", "sizes", "The paper's models"),
+        ("bounded", "positions", "What a position must satisfy"),
+        ("same vector", "positions", "What a position must satisfy"),
+        ("last linear", "heads", "Split and combine"),
+    ):
+        text = (BOOK / f"{page}.md").read_text(encoding="utf-8")
+        assert words in text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    assert {row["id"] for row in ROWS["also"]} <= set(ROWS["taught"])
 
 
 def test_each_row_has_a_test() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Route
 from tests.browser.app import App, Watch
+from tests.browser.conftest import DESKTOP
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.explanation import TraceRequest, explain
@@ -104,6 +105,44 @@ def test_edits_by_hand_and_what_is_wrong_with_them(app: Callable[..., App], watc
     alert.wait_for()
     assert "head:7 is out of range" in alert.inner_text()
     assert page.page.locator("[data-role=effect]").count() == 0
+    assert page.page.locator(".edit-chips li").count() == 0 and "edits" not in page.param
+    assert page.page.get_by_text("Computing").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "kept"),
+    [
+        ({"edits": f"encoder.9.self.out=0 {NO_HEAD}"}, {"edits": NO_HEAD}),
+        ({"edits": f"{NO_HEAD} nonsense encoder.0.self.mask=0"}, {"edits": NO_HEAD}),
+        ({"edits": "nonsense"}, {}),
+        ({"edits": "a=" + "1" * 300}, {}),
+        ({"edits": f"{NO_HEAD} encoder.0.state=B", "other_text": "b"}, {"edits": NO_HEAD}),
+        ({"member": 9, "edits": NO_HEAD}, {}),
+        ({"checkpoint": "step-99999999"}, {}),
+        ({"text": "a b", "prefix": "999999"}, {}),
+        ({"o.text": "a b", "o.member": 9}, {}),
+    ],
+    ids=lambda one: str(one)[:60],
+)
+def test_what_is_refused_leaves_the_page_as_it_was(
+    app: Callable[..., App], watch: Watch, params: dict[str, object], kept: dict[str, str]
+) -> None:
+    """The message is shown, nothing is awaited, and the edits beside a refused one are applied."""
+    watch.expected = "status of 4"
+    page = app("classify, pre-norm", text=TEXTS["classify"])
+    page.go("flow", **({"text": TEXTS["classify"]} | params))
+    page.page.locator("[role=alert]").first.wait_for()
+    page.settle()
+    assert page.page.locator("[role=alert]").count() == 1
+    assert {name: value for name, value in page.param.items() if name != "other_text"} == (
+        {"text": TEXTS["classify"]} | kept
+    )
+    assert page.page.locator(".edit-chips li span").count() == len(kept)
+    assert page.page.locator("[data-role=effect]").count() == len(kept)
+    assert page.page.get_by_text("Computing").count() == 0
+    page.go("flow", text=TEXTS["classify"], edits="encoder.1.ff.out=0")
+    page.page.wait_for_selector("[data-role=effect]")
+    assert page.page.locator("[role=alert]").count() == 0, "until the next request"
 
 
 def test_a_forged_edited_number_turns_the_check_red(app: Callable[..., App]) -> None:
@@ -210,10 +249,16 @@ def test_a_second_text_is_compared_state_by_state(app: Callable[..., App]) -> No
     ]
 
 
-@pytest.mark.parametrize("options", [{"viewport": {"width": width, "height": 900}} for width in (1150, 1260, 1400)])
-def test_no_block_of_two_columns_wraps(app: Callable[..., App], options: dict[str, object]) -> None:
-    page = app("translate, pre-norm", options=options)
-    rows = page.page.locator(".flow-self, .flow-cross").evaluate_all(
-        "all => all.map(one => [...one.children].map(child => child.getBoundingClientRect().left))"
-    )
-    assert rows and all(row == sorted(row) for row in rows)
+@pytest.mark.parametrize("heads", [2, 4, 8])
+def test_no_block_of_two_columns_wraps(app: Callable[..., App], heads: int) -> None:
+    """Nor does one of the single column that narrower windows show."""
+    run = subject_of(("translate", {"n_layers": 1, "d_model": 32, "n_heads": heads, "d_ff": 2048, "pre_norm": True}))
+    page = app(run)
+    for width in (1150, 1221, 1260, 1280, 1300, 1359, 1366, 1400, 1440, 1920):
+        page.page.set_viewport_size({"width": width, "height": 900})
+        page.page.evaluate("() => new Promise(then => requestAnimationFrame(() => requestAnimationFrame(then)))")
+        rows = page.page.locator(".flow-branch > .flow-boxes").evaluate_all(
+            "all => all.map(one => [...one.children].map(child => child.getBoundingClientRect().left))"
+        )
+        assert rows and all(row == sorted(row) for row in rows), width
+    page.page.set_viewport_size(DESKTOP)

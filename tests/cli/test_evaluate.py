@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.helpers.tiny_runs import Runs
 
 from glassformer.tasks.classify.reporting import ClassifyReport
-
-from .conftest import Runs
 
 
 def test_own_files_are_scored(cli: Callable, runs: Runs, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.helpers.tiny_runs import Runs
 
 from glassformer.cli import (
     compare,
@@ -23,8 +24,6 @@ from glassformer.cli import (
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override, section_fields
 from glassformer.errors import CheckpointError, UsageError
-
-from .conftest import Runs
 
 ARGUMENTS = {
     "compare": compare.CompareArguments,

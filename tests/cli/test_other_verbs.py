@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.helpers.tiny_runs import SMALL, Runs
 
 import glassformer
 from glassformer.config import Config, DataConfig
@@ -16,8 +17,6 @@ from glassformer.config.recipes import TASK_NAMES, config_to_dict, load_recipe, 
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, SplitRecord, StepMetrics
-
-from .conftest import SMALL, Runs
 
 
 def test_demo_trains_shows_and_points_to_the_report(

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from .conftest import Runs
+from tests.helpers.tiny_runs import Runs
 
 
 def test_classify_from_arguments_and_stdin_is_the_same(cli: Callable, runs: Runs) -> None:
@@ -157,3 +156,41 @@ def test_an_answer_waits_for_no_library_that_it_does_not_need(runs: Runs) -> Non
     )
     message = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert message.stdout.splitlines()[1:] == ["[]"]
+
+
+def test_texts_that_are_cut_are_counted_and_marked(cli: Callable, runs: Runs) -> None:
+    long = "number 3 film " * 1500
+    for run, options in ((runs.classify, []), (runs.translate, ["--beam-size", "1"]), (runs.lm, ["--top-k", "1"])):
+        limits = [] if run == runs.classify else ["--max-new-tokens", "2"]
+        message = cli("predict", run, "--json", *options, *limits, stdin=f"number\n{long}\nfilm\n".encode())
+        rows = [json.loads(line) for line in message.out.splitlines()]
+        assert ["truncated" in row for row in rows] == [False, True, False]
+        assert rows[1]["truncated"] is True
+        assert message.err.count("1 of 3 texts is longer than ") == 1
+
+
+def test_scores_tell_how_many_texts_were_cut(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    long = "number 3 film " * 1500
+    (tmp_path / "t.csv").write_text(f"text,label\n{long},pos\nx,neg\n", encoding="utf-8")
+    (tmp_path / "s").write_text(f"{long}\nnumber 3\n", encoding="utf-8")
+    (tmp_path / "r").write_text("Nummer 3\nNummer 3\n", encoding="utf-8")
+    pairs = ["--src-file", tmp_path / "s", "--ref-file", tmp_path / "r", "--beam-size", "1", "--max-new-tokens", "2"]
+    for run, files in ((runs.classify, ["--test-file", tmp_path / "t.csv"]), (runs.translate, pairs)):
+        message = cli("evaluate", run, *files, "--json")
+        assert json.loads(message.out)["n_truncated"] == 1
+        assert "1 of 2 texts is longer than " in message.err
+
+
+def test_a_blank_line_has_as_many_rows_as_another(cli: Callable, runs: Runs) -> None:
+    options = ["--beam-size", "3", "--n-best", "3", "--max-new-tokens", "2"]
+    message = cli("predict", runs.translate, *options, stdin=b"number 3\n\nnumber 4\n")
+    assert [line.split("\t")[0] for line in message.out.splitlines()] == ["1", "2", "3"] * 3
+
+
+@pytest.mark.parametrize("texts", [5, None, b"bytes", {"a": 1}, Path("a"), 1.5, [None], ["a", 5], [b"a"], [Path("a")]])
+def test_what_is_no_text_is_refused_with_a_sentence(runs: Runs, texts: object) -> None:
+    import glassformer
+    from glassformer.errors import DataError
+
+    with pytest.raises(DataError, match=r"expected a text or a list of texts|not a string"):
+        glassformer.load(runs.classify).predict(texts)  # type: ignore[arg-type]

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from .conftest import SMALL, Runs
+from tests.helpers.tiny_runs import SMALL, Runs
 
 TEXTS = [f"a {'good' if i % 2 else 'bad'} film, take {i}" for i in range(20)]
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.helpers.tiny_runs import SMALL, Runs
 
 from glassformer.config.recipes import load_recipe
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
-
-from .conftest import SMALL, Runs
 
 
 def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None:

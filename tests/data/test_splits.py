@@ -111,3 +111,18 @@ def test_the_last_example_of_a_label_is_given_back_to_training():
     for seed in range(20):
         train, _ = stratified_group_split(texts, labels, 0.4, seed=seed)
         assert "rare" in {labels[i] for i in train}
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels"), [("aabbb", "XYXXX"), ("aabbbcc", "XYXXXXZ"), ("bbbaa", "XXXXY"), ("aabbc", "XYXYX")]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_conflicting_labels_of_equal_texts_leave_something_to_validate_on(texts: str, labels: str, seed: int) -> None:
+    train, valid = stratified_group_split(texts, labels, 0.5, seed)
+    assert len(valid) and {labels[i] for i in train} == set(labels)
+    assert not {texts[i] for i in train} & {texts[i] for i in valid}
+
+
+def test_texts_that_each_hold_the_last_example_of_a_label_cannot_be_set_aside() -> None:
+    with pytest.raises(DataError, match="the last example of a label"):
+        stratified_group_split("aabb", "XYXZ", 0.5, 0)

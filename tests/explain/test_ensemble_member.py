@@ -1,4 +1,4 @@
-"""Tests of explanations of an ensemble: one member is traced, the answer is that of the ensemble."""
+"""Tests of explanations of an ensemble: of one member, with the answer of all as a note."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run() -> Run:
     return ngram_run(members=3)
 
 
-def test_explain_traces_a_member_and_answers_as_the_ensemble(run: Run) -> None:
+def test_explain_traces_a_member_and_notes_the_answer_of_the_ensemble(run: Run) -> None:
     [expected] = run.predict(TEXT)
     probabilities = []
     for member, model in enumerate(run.model.members, start=1):
@@ -42,9 +42,9 @@ def test_explain_traces_a_member_and_answers_as_the_ensemble(run: Run) -> None:
         for candidate in e.predictions[0].top:
             assert math.exp(candidate.log_prob) == pytest.approx(float(probabilities[-1][candidate.id]), abs=1e-6)
         assert e.together is not None and (e.together.size, e.together.member) == (3, member)
-        assert e.answer["headline"] == expected["label"]
-        assert e.answer["detail"] == f"{100 * expected['probability']:.1f}%"
-        assert e.together.own["headline"] == e.predictions[0].top[0].piece
+        assert e.together.answer["headline"] == expected["label"]
+        assert e.together.answer["detail"] == f"{100 * expected['probability']:.1f}%"
+        assert e.answer["headline"] == e.predictions[0].top[0].piece
         assert all(check.ok for check in e.checks)
         assert e.attribute("integrated_gradients").completeness.ok
     assert not torch.allclose(probabilities[0], probabilities[1], atol=1e-3)
@@ -52,12 +52,12 @@ def test_explain_traces_a_member_and_answers_as_the_ensemble(run: Run) -> None:
 
 def test_explain_warns_that_a_member_is_traced(run: Run) -> None:
     e = run.explain(TEXT, member=2)
-    own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.together.own, e.answer))
+    own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.answer, e.together.answer))
     sentence = f"an ensemble of 3 models: this is member 2, which predicts {own}; the ensemble predicts {all_}"
     manifest = e.manifest()
     assert sentence in e.warnings and sentence in manifest["warnings"]
-    assert manifest["together"] == {"size": 3, "member": 2, "own": e.together.own}
-    assert manifest["answer"] == e.answer != e.together.own
+    assert manifest["together"] == {"size": 3, "member": 2, "answer": e.together.answer}
+    assert manifest["answer"] == e.answer != e.together.answer
     assert manifest["request"]["member"] == 2 and manifest["model"]["ensemble_size"] == 3
     assert run_info(run)["model"]["ensemble_size"] == 3
     n_params = sum(p.numel() for p in run.model.members[1].parameters())
@@ -80,7 +80,7 @@ def test_explain_of_a_single_model_has_no_member() -> None:
 def test_explain_rejects_unknown_members(members: int, kind: str) -> None:
     with pytest.raises(UsageError, match=f"there is no member 4: this run is {kind}"):
         ngram_run(members=members).explain(TEXT, member=4)
-    with pytest.raises(UsageError, match="member should be from 1"):
+    with pytest.raises(UsageError, match=r"member must be in \[1, 100\]"):
         TraceRequest.from_dict({"text": "a", "member": 0})
 
 
@@ -136,10 +136,10 @@ def test_explain_traces_members_of_generating_models(task: str) -> None:
         assert e.subject.model is model and e.together is not None and all(check.ok for check in e.checks)
         alone = Run(run.path, run.task, model, CPU)
         key = "translation" if task == "translate" else "text"
-        assert e.answer["headline"] == expected[key]
-        assert e.together.own["headline"] == alone.predict(text, **options)[0][key]
+        assert e.together.answer["headline"] == expected[key]
+        assert e.answer["headline"] == alone.predict(text, **options)[0][key]
         assert compute_decoding(run, e.request)["answer"] == e.answer
     if task == "translate":
         forced = run.explain(text, target="abc")
-        assert forced.answer["headline"] == forced.together.own["headline"] == "abc"
-        assert forced.answer["detail"] != forced.together.own["detail"]
+        assert forced.answer["headline"] == forced.together.answer["headline"] == "abc"
+        assert forced.answer["detail"] != forced.together.answer["detail"]

@@ -29,11 +29,12 @@ from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.saved_attributions import written
 from glassformer.explain.page.saved_page import saved_page_html
-from glassformer.explain.record_store import RecordStore, take_slice
+from glassformer.explain.record_store import take_slice
 from glassformer.explain.run_info import run_info
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
 from glassformer.runs.checkpoints import save_checkpoint
+from glassformer.runs.folder import BEGUN
 from glassformer.runs.snapshots import save_snapshot
 from glassformer.tasks import TASKS
 from glassformer.training.state import TrainState
@@ -321,25 +322,25 @@ def test_explain_forces_a_prefix(runs: dict[str, Run], name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "request_", "message"),
     [
-        ("classify", TraceRequest("a", target="b"), "target does not apply"),
-        ("lm", TraceRequest("a", target="b"), "target does not apply"),
-        ("classify", TraceRequest("a", prefix=(5,)), "prefix does not apply"),
-        ("translate", TraceRequest("a", prefix=(5,), target="b"), "not both"),
-        ("translate", TraceRequest("a", prefix=(99999,)), "from 0 to 11"),
-        ("lm", TraceRequest("a", prefix=(3,)), "an ordinary token"),
-        ("translate", TraceRequest("a", prefix=(7,) * 30), "leaves nothing"),
-        ("translate", TraceRequest("a", decode={"n_best": 3, "beam_size": 2}), "n_best"),
-        ("translate", TraceRequest("a", prefix=(7,), decode={"sample": True}), "prefixes"),
-        ("lm", TraceRequest("a", decode={"beams": 2}), "'beams'"),
-        ("lm", TraceRequest("a", checkpoint="step-00000007"), "no checkpoint"),
-        ("lm", TraceRequest("a", checkpoint="../model"), "no checkpoint"),
+        ("classify", {"target": "b"}, "target does not apply"),
+        ("lm", {"target": "b"}, "target does not apply"),
+        ("classify", {"prefix": (5,)}, "prefix does not apply"),
+        ("translate", {"prefix": (5,), "target": "b"}, "not both"),
+        ("translate", {"prefix": (99999,)}, "from 0 to 11"),
+        ("lm", {"prefix": (3,)}, "an ordinary token"),
+        ("translate", {"prefix": (7,) * 30}, "leaves nothing"),
+        ("translate", {"decode": {"n_best": 3, "beam_size": 2}}, "n_best"),
+        ("translate", {"prefix": (7,), "decode": {"sample": True}}, "prefixes"),
+        ("lm", {"decode": {"beams": 2}}, "'beams'"),
+        ("lm", {"checkpoint": "step-00000007"}, "no checkpoint"),
+        ("lm", {"checkpoint": "../model"}, "checkpoint must be"),
     ],
 )
 def test_explain_rejects_invalid_requests(
-    runs: dict[str, Run], name: str, request_: TraceRequest, message: str
+    runs: dict[str, Run], name: str, request_: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        explain(runs[name], request_)
+        explain(runs[name], TraceRequest("a", **request_))
 
 
 def test_run_explain_rejects_unknown_options(runs: dict[str, Run]) -> None:
@@ -375,7 +376,7 @@ def test_record_store_keeps_one_layer_of_medium_texts(tmp_path: Path, name: str)
     run, text = run_of(name, tmp_path, max_len=200), "a b c d e f g " * 13
     text = text * 2 if name == "classify" else text.replace(" ", "") * 2 if name == "translate" else text[:150]
     e = run.explain(text, max_new_tokens=6, beam_size=1)
-    assert 128 < len(e.streams[0]) <= 512 and e.records.layered and e.window is None
+    assert 128 < len(e.streams[0]) <= 512 and e.records.layered
     assert "one layer" in e.omitted[0]["what"]
     with torch.no_grad(), trace(e.subject.model) as whole:
         e.subject.model(**e.model_inputs)
@@ -388,33 +389,23 @@ def test_record_store_keeps_one_layer_of_medium_texts(tmp_path: Path, name: str)
         _ = e.trace
 
 
-@pytest.mark.parametrize("start", [0, 300, 10**6])
-def test_record_store_windows_long_texts(tmp_path: Path, start: int) -> None:
-    run = run_of("lm", tmp_path, max_len=700, n_layers=1)
-    text = "a b c d e f g " * 40
-    e = explain(run, TraceRequest(text, window_start=start, decode={"max_new_tokens": 2}))
+@pytest.mark.parametrize(
+    ("name", "max_len", "kept"),
+    [("classify", 700, "beginning"), ("translate", 512, "beginning"), ("lm", 700, "end"), ("lm", 520, "end")],
+)
+def test_a_text_above_512_tokens_is_cut_with_a_sentence(tmp_path: Path, name: str, max_len: int, kept: str) -> None:
+    run = run_of(name, tmp_path, max_len=max_len, n_layers=1)
+    text = "a b c d e f g " * 100
+    e = explain(run, TraceRequest(text, decode={} if name == "classify" else {"max_new_tokens": 2}))
     n = len(e.streams[0])
-    low, high = min(start, n - 128), min(start, n - 128) + 128
-    assert e.window == (low, high) and n > 512 and len(e.omitted) == 2
-    with torch.no_grad(), trace(e.subject.model) as whole:
-        e.subject.model(**e.model_inputs)
-    assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
-    window = np.asarray(whole["decoder.0.self.weights"])[:, low:high, low:high]
-    np.testing.assert_allclose(e.tensor("decoder.0.self.weights"), window, atol=1e-6)
-    np.testing.assert_array_equal(e.tensor("embedding.ids"), e.streams[0].ids[low:high])
-    assert [p.position for p in e.predictions] == list(range(low, high))
-    logits = np.asarray(whole["logits"])
-    assert e.predictions[5].top[0].id == int(logits[low + 5].argmax())
-
-
-def test_record_store_keeps_short_streams_whole() -> None:
-    model = Translator(replace(MODEL, n_layers=1), 12, 600).eval()
-    inputs = {"src": torch.randint(5, 12, (1, 560)), "tgt_in": torch.randint(5, 12, (1, 9))}
-    records = RecordStore(model, inputs, {"source": 560, "target": 9}, window_start=7)
-    assert records.window == (7, 135)
-    assert records["decoder.0.cross.weights"].shape == (2, 9, 128)
-    assert records["decoder.0.self.weights"].shape == (2, 9, 9)
-    assert records["encoder.0.self.weights"].shape == (2, 128, 128)
+    assert (250 < n <= 512 and n <= e.records["logits"].shape[0]) or name in ("classify", "translate")
+    assert any("truncated from" in one and f"keeping its {kept}" in one for one in e.warnings)
+    if max_len > 512:
+        assert any("may answer differently" in warning for warning in e.warnings)
+    with torch.no_grad():
+        logits = e.subject.model(**e.model_inputs)[0]
+    torch.testing.assert_close(e.records["logits"].value, logits, atol=1e-5, rtol=0)
+    np.testing.assert_array_equal(e.tensor(next(iter(e.records))), e.streams[0].ids)
 
 
 def test_explain_rejects_nan_weights(tmp_path: Path) -> None:
@@ -440,7 +431,7 @@ def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
     for tensor in state.ema.tensors.values():
         tensor.mul_(0.5)  # so that the two sets of weights differ
     state.progress.best_step = 20
-    extra = {"progress": asdict(state.progress), "tokenizer": sha}
+    extra = {"progress": asdict(state.progress), BEGUN: {"tokenizer": sha}}
     save_checkpoint(tmp_path / "checkpoints", "step-00000020", state.tensors(), extra, keep=9)
     save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.tensors.items()})
     listed = [(c["name"], c["step"]) for c in run_info(run)["checkpoints"]]
@@ -452,7 +443,7 @@ def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
     np.testing.assert_array_equal(seen["model"].tensor(name), dict(run.model.named_parameters())[name].detach())
     facts = seen["step-00000020"].manifest()["model"]
     assert (facts["checkpoint"], facts["step"], len(facts["sha256"])) == ("step-00000020", 20, 64)
-    extra["tokenizer"] = "another"
+    extra[BEGUN] = {"tokenizer": "another"}
     save_checkpoint(tmp_path / "checkpoints", "step-00000030", state.tensors(), extra, keep=9)
     with pytest.raises(CheckpointError, match="another tokenizer"):
         run.explain("a", checkpoint="step-00000030")

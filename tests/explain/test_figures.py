@@ -91,7 +91,11 @@ def test_attention_draws_the_recorded_weights(explanations: dict[str, Explanatio
     masked = np.triu(np.ones_like(seen), 1) if task == "lm" else np.zeros_like(seen)
     np.testing.assert_array_equal(~seen, masked)
     np.testing.assert_array_equal(hatched(axes, seen.shape), masked)
-    assert labels(axes.yaxis) == labels(axes.xaxis) == pieces
+    assert labels(axes.xaxis) == pieces
+    last = explanation.predictions[-1]
+    following = [*pieces[1:], (last.actual or last.top[0]).piece.replace("▁", "␣")]
+    read_and_predicted = [f"{one} → {other}" for one, other in zip(pieces, following, strict=True)]
+    assert labels(axes.yaxis) == (read_and_predicted if task == "lm" else pieces)
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # row 0 on top
     all_heads = panels(explanation.plot.attention(block="self"))
     assert len(all_heads) == 2
@@ -124,7 +128,10 @@ def test_alignment_draws_either_step(explanations: dict[str, Explanation]) -> No
         drawn = cells(axes)
         assert drawn is not None
         np.testing.assert_allclose(drawn, rows)
-        assert labels(axes.yaxis) == explanation.streams[1].pieces[1:]
+        read, last = explanation.streams[1].pieces, explanation.predictions[-1]
+        predicted = [*read[1:], (last.actual or last.top[0]).piece]
+        both = [f"{one} → {other}" for one, other in zip(read, predicted, strict=True)]
+        assert labels(axes.yaxis) == (both[1:] if shifted else both[:-1])
         assert labels(axes.xaxis) == explanation.streams[0].pieces
         dots = np.concatenate(
             [c.get_offsets() for c in axes.collections if not isinstance(c, QuadMesh | PolyCollection)]
@@ -177,7 +184,7 @@ def attribution_json(scores: dict[str, list[float]]) -> dict[str, Any]:
     test = Faithfulness(1.5, 0.2, -0.1, 0.6, True)
     target = Candidate(3, "</b>", 1.0, -0.1)
     return Attribution(
-        "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, None, test, test, 200, "[MASK]", [], 0.1
+        "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, {}, None, test, test, 200, "[MASK]", [], 0.1
     ).to_json()
 
 

@@ -12,11 +12,11 @@ from tests.helpers.inference import Subject, untrained
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits import reference
 from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.reference import has_mean, reference_means
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.trace import trace
+from glassformer.runs import run_data
 
 
 def traced(task: str, **form: Any) -> Explanation:
@@ -78,7 +78,7 @@ def test_means_are_computed_once_and_kept_with_the_run(tmp_path: Path, monkeypat
         read.append("data")
         return data_of("classify")
 
-    monkeypatch.setattr(reference, "load_text_data", load)
+    monkeypatch.setattr(run_data, "load_text_data", load)
     edit = "encoder.0.self.head0=mean"
     first = explain(subject, TEXTS["classify"]).what_if(edit)
     second = explain(subject, TEXTS["classify"]).what_if(edit)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
-from glassformer.explain.request import TraceRequest, check_decode
+from glassformer.explain.request import TraceRequest
 
 
 def test_trace_request_round_trips_through_json() -> None:
@@ -22,16 +22,15 @@ def test_trace_request_round_trips_through_json() -> None:
         "decode": {"beam_size": 3, "top_p": 0.5, "sample": True},
         "pad": 2,
         "checkpoint": "step-00000016",
-        "window_start": 5,
     }
     assert TraceRequest.from_dict(json.loads(json.dumps(data))).to_json() == data
     assert TraceRequest.from_dict({"text": "a", "target": "", "prefix": None}).to_json() == {"text": "a", "target": ""}
 
 
-def test_check_decode_accepts_every_decoding_setting() -> None:
+def test_a_request_accepts_every_decoding_setting() -> None:
     values = {f.name: f.default for f in fields(DecodeConfig)}
     del values["bleu_tokenize"]  # of scoring, not of decoding
-    assert check_decode("decode", values) == values
+    assert TraceRequest("a", decode=values).decode == values
 
 
 @pytest.mark.parametrize(
@@ -42,7 +41,7 @@ def test_check_decode_accepts_every_decoding_setting() -> None:
         ("text", "JSON object"),
         ({}, "'text'"),
         ({"text": None}, "'text'"),
-        ({"text": 3}, "text should be a string"),
+        ({"text": 3}, "text must be a string"),
         ({"text": "\ud800"}, "character 1"),
         ({"text": "x" * 2**21}, "1,048,576"),
         ({"text": "a", "txt": 1}, "'txt'"),
@@ -60,7 +59,8 @@ def test_check_decode_accepts_every_decoding_setting() -> None:
         ({"text": "a", "checkpoint": "../../etc"}, "checkpoint"),
         ({"text": "a", "checkpoint": "step-1\n"}, "checkpoint"),
         ({"text": "a", "checkpoint": {"a": 1}}, "checkpoint"),
-        ({"text": "a", "window_start": 1e300}, "window_start"),
+        ({"text": "a", "window_start": 5}, "window_start"),
+        ({"text": "a", "member": 1e300}, "member"),
         ({"text": "a", "decode": []}, "decode"),
         ({"text": "a", "decode": {"beams": 2}}, "'beams'"),
         ({"text": "a", "decode": {"beam_size": 0}}, "decode.beam_size"),

@@ -17,9 +17,9 @@ from tests.helpers.small import data_of
 from glassformer.api import Run
 from glassformer.config import ModelConfig
 from glassformer.data.splits import Split, TextData
-from glassformer.interop import check as checking
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
+from glassformer.runs import run_data
 
 SIZE, V, CONTEXT = {"n_layers": 2, "d_model": 16, "n_heads": 4, "d_ff": 24, "dropout": 0.0}, 50, 20
 TOKENS = ["[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", *(f"t{i}" for i in range(V - 5))]
@@ -50,7 +50,7 @@ def random_model(kind: type[Translator] | type[LanguageModel], form: dict[str, A
 def run_of(task: str, monkeypatch: pytest.MonkeyPatch, text: dict[str, Any] | None = None, **form: Any) -> Run:
     """Return a run of random weights whose data is at hand; `text` are settings of the tokenizer."""
     data = word_data(task) if text else data_of(task)
-    monkeypatch.setattr(checking, "load_text_data", lambda *_: data)
+    monkeypatch.setattr(run_data, "load_text_data", lambda *_: data)
     return subject_of((task, form), data, **(text or {}))
 
 

@@ -10,10 +10,10 @@ import torch
 from tests.helpers.exports import WORDS, ensemble_of, run_of, word_data
 
 from glassformer.errors import DataError, UsageError
-from glassformer.interop import bake as baking
 from glassformer.interop.bake import bake
 from glassformer.interop.export import export
 from glassformer.interop.exported import load_exported
+from glassformer.runs import run_data
 
 SPELLED = WORDS | {"bigrams": 0}
 
@@ -25,7 +25,7 @@ def test_words_of_the_vocabulary_give_the_same_numbers(
     run = run_of(task, monkeypatch, SPELLED)
     if task == "classify":
         run = ensemble_of(run)
-    monkeypatch.setattr(baking, "load_text_data", lambda *_: word_data(task))
+    monkeypatch.setattr(run_data, "load_text_data", lambda *_: word_data(task))
     t = run.task.tokenizer
     known = " ".join(word for word in t.vocabulary()[5:] if t.ngrams and t.ngrams.lookup(f"<{word}>"))
     texts = [known] if task == "classify" else [f"{known} [MASK] {known}"]
@@ -58,7 +58,7 @@ def test_without_the_validation_split_nothing_is_scored(monkeypatch: pytest.Monk
         raise DataError("no such file")
 
     run = run_of("classify", monkeypatch, SPELLED)
-    monkeypatch.setattr(baking, "load_text_data", missing)
+    monkeypatch.setattr(run_data, "load_text_data", missing)
     assert "no such file" in bake(run.path, run.task, run.model).note
 
 

@@ -92,3 +92,25 @@ def test_what_llama_cpp_cannot_hold_is_refused_by_name(
     assert obstacle in error.value.message and "--to onnx" in str(error.value.hint)
     with pytest.raises(UsageError, match="gguf holds no translator"):
         choose("translator", config, 1, "gguf")
+
+
+@pytest.mark.parametrize("max_len", [2, 3, 32])
+def test_texts_that_fill_the_context_are_compared_and_answered(
+    max_len: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """llama.cpp takes no prompt of as many tokens as the context holds."""
+    pytest.importorskip("xllamacpp")
+    form = FORMS[0][1]
+    run = run_of("lm", monkeypatch, BYTES | {"max_len": max_len}, **WIDE, **form)
+    long = ["refund refunds 日本 goodness badly zebra " * n for n in (1, 2, 10)]
+    monkeypatch.setattr("glassformer.interop.check.validation_texts", lambda *_: long)
+    result = export(run, "gguf", tmp_path / "out")
+    assert result.facts.check is not None and result.facts.check["largest_difference"] < 2e-5
+    assert load_exported(tmp_path / "out").facts.context == max_len - 1
+    assert len(load_exported(tmp_path / "out").predict(["a" * 500, ""], max_new_tokens=4)) == 2
+
+
+def test_a_context_of_one_token_is_refused() -> None:
+    form, text = {"norm": "rms", "activation": "swiglu", "positions": "rotary"}, {"tokenizer": "byte-bpe", "max_len": 1}
+    with pytest.raises(UsageError, match="max_len 1"):
+        choose("language_model", Config(model=ModelConfig(**form), text=TextConfig(**text)), 1, "gguf")

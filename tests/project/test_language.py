@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 FILES = [path for folder in ("src", "benchmarks", "tests") for path in sorted((ROOT / folder).rglob("*.py"))]
 
@@ -47,14 +45,15 @@ def docstrings_without_verb(source: str) -> list[str]:
     return [docstring for word, docstring in first_words if not word.isalpha() or word.lower() in NO_VERB]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_names_are_no_private_words(path: Path) -> None:
-    assert banned_names(path.read_text(encoding="utf-8")) == []
+def test_names_are_no_private_words() -> None:
+    found = {path.relative_to(ROOT): banned_names(path.read_text(encoding="utf-8")) for path in FILES}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if "tests" not in p.relative_to(ROOT).parts], ids=lambda p: p.name)
-def test_docstrings_of_functions_begin_with_a_verb(path: Path) -> None:
-    assert docstrings_without_verb(path.read_text(encoding="utf-8")) == []
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    files = [path for path in FILES if "tests" not in path.relative_to(ROOT).parts]
+    found = {path.relative_to(ROOT): docstrings_without_verb(path.read_text(encoding="utf-8")) for path in files}
+    assert {path: docstrings for path, docstrings in found.items() if docstrings} == {}
 
 
 def test_checks_find_what_they_look_for() -> None:

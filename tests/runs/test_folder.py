@@ -95,7 +95,7 @@ def test_states_and_values(tmp_path: Path) -> None:
     assert folder.read_evaluation() is None and folder.read_predictions() is None
     scores = {"n": 1, "accuracy": 1.0, "ci95": [0.2, 1.0], "label_names": ["a", "b"]}
     folder.write_evaluation(Evaluation("classify", "test", scores), [{"label": "é\u2028"}])
-    assert folder.finished and folder.read_predictions() == [{"label": "é\u2028"}]
+    assert folder.finished and list(folder.read_predictions() or []) == [{"label": "é\u2028"}]
     assert folder.read_evaluation() == Evaluation("classify", "test", scores)
     assert json.loads(folder.evaluation.read_text("utf-8")) == {"task": "classify", "split": "test", **scores}
 

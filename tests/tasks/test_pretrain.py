@@ -436,3 +436,15 @@ def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encod
     glassformer.train("translate", out=tmp_path / "third", init_from=base, steps=2, **pairs, **tiny)
     printed = capsys.readouterr().err
     assert "initialised from" in printed and "new: tgt_embedding.weight, decoder." in printed
+
+
+@pytest.mark.parametrize("tokens", [[1, 1, 1], [0, 2, 3], [4]])
+def test_of_special_tokens_alone_nothing_is_masked(tokens: list[int]) -> None:
+    ids = torch.tensor([tokens, tokens])
+    seen, _, labels = mask_tokens(ids, None, 4)
+    assert torch.equal(seen, ids) and bool((labels == IGNORE_INDEX).all())
+    run = small("pretrain", n=12)
+    state, batch = run.new_state(), run.batch(run.batches()[0])
+    batch = replace(batch, ids=torch.full_like(batch.ids, 1), labels=torch.full_like(batch.labels, -100), n_labels=0)
+    loss, norm = run.update(state, [batch], 1e-3)
+    assert loss == 0 and norm == 0

@@ -242,3 +242,13 @@ def test_no_warning_and_no_deadlock_after_a_fork():
         [sys.executable, "-c", FORK], check=False, env=env, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "byte-bpe", "bpe"])
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("extra", [(), ("[x]",)])
+def test_lowercasing_is_known_of_every_kind(kind: str, lowercase: bool, extra: tuple[str, ...]) -> None:
+    config = TextConfig(tokenizer=kind, vocab_size=400, lowercase=lowercase)
+    tokenizer = Tokenizer.train(["Some Text", "more TEXT"], config, extra)
+    assert tokenizer.lowercases == lowercase
+    assert tokenizer.marks_start == (kind == "bpe" and not extra)

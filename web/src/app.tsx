@@ -13,7 +13,7 @@ import { signal, useValue } from "./state/signals";
 import { theme, toggleTheme } from "./state/theme";
 import type { Manifest } from "./types";
 import { EditBar } from "./views/EditBar";
-import { Answer, TextForm } from "./views/Text";
+import { Answer, Message, TextForm } from "./views/Text";
 
 const NAMES: Record<Screen, string> = {
   flow: "Flow", step: "Step", attention: "Attention", decode: "Decode", why: "Why", compare: "Compare",
@@ -93,7 +93,7 @@ function Problems() {
     <>
       {useValue(problems).map((problem, i) => (
         <div key={i} role="alert" class="problem">
-          <p><strong>{problem.value!.message}</strong> {problem.value!.hint}</p>
+          <p><Message error={problem.value!} /></p>
           <button type="button" class="quiet" onClick={() => (problem.value = null)}>Close</button>
         </div>
       ))}

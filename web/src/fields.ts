@@ -11,7 +11,6 @@ export const REQUEST_FIELDS: Record<keyof TraceRequest, FieldKind> = {
   pad: "number",
   checkpoint: "text",
   member: "number",
-  window_start: "number",
   edits: "words",
   other_text: "text",
 };

@@ -31,7 +31,7 @@ export interface Manifest {
   /** ["text"], or ["source", "target"]. */
   streams: Stream[];
   answer: Answer;
-  /** The member of an ensemble that is traced; `answer` is that of the ensemble. null: a single model. */
+  /** The member of an ensemble that is traced, and the answer of all. null: a single model. */
   together: EnsembleMember | null;
   /** In order of computation. */
   nodes: TraceNode[];
@@ -43,8 +43,6 @@ export interface Manifest {
   omitted: Omitted[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
   warnings: string[];
-  /** Positions [start, end) of the token and key axes that are shown, where a text has more than 512; null: all. */
-  window: [number, number] | null;
   seconds: number;
   /** What the edits of the request change; null without edits. */
   edited: WhatIf | null;
@@ -81,6 +79,8 @@ export interface ModelInfo {
   word_mask_prob: number;
   tokenizer: string;
   special_ids: SpecialIds;
+  /** Precision of all numbers of an explanation; `predict` may answer in another one. */
+  precision: string;
   versions: Record<string, string>;
 }
 
@@ -105,12 +105,10 @@ export interface TraceRequest {
   decode?: Partial<DecodeSettings>;
   /** Number of [PAD] tokens to append, to show that they change nothing. */
   pad?: number;
-  /** "model" (the best weights) or a checkpoint's name. */
+  /** "model" (the best weights) or a checkpoint's name; nothing else is ever used in a path. */
   checkpoint?: string;
   /** Model of an ensemble to trace, counted from 1. */
   member?: number;
-  /** First position shown of a text that is too long to be shown whole. */
-  window_start?: number;
   /** Edits of the forward pass; the tokens are those that are decoded without them. */
   edits?: string[];
   /** A second text, whose values the edits with =B take. */
@@ -160,8 +158,8 @@ export interface EnsembleMember {
   size: number;
   /** Which of them is traced, counted from 1. */
   member: number;
-  /** Answer of this model alone; the answer of an explanation is that of the ensemble. */
-  own: Answer;
+  /** Answer of all models together; the answer of an explanation is that of this member. */
+  answer: Answer;
 }
 
 /** A step of the forward pass, without its values. */
@@ -343,14 +341,10 @@ export interface WhatIf {
   applied: AppliedEdit[];
   /** Edits that changed no number. */
   unchanged: string[];
-  /** The class, or the text that was decoded, without edits; of an ensemble, by the traced member alone. */
+  /** The class, or the text that was decoded, without edits. */
   answer_before: string;
   /** The same with edits; null where it was not decoded again. */
   answer_after: string | null;
-  /** The answer of the whole ensemble without edits; null for a single model. */
-  ensemble_before: string | null;
-  /** The same with the traced member edited; null where it was not decoded again, and for a single model. */
-  ensemble_after: string | null;
   /** Why it was not decoded again; empty if it was. */
   why_not: string;
   /** Ids of the steps whose numbers are the same with edits, to the bit. */
@@ -454,6 +448,8 @@ export interface Attribution {
   baseline_value: number;
   /** Score of each token by stream, in the units of the quantity: logits for a difference, nats for a log-probability. Special tokens, which are never erased, and tokens after the explained position score 0. */
   scores: Partial<Record<StreamName, number[]>>;
+  /** The words of each stream as far as the explained position reads them: of the answer only what is before it. The empty text for a word that it does not read. */
+  word_texts: Partial<Record<StreamName, string[]>>;
   /** Only for integrated gradients. */
   completeness: Completeness | null;
   /** Drop of the quantity when the top-ranked words are erased: higher is better. */
@@ -735,10 +731,14 @@ export interface CheckpointEffect {
   checkpoint: string;
   /** Its training step. */
   step: number | null;
-  /** Its answer without edits. */
+  /** What it predicts without edits: the class; or after each of the tokens that all checkpoints read, the next. */
   answer_before: string;
-  /** Its answer with edits; null where it was not decoded again. */
-  answer_after: string | null;
+  /** The same with edits. */
+  answer_after: string;
+  /** Log-probability of the tokens, or of the class, without edits, in nats. */
+  log_prob_before: number;
+  /** The same with edits. */
+  log_prob_after: number;
 }
 
 /** The data of a saved page. */

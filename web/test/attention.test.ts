@@ -2,12 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawArcs, drawMatrix } from "../src/screens/attention/drawing";
-import { arcLine, largestArcs } from "../src/screens/attention/lines";
+import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention/lines";
 import { alignedPositions, differingTokens, filmSlice, smallestProbability, pairRows } from "../src/screens/compare/pair";
 import { alignment, difference, headOf, meanOfHeads, selectCells, selectMask, type Grid } from "../src/tensors/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
 import { decoderRollout, meanOfRows, rollout } from "../src/tensors/rollout";
-import { attentionGroups } from "../src/trace/heads";
 import { sentence } from "../src/trace/steps";
 import { teacherForcedRequest } from "../src/trace/generation";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
@@ -167,16 +166,26 @@ test("teacherForcedRequest asks for the same tokens", () => {
   assert.deepEqual(teacherForcedRequest(masked, "model"), { text: "ab" });
 });
 
-test("measuresOf and sentence account for a window of keys", () => {
-  assert.deepEqual(measuresOf(false, true).map(([name]) => name), ["previous", "diagonal"]);
-  assert.deepEqual(measuresOf(true, true), []);
+test("a difference has no measures of distributions, and its texts make no claim about them", () => {
+  assert.deepEqual(measuresOf(false).map(([name]) => name), ["entropy", "previous", "diagonal"]);
+  assert.deepEqual([measuresOf(false, true), measuresOf(true, true)].map((all) => all.map(([name]) => name)), [["change"], ["change"]]);
+  near(measure("change", grid([[0.2, -0.6], [0, 0.4]]), null, [0, 1], false)!, 0.6);
   const node = {
     id: "encoder.0.self.weights", site: "weights", op: "softmax", layer: 0, block: "self", stack: "encoder", inputs: [], params: {}, attrs: {},
     axes: [{ name: "head", size: 2 }, { name: "token", size: 3, stream: "text" }, { name: "key", size: 3, stream: "text" }],
   } as unknown as TraceNode;
-  const trace = (pieces: number) => ({ nodes: [node], streams: [{ name: "text", pieces: Array(pieces).fill("a") }], model: {} }) as unknown as Manifest;
-  assert.deepEqual([3, 600].map((pieces) => attentionGroups(trace(pieces))[0]!.cut), [false, true]);
-  assert.deepEqual([3, 600].map((pieces) => /sums to less/.test(sentence(node, trace(pieces)))), [false, true]);
+  const says = [{}, { difference: true }].map((attrs) => sentence({ ...node, attrs }, { model: {} as Manifest["model"] }));
+  assert.deepEqual(says.map((one) => /sums? to 1/.test(one)), [true, false]);
+  const changes = largestArcs(grid([[0.5, -0.5, 0], [0.01, -0.01, 0], [0, 0, 0]]), null);
+  assert.deepEqual(changes.arcs.map(({ key }) => key).sort(), [0, 1], "what falls is drawn as what rises is");
+  near(changes.share, 1 / 1.02);
+  assert.deepEqual(changes.arcs.map((arc) => "stroke-dasharray" in arcLine(arc, 100, 20, 1)).sort(), [false, true]);
+  assert.ok(/100% of all weight/.test(arcsInWords(largestArcs(grid([[1]]), null), false)));
+  for (const signs of [[[0.5, -0.5]], [[0, 0]], [[1e-9, -1e-12]]]) {
+    assert.equal(/%|all weight/.test(arcsInWords(largestArcs(grid(signs), null), true)), false);
+  }
+  const drawn = { title: "t", caption: "c", grid: grid([[0.5, -0.5], [0, 0]]), mask: null, rows: ["a", "b"], cols: ["a", "b"], difference: true };
+  for (const { svg } of [drawMatrix(drawn), drawArcs(drawn)]) assert.ok(!svg.includes("NaN") && svg.includes("#2166c4") && svg.includes("#d9730d"));
 });
 
 test("filmSlice fetches one head to limit memory", () => {

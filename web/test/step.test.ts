@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SITES } from "../src/sites";
 import { paramsFromRequest, requestFromParams } from "../src/state/address";
-import { labelsOf } from "../src/trace/heads";
 import { OPERATIONS } from "../src/trace/operations";
 import type { Step } from "../src/trace/stepData";
 import { formula, sentence, title } from "../src/trace/steps";
@@ -13,14 +12,13 @@ const TABLE = [[9, 9], [1, 2], [3, 6], [5, 1]]; // row 0 stands for no n-gram, a
 const NUMBERS = [[1, 2], [3, 0], [0, 0]];
 const NGRAMS = [["<ca", "car"], ["0xE2"], []];
 
-function step(op: TraceNode["op"], attrs: TraceNode["attrs"], axes: [string, number][], window: [number, number] | null = null): Step {
-  const [from, to] = window ?? [0, 3];
+function step(op: TraceNode["op"], attrs: TraceNode["attrs"], axes: [string, number][]): Step {
   const node = {
     id: `embedding.${{ embedding_bag: "ngrams" }[op as string] ?? op}`, op, inputs: ["embedding.ngram_ids"], params: op === "embedding_bag" ? { weight: "ngrams.weight" } : {}, attrs,
     axes: axes.map(([name, size]) => ({ name, size, stream: name === "token" ? "text" : undefined })), layer: null, block: null, stack: "text", dtype: "f32", site: op,
   } as unknown as TraceNode;
   const trace = {
-    window, nodes: [node], params: { "ngrams.weight": { axes: [{ name: "ngram", size: 4 }, { name: "feature", size: 2 }] } },
+    nodes: [node], params: { "ngrams.weight": { axes: [{ name: "ngram", size: 4 }, { name: "feature", size: 2 }] } },
     streams: [{ name: "text", pieces: ["car", "â", ""], ngrams: NGRAMS, ngram_ids: NUMBERS }],
   } as unknown as Manifest;
   const get: Step["get"] = async (id, slice = "") => {
@@ -29,7 +27,7 @@ function step(op: TraceNode["op"], attrs: TraceNode["attrs"], axes: [string, num
       const rows = (picked.includes("-") ? [picked.split("-")[0]!] : picked.split(".")).map((row) => TABLE[Number(row)]!);
       return { shape: [rows.length, 2], data: Float32Array.from(rows.flat()), dtype: "f32" };
     }
-    const rows = picked ? [NUMBERS[from + Number(picked)]!] : NUMBERS.slice(from, to);
+    const rows = picked ? [NUMBERS[Number(picked)]!] : NUMBERS;
     return { shape: picked ? [2] : [rows.length, 2], data: Int32Array.from(rows.flat()), dtype: "i32" };
   };
   return { trace, node, get };
@@ -39,10 +37,8 @@ const FACTS = { pre_norm: true, d_head: 4 } as Manifest["model"];
 
 const cell = (row: number, col: number) => ({ head: 0, row, col, position: 0 });
 
-test("ngram_ids recomputes n-gram ids, also in a window", async () => {
+test("ngram_ids recomputes n-gram ids", async () => {
   assert.deepEqual(Array.from(await OPERATIONS.ngram_ids.recompute(step("ngram_ids", {}, [["token", 3], ["ngram", 2]]))), [1, 2, 3, 0, 0, 0]);
-  const windowed = step("ngram_ids", {}, [["token", 2], ["ngram", 2]], [1, 3]);
-  assert.deepEqual(Array.from(await OPERATIONS.ngram_ids.recompute(windowed)), [3, 0, 0, 0]);
 });
 
 test("embedding_bag averages rows, ignoring padding", async () => {
@@ -75,7 +71,7 @@ test("positions are multiplied by their amplitude, also in the formula", async (
 test("steps of n-grams have a title, a description and a formula", () => {
   for (const id of ["ngram_ids", "ngrams", "with_ngrams"]) {
     const node = { ...step("embedding_bag", {}, [["token", 3], ["feature", 2]]).node, id: `embedding.${id}`, site: id };
-    assert.ok(title(node) !== node.id && sentence(node, { model: FACTS, streams: [] }) && formula(node, FACTS), id);
+    assert.ok(title(node) !== node.id && sentence(node, { model: FACTS }) && formula(node, FACTS), id);
   }
 });
 
@@ -113,17 +109,11 @@ test("every site has a title, a description, a formula and an operation", () => 
       id: inLayer ? `encoder.0.self.${name}` : axes[0] === "token" && axes[1] !== "vocab" ? `embedding.${name}` : name, op, layer: inLayer ? 0 : null,
       block: inLayer ? "self" : null, stack: "encoder", inputs: [], params: {}, attrs, axes: axes.map((axis) => ({ name: axis, size: 2 })), dtype: "f32", site: key,
     } as unknown as TraceNode;
-    assert.ok(title(node) !== node.id && sentence(node, { model, streams: [] }) && formula(node, model), key);
+    assert.ok(title(node) !== node.id && sentence(node, { model }) && formula(node, model), key);
+    for (const pre_norm of [true, false]) {
+      const tex = formula(node, { ...model, pre_norm });
+      assert.ok(![...tex.matchAll(/\\\w+(.?)/g)].some(([, next]) => next !== "{") && !/{\w{3,}}(?!})/.test(tex.replace(/_{head}|_{\w+}/g, "")), `${key}: ${tex}`);
+    }
   }
 });
 
-test("a short stream beside a windowed one is whole", async () => {
-  const axis = (name: string, size: number, stream: string) => ({ name, size, stream });
-  const nodes = [axis("token", 2, "source"), axis("token", 3, "target")].map((one) => ({ id: one.stream, axes: [one], attrs: {} }));
-  const flags = { special: [], padding: [] };
-  const streams = [{ ...flags, name: "source", pieces: Array(600).fill("s"), ids: [...Array(600).keys()] }, { ...flags, name: "target", pieces: ["a", "b", "c"], ids: [7, 8, 9] }];
-  const trace = { window: [200, 202], nodes, streams, params: {} } as unknown as Manifest;
-  const ids = (node: unknown) => OPERATIONS.ids.recompute({ trace, node } as Step).then((found) => Array.from(found));
-  assert.deepEqual(await Promise.all(nodes.map(ids)), [[200, 201], [7, 8, 9]]);
-  assert.deepEqual(labelsOf(trace, "target").map(({ text }) => text), ["a", "b", "c"]);
-});

@@ -20,6 +20,7 @@ from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.utils import console
+from glassformer.utils.formatting import glassformer_command
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def run(argv: Sequence[str]) -> int:
     """Run the command."""
     words, flag_args = flags.split_words(DemoArguments, argv, "demo")
     if words:
-        hint = f"to train it: glassformer train {words[0]}"
+        hint = f"to train it: {glassformer_command('train', words[0])}"
         raise UsageError(f"demo takes no words, and {words[0]!r} came", hint)
     arguments, config = flags.parse_for_recipe(DemoArguments, flag_args, load_recipe("dates"), "demo")
     out = Path(arguments.out) if arguments.out else _free_folder(Path("runs") / "demo")
@@ -60,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
     console.write_table(("as written", "predicted", "true", ""), rows)
     answer = trained.predict([OWN])[0]
     logger.info(f"\none more: {OWN} → {answer['translation']}; try your own:")
-    logger.info(f'  glassformer predict {out} "{OWN}"')
+    logger.info(f'  {glassformer_command("predict", out)} "{OWN}"')
     logger.info(f"the report, with plots: {RunFolder(out).report}")
     offer_finding(trained, out)
     return 0
@@ -70,7 +71,7 @@ def offer_finding(trained: Run, out: Path) -> None:
     """Find the head that decides between month first and day first, and print how to see its effect."""
     from glassformer.explain.edits.findings import find_head, write_findings
 
-    logger.info(f"look inside: glassformer explain {out}")
+    logger.info(f"look inside: {glassformer_command('explain', out)}")
     texts = [f"[en_US] {month:02}/{day:02}/2026" for month, day in AMBIGUOUS]
     answers = trained.predict(texts)
     right = [

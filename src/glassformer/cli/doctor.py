@@ -34,7 +34,9 @@ def run(argv: Sequence[str]) -> int:
         if arguments.json:
             console.write_json({"run": str(path), "diagnostics": [asdict(finding) for finding in diagnostics]})
         else:
-            lines = [f"{finding.matter}\n    try: {finding.remedy}" for finding in diagnostics]
+            lines = [
+                finding.matter + (f"\n    try: {finding.remedy}" * bool(finding.remedy)) for finding in diagnostics
+            ]
             console.write("\n".join(lines or ["nothing stands out"]))
     elif arguments.json:
         console.write_json(machine())

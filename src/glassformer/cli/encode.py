@@ -7,12 +7,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from glassformer.cli import flags
 from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.errors import UsageError
 from glassformer.utils import console
 from glassformer.utils.cpu_threads import cores
+from glassformer.utils.formatting import glassformer_command
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ def run(argv: Sequence[str]) -> int:
         if (value := getattr(a, name)) is not None and value < least:
             raise UsageError(f"--{name.replace('_', '-')} must be {least} or more, got {value}")
 
+    from glassformer.data.folders import not_read, not_read_record
     from glassformer.data.pretokenized.index import TOKENIZER, ShardIndex
     from glassformer.data.pretokenized.writer import PretokenizedWriter
     from glassformer.text.tokenizer import Tokenizer
@@ -62,16 +65,20 @@ def run(argv: Sequence[str]) -> int:
             message = f"{path} reads words with their n-grams or pairs, which are not in shards"
             raise UsageError(message, "use one that was trained with --text.ngrams 0 --text.bigrams 0")
     started, n_tokens = time.perf_counter(), 0
-    for shard in PretokenizedWriter(Path(a.out), words, a, tokenizer).write(a.jobs or len(cores())):
+    writer = PretokenizedWriter(Path(a.out), words, a, tokenizer)
+    if writer.others:
+        logger.warning(not_read(writer.others))
+    for shard in writer.write(a.jobs or len(cores())):
         n_tokens += shard.tokens
         rate = n_tokens / (time.perf_counter() - started)
         logger.info(f"{shard.name}: {shard.tokens:,} tokens, {rate:,.0f} tokens/s")
     index = ShardIndex.read(Path(a.out))
     held_out = sum(shard.held_out_documents for shard in index.shards)
-    counts = {"shards": len(index.shards), **index.counts, "held out": held_out}
+    counts: dict[str, Any] = {"shards": len(index.shards), **index.counts, "held out": held_out}
     if a.json:
+        counts |= {"not_read": not_read_record(writer.others)}
         console.write_json(counts | {"out": a.out, "tokenizer": index.tokenizer, "sha256": index.sha256})
         return 0
     console.write_table(("found", "count"), [(name, f"{n:,}") for name, n in counts.items()])
-    logger.info(f"train on it:  glassformer train lm --train-file {a.out}")
+    logger.info(f"train on it:  {glassformer_command('train', 'lm', '--train-file', a.out)}")
     return 0

@@ -12,6 +12,8 @@ from glassformer.cli import flags
 from glassformer.cli.scores import write_edit_scores, write_scores
 from glassformer.config import Config, DataConfig, DecodeConfig, FilesConfig
 from glassformer.errors import UsageError
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import DataRecord
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class EvaluateArguments:
     """What to change in the forward pass, several edits apart by spaces: prints the score without and with them."""
     member: int = 1
     """Which model of an ensemble --edit changes and scores, counted from 1."""
+    allow_changed_data: bool = False
+    """Score even if the run's data has changed since training: warn, and name the files in the result."""
     json: bool = False
     """Print one JSON object."""
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
@@ -64,26 +68,35 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError("--member goes with --edit", "without it the ensemble is scored as one")
     if arguments.edit is not None and len(paths) > 1:
         raise UsageError("--edit changes one run, and several were named", "name one of them")
-    data = test_data(arguments, config)
+    data = test_data(arguments, config, RunFolder(paths[0]).read_data())
 
     import glassformer
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     if arguments.edit is not None:
         which = {"split": arguments.split, "data": data, "member": arguments.member}
+        which["allow_changed_data"] = arguments.allow_changed_data
         edited = trained.evaluate_edits(*arguments.edit.split(), **which, **options)
         write_edit_scores(edited, trained.task.report, arguments.json)
     else:
-        write_scores(trained.evaluate(arguments.split, data=data, **options), arguments.json)
+        allow = arguments.allow_changed_data
+        scores = trained.evaluate(arguments.split, data=data, allow_changed_data=allow, **options)
+        write_scores(scores, arguments.json)
     return 0
 
 
-def test_data(arguments: EvaluateArguments, config: Config) -> DataConfig | None:
-    """Return the data to score that the flags name; None for the run's own."""
+def test_data(arguments: EvaluateArguments, config: Config, record: DataRecord) -> DataConfig | None:
+    """Return the data to score that the flags name; None for the run's own.
+
+    A run that recorded the columns it read finds them again by itself; of others the flags of training are repeated.
+    """
     test, src, ref = arguments.test_file, arguments.src_file, arguments.ref_file
     if (src is None) != (ref is None):
         hint = "give both: --src-file s.en --ref-file r.de"
         raise UsageError("--src-file and --ref-file go together", hint)
+    if arguments.data_dir and config.data.dataset == "files":
+        message = "--data-dir is where a built-in data set lies, and this run was trained on files"
+        raise UsageError(message, "leave it out; to score another file, name it with --test-file")
     if test is None and src is None:
         return replace(config.data, data_dir=arguments.data_dir) if arguments.data_dir else None
     if test is not None and src is not None:
@@ -92,5 +105,6 @@ def test_data(arguments: EvaluateArguments, config: Config) -> DataConfig | None
         message = f"--split {arguments.split} is of the run's own data, and files were given"
         raise UsageError(message, "give one of them")
     names = ("text_column", "label_column", "src_column", "tgt_column")
-    columns = {name: getattr(arguments, name) or getattr(config.data.files, name) for name in names}
+    given = {name: getattr(arguments, name) for name in names}
+    columns = {n: value or (None if record.columns else getattr(config.data.files, n)) for n, value in given.items()}
     return DataConfig(files=FilesConfig(test_file=test, test_src_file=src, test_tgt_file=ref, **columns))

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from glassformer.cli import explain_edits, flags
 from glassformer.cli.predict import stdin_lines
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
 
@@ -51,7 +51,7 @@ class ExplainArguments:
     """Edits of the forward pass, separated by spaces; prints what they change, or with --out writes it."""
     sweep: Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"] | None = None
     """What to edit in turn: heads and blocks; keys of each head; all layers after the first, the second, and so on;
-    parts whose sum is a logit; states, from --compare; --edit at each checkpoint."""
+    parts whose sum is a logit; states, from --compare; --edit at each checkpoint. The others go on from --edit."""
     check: str | None = None
     """A file of findings, as --edit writes it with --out FILE.toml: measures each again on this run."""
     parameters: bool = False
@@ -62,6 +62,8 @@ class ExplainArguments:
     """Which model of an ensemble, counted from 1; the first when absent."""
     method: Literal["erase", "integrated_gradients"] = "erase"
     """How words are weighed, for --figure attribution and --json."""
+    allow_changed_data: bool = False
+    """For =mean: average over the validation texts even if they have changed since training."""
     json: bool = False
     """Print one JSON object: the manifest of the forward pass, and the weight of each word; with --edit its effects."""
     port: int | None = None
@@ -87,10 +89,11 @@ def run(argv: Sequence[str]) -> int:
     requests = requests_of(arguments, text)
 
     import glassformer
-    from glassformer.utils.device import tuned
+    from glassformer.utils.device import tuned_process
 
     trained = glassformer.load(folder, device=arguments.device)
-    with tuned(trained.device):  # the page's questions too, which other threads answer
+    trained.allow_changed_data = arguments.allow_changed_data
+    with tuned_process(trained.device):  # the page's questions too, which other threads answer
         edits = (arguments.edit or "").split()
         if arguments.check is not None:
             return explain_edits.check_findings(trained, Path(arguments.check), arguments.json)
@@ -146,8 +149,8 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
         raise UsageError("--sweep states needs a second text", "give it with --compare")
     if arguments.sweep in ("parts", "keys", "layers", "contributions") and arguments.compare is not None:
         raise UsageError(f"--sweep {arguments.sweep} needs no second text", "--sweep states compares two")
-    if arguments.sweep is not None and (arguments.sweep == "checkpoints") != (arguments.edit is not None):
-        raise UsageError("--sweep checkpoints needs --edit, and the other sweeps make their own edits")
+    if arguments.sweep == "checkpoints" and arguments.edit is None:
+        raise UsageError("--sweep checkpoints needs --edit", "as in: --edit encoder.0.self.head1=0")
     if arguments.parameters and suffix not in REPORT_SUFFIXES:
         raise UsageError("--parameters belongs to a saved page", "as in: -o page.html --parameters")
     if figure == "effect" and arguments.edit is None:
@@ -176,7 +179,7 @@ def findings_requests(trained: Any) -> list[dict[str, Any]]:
     try:
         requests = [read_findings(path)[1][0].request.to_json()]
         trace_requests(trained, requests)
-    except UsageError as error:
+    except (UsageError, CheckpointError) as error:
         logger.warning(f"the page opens without the findings of the run: {error}")
         return []
     return requests
@@ -215,7 +218,7 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
 
         edits = arguments.edit.split()
         request = replace(first.request, edits=tuple(edits), other_text=arguments.compare)
-        edited = edited_explanation(first, request, "edited", what_if(first, edits, *others))
+        edited = edited_explanation(first, request, "edited", what_if(first, edits, *others), *others)
     if arguments.figure is not None:
         from glassformer.explain.figures.explanation_plots import save_figure
 
@@ -228,7 +231,7 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
         other = next(iter(others), None)
         settings: Any = {"edited": edited, "other": other, "subject": trained, "parameters": arguments.parameters}
         for sentence in write_saved_page(path, first, **settings):
-            logger.info(f"left out: {sentence}")
+            logger.info(sentence)
     logger.info(f"written: {path}")
 
 

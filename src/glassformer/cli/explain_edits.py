@@ -27,12 +27,11 @@ def show_effect(explanations: Sequence[Any], edits: Sequence[str], as_json: bool
         return
     if traced is not None:
         console.write(f"model {traced.member} of the ensemble, alone")
+        console.write(f"together  {traced.answer['headline']}, without edits")
     for text in result.edits:
         console.write(f"edit      {text}" + (" (changes no number)" if text in result.unchanged else ""))
     console.write(f"before    {result.answer_before}")
     console.write(f"after     {result.why_not if result.answer_after is None else result.answer_after}")
-    if result.ensemble_after is not None:
-        console.write(f"ensemble  {result.ensemble_before} → {result.ensemble_after}")
     numbers_of = ("log p before", "log p after", "logit difference before", "logit difference after")
     rows: Rows = []
     for effect in result.effects:
@@ -43,10 +42,11 @@ def show_effect(explanations: Sequence[Any], edits: Sequence[str], as_json: bool
 
 
 def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequence[str], as_json: bool) -> None:
-    """Print a sweep: "states" need a second text, "checkpoints" edits."""
+    """Print a sweep: "states" need a second text, "checkpoints" edits; the others are on top of edits."""
     from dataclasses import replace
 
     from glassformer.explain.edits import checkpoints, contributions, lens, states, sweeps
+    from glassformer.explain.edits.what_if import edited_explanation, what_if
 
     first, *others = explanations
     if kind == "checkpoints":
@@ -56,9 +56,18 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
         if as_json:
             console.write_json(by_step.to_json())
         else:
-            table: Rows = [(e.step or 0, e.checkpoint, e.answer_before, e.answer_after) for e in by_step.checkpoints]
-            console.write_table(("step", "checkpoint", "before", "after"), table)
+            table: Rows = [
+                (e.step or 0, e.checkpoint, e.answer_before, e.answer_after)
+                + (f"{e.log_prob_before:.3f}", f"{e.log_prob_after:.3f}")
+                for e in by_step.checkpoints
+            ]
+            columns = ("step", "checkpoint", "before", "after", "log p before", "log p after")
+            console.write_table(columns, table)
         return
+    if edits:
+        request = replace(first.request, edits=tuple(edits))
+        result = what_if(first, edits, *others, again=False)
+        first = edited_explanation(first, request, "edited", result, *others)
     result: Any
     if kind == "states":
         result = states.sweep_states(first, others[0])

@@ -11,6 +11,7 @@ from glassformer.cli import flags
 from glassformer.errors import UsageError
 from glassformer.interop.choose import Choice, Target
 from glassformer.utils import console
+from glassformer.utils.formatting import glassformer_command
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class ExportArguments:
     """Fold character n-grams into the embeddings of words first; words that are not in the vocabulary lose them."""
     license: str | None = None
     """Identifier of a licence for the card, such as cc-by-4.0; none when absent."""
+    allow_changed_data: bool = False
+    """Compare on the run's data even if it has changed since training."""
     dry_run: bool = False
     """Print what would be written, and write nothing."""
     json: bool = False
@@ -74,6 +77,7 @@ def run(argv: Sequence[str]) -> int:
         bake=arguments.bake,
         license=arguments.license,
         dry_run=arguments.dry_run,
+        allow_changed_data=arguments.allow_changed_data,
     )
     if arguments.json:
         console.write_json(result.to_json())
@@ -86,7 +90,7 @@ def run(argv: Sequence[str]) -> int:
         console.write(f"note     {note}")
     if not arguments.dry_run:
         console.write(f"check    {result.check_text()}")
-        console.write(f'use it:  glassformer predict {result.out} "…"')
+        console.write(f'use it:  {glassformer_command("predict", result.out)} "…"')
     return 0
 
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
 from glassformer import __version__
 from glassformer.errors import GlassformerError, Interrupted, ResourceError, UsageError
 from glassformer.utils import console, cpu_threads
+
+logger = logging.getLogger(__name__)
 
 COMMANDS = {
     "demo": "train on dates written in many languages, evaluate, show a few predictions",
@@ -32,6 +36,8 @@ COMMANDS = {
     "doctor": "look at this machine, or at what went wrong in a run",
 }
 
+WORK = (["demo"], ["train"], ["export"], ["explain"], ["data", "encode"], ["data", "check"])
+"""Commands that do more than to print, or whose exit code tells something: they go on when nobody reads them."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 HELP = """\
@@ -54,7 +60,7 @@ start with:
   glassformer explain runs/imdb "I loved every minute"
 
 exit codes: 0 fine, 1 a bug, 2 usage, 3 data, 4 run or model, 5 diverged, 6 memory, disk or a lost process,
-            130 and 143 interrupted (a training run is saved and goes on with --resume)"""
+            129, 130 and 143 interrupted (a training run is saved and goes on with --resume)"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,35 +69,63 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments after the command's name; those of the process when absent.
     """
+    if argv is None:
+        _open_closed_streams()
+        _restart_in_utf8()
     arguments = list(sys.argv[1:] if argv is None else argv)
     flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
     debug, as_json = "--debug" in flags, "--json" in flags
     if debug:
         arguments.remove("--debug")
     _use_utf8()
+    works = _works(arguments)
     try:
-        with console.log_to_stderr():
-            return _dispatch(arguments)
+        with console.stdout_may_be_lost(goes_on=works), console.log_to_stderr():
+            code = _dispatch(arguments)
+            if code == 0 and (lost := console.lost_stdout()) is not None:
+                if not isinstance(lost, console.StdoutLost):
+                    raise lost
+                logger.warning(f"{lost}: what was done is done, and was not printed")
+            return code
     except SystemExit as stop:  # tyro, after it has printed a command's help
         return stop.code if isinstance(stop.code, int) else 1
-    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
-        _close_stdout()
-        return 0
-    except (Exception, KeyboardInterrupt) as error:
-        if debug:
+    except BaseException as error:  # a panic of the tokenizers library is no Exception
+        if isinstance(error, BrokenPipeError) and not works:  # the reader, `head` perhaps, has seen enough
+            console.discard(sys.stdout)
+            return 0
+        _write_error(error, as_json, debug)
+        return as_known(error).exit_code
+
+
+def _works(arguments: Sequence[str]) -> bool:
+    """Return whether a command is one of WORK, and so is not done when nobody reads what it prints."""
+    words = [argument for argument in arguments if not argument.startswith("-")]
+    asks_for_help = bool({"--help", "-h"} & set(arguments))
+    return not asks_for_help and (words[:1] in WORK or words[:2] in WORK)
+
+
+def _write_error(error: BaseException, as_json: bool, debug: bool) -> None:
+    """Write an error to stderr, and with --json to stdout too, as far as they can be written."""
+    if debug:
+        with console.stderr_may_be_lost():
             import traceback
 
             traceback.print_exc()
-        known = as_known(error)
-        if as_json:
-            facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
+    known = as_known(error)
+    if as_json:
+        facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
+        with suppress(OSError):
             console.write_json({"error": facts | {"exit_code": known.exit_code}})
-        console.write_error(known.message, known.hint)
-        return known.exit_code
+    console.write_error(known.message, known.hint)
 
 
 def _dispatch(arguments: list[str]) -> int:
     """Hand the rest of the arguments to a command."""
+    for number, argument in enumerate(arguments, start=1):
+        if argument.encode("utf-8", "surrogateescape") != argument.encode("utf-8", "replace"):
+            shown = argument.encode("utf-8", "backslashreplace").decode()
+            message = f"argument {number} is not UTF-8: {shown}"
+            raise UsageError(message, "rename the file, or convert the text, for instance with iconv and convmv")
     command = arguments[0] if arguments else "--help"
     if command in ("--help", "-h", "help"):
         listed = "\n".join(f"  {name:10}{text}" for name, text in COMMANDS.items())
@@ -139,23 +173,37 @@ def as_known(error: BaseException) -> GlassformerError:
         place = f"{error.filename}: " if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             return ResourceError(f"{place}the disk is full", "free some space, or choose another --out")
+        if isinstance(error, BrokenPipeError):
+            return ResourceError(f"{place}a pipe has lost the process at its other end", "start the command again")
         if isinstance(error, PATH_ERRORS):
             return UsageError(f"{place}{error.strerror or text}", "check the path and its permissions")
     hint = "this is a bug: please report it with the output of --debug"
     return GlassformerError(f"{type(error).__name__}: {text[:500]}", hint)
 
 
+def _open_closed_streams() -> None:
+    """Open the null device in place of standard streams that are closed.
+
+    The next file to be opened would get the number of a closed one, and what a library prints would be written into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+
+
+def _restart_in_utf8() -> None:
+    """Begin anew in Python's UTF-8 mode where the locale has another encoding: names of files and texts may be any."""
+    if os.name == "posix" and sys.getfilesystemencoding().lower() != "utf-8" and not sys.flags.utf8_mode:
+        command = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, "PYTHONUTF8": "1"})
+
+
 def _use_utf8() -> None:
     """Set UTF-8 and plain newlines for the standard streams on every platform and in every locale."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+        if isinstance(stream, io.TextIOWrapper) and not stream.closed:
             errors = "backslashreplace" if stream is sys.stderr else "strict"
-            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
-
-
-def _close_stdout() -> None:
-    """Keep the interpreter from complaining at exit that a closed pipe cannot be flushed."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, io.UnsupportedOperation):
-        pass  # not a file of its own: a test's, or already closed
+            with suppress(OSError):  # a stream that is lost already: who writes to it will notice
+                stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")

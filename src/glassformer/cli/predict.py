@@ -1,7 +1,7 @@
 """`glassformer predict`: text in, labels, translations or continuations out, in the order they came.
 
-Texts are arguments or lines of stdin, which are read and answered a few at a time, so a file of any length
-passes through. One line in is one line out, empty lines included.
+Texts are arguments or lines of stdin, which are answered as they arrive, so a file of any length passes through, and
+a program that writes a line gets its answer. One line in is one line out, empty lines included.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +19,10 @@ import tyro
 
 from glassformer.cli import flags
 from glassformer.config import Config, DecodeConfig
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import UsageError
 from glassformer.interop.exported import is_exported
 from glassformer.runs.folder import RunFolder
+from glassformer.text.lines import ArrivingLines
 from glassformer.utils import console
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class PredictArguments:
     """What computes: torch, or a library that the run is exported for at the first use (auto: such an export, if
     there is one whose answers were all equal to the run's; else torch)."""
     json: bool = False
-    """Print one JSON object a line: all classes, scores, n-best."""
+    """Print one JSON object a line: all classes, scores, n-best, the precision."""
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
 
 
@@ -74,7 +75,7 @@ def run(argv: Sequence[str]) -> int:
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     logger.info(f"answered by torch, {trained.precision}")
     answers = trained.predict_stream(texts or stdin_lines(), **options)
-    return _write(answers, trained.task.report.answer_lines, arguments.json)
+    return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
 
 
 def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
@@ -104,6 +105,7 @@ def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
     if not is_exported(exported):
         from glassformer.api import load
 
+        folder.refuse_links(folder.exports)
         logger.info(f"exporting {paths[0]} for {arguments.engine}, once")
         result = load(paths[0], device="cpu").export(arguments.engine, exported)
         logger.info(f"check: {result.check_text()}")
@@ -117,7 +119,7 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     path = Path(words[0])
     arguments = flags.parse(PredictArguments, flag_args, f"predict {path}")  # its own --help, and unknown flags
     if arguments.precision is not None:
-        raise UsageError("the precision of an exported model is chosen at export", "leave out --precision")
+        raise UsageError(f"{path} is an exported model, whose precision is chosen at export", "leave out --precision")
     model = load_exported(path, arguments.device)
     if arguments.engine not in ("auto", model.facts.target):
         raise UsageError(f"{path} was exported for {model.facts.target}, not {arguments.engine}", "leave out --engine")
@@ -126,18 +128,24 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     options = flags.changed(flags.config_of(arguments, model.config).decode, model.config.decode)
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
-    logger.info(f"answered by {model.facts.target}, {model.facts.dtype}")
+    logger.info(f"answered by {model.facts.target}, {model.facts.precision}")
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
-    return _write(model.predict_stream(texts or stdin_lines(), **options), model.answer_lines, arguments.json)
+    return _write(
+        model.predict_stream(texts or stdin_lines(), **options),
+        model.answer_lines,
+        model.facts.precision if arguments.json else None,
+    )
 
 
-def _write(answers: Iterable[dict[str, Any]], lines_of: Callable[[dict[str, Any]], list[str]], as_json: bool) -> int:
-    """Write answers as they come, and return the exit code."""
+def _write(
+    answers: Iterable[dict[str, Any]], lines_of: Callable[[dict[str, Any]], list[str]], precision: str | None
+) -> int:
+    """Write answers as they come, as JSON with the precision that they were computed in; return the exit code."""
     n = cut = 0
     for n, result in enumerate(answers, start=1):  # noqa: B007
         cut += bool(result.get("unfinished"))
-        if as_json:
-            console.write(json.dumps(result, ensure_ascii=False))
+        if precision is not None:
+            console.write(json.dumps({**result, "precision": precision}, ensure_ascii=False))
         else:
             for line in lines_of(result):
                 console.write(re.sub(r"\r\n|\r|\n", " ", line))
@@ -148,14 +156,8 @@ def _write(answers: Iterable[dict[str, Any]], lines_of: Callable[[dict[str, Any]
     return 0
 
 
-def stdin_lines() -> Iterator[str]:
-    """Yield the lines of stdin, split at line feeds only (U+2028 and similar characters belong to the text)."""
+def stdin_lines() -> ArrivingLines:
+    """Return the lines of stdin; of one that is closed there are none."""
     if console.is_terminal(sys.stdin):
         logger.info("reading texts from the keyboard, one a line; end with Ctrl-D (Windows: Ctrl-Z and Enter)")
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
-        try:
-            yield (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).decode("utf-8")
-        except UnicodeDecodeError as error:
-            where = f"stdin:{number}: expected UTF-8, found byte 0x{raw[error.start]:02x}"
-            raise DataError(where, "convert the file to UTF-8 first, for instance with iconv") from error
+    return ArrivingLines(sys.stdin.buffer if sys.stdin is not None else None)

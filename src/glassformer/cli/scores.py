@@ -64,7 +64,16 @@ def headline_of(evaluation: Evaluation) -> str:
     metric, value, interval = task_class(evaluation.task).report.score(evaluation)
     text = "none" if value is None else f"{value:.4f}"
     scored = counted(evaluation.n, f"{evaluation.split} examples")
-    return f"{_title(metric.name)} {text}{_interval(interval)} on {scored}"
+    return f"{_title(metric.name)} {text}{_interval(interval)} on {scored}{_seen(evaluation)}"
+
+
+def _seen(evaluation: Evaluation) -> str:
+    """Return how many of the scored texts are in training too; empty if none is."""
+    shared, n = evaluation.value("also_in_training"), evaluation.value("compared_with_training")
+    if not shared or not n:
+        return ""
+    what = "" if n == evaluation.n else f" of {n:,} lines"
+    return f" ({shared:,}{what} also in training)"
 
 
 def baseline_lines(evaluation: Evaluation) -> list[str]:

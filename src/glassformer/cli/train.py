@@ -18,9 +18,11 @@ from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, Te
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.lock import lock_folder
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.utils import console
 from glassformer.utils.atomic_io import read_json
+from glassformer.utils.formatting import glassformer_command
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +76,9 @@ def run(argv: Sequence[str]) -> int:
         if RunFolder(out).resumable or SeedsFolder(out).exists:
             logger.info(f"{out} holds a run: resuming it as it was configured")
             return _resume_run(out, arguments.json)
-        if console.is_main_process():
-            RunFolder(out).remove_incomplete_start()
+        if console.is_main_process() and out.is_dir():
+            with lock_folder(out):
+                RunFolder(out).remove_incomplete_start()
     if not (arguments.dry_run or arguments.overfit_batch) and console.is_main_process():
         RunFolder(out).check_new()
     if train(config, out, arguments) is not None:
@@ -118,7 +121,8 @@ def _resume_run(out: Path, as_json: bool) -> int:
 def _with_pretrained(recipe: Config, flag_args: list[str]) -> Config:
     """Return the recipe with the sizes of the run to initialise from, if there is one; flags override them."""
     named = [flag.partition("=")[2] for flag in flag_args if flag.startswith("--init-from=")]
-    if not (path := named[-1] if named else recipe.train.init_from):
+    path = named[-1] if named else recipe.train.init_from
+    if not path or path == "None":  # tyro's word for no value: the recipe's run is not used
         return recipe
     from glassformer.training.finetune import with_pretrained_settings
 
@@ -136,7 +140,7 @@ def _finish(out: Path, as_json: bool) -> None:
         write_scores(evaluation.as_json(), as_json)
     if folder.report.is_file():
         logger.info(f"report: {folder.report}")
-    logger.info(f"use it:  glassformer predict {out} …")
+    logger.info(f"use it:  {glassformer_command('predict', out)} …")
     run = several.best if several.exists else folder
     if task_class(run.read_config().task).explain_as is not None:
-        logger.info(f"look inside: glassformer explain {out}")
+        logger.info(f"look inside: {glassformer_command('explain', out)}")

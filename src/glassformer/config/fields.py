@@ -6,13 +6,19 @@ import ast
 import inspect
 import itertools
 import textwrap
-from dataclasses import field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any
 
 
 def number(default: Any, interval: str) -> Any:
     """Return a field for a number in an interval, written as in mathematics; an optional field may also be None."""
     return field(default=default, metadata={"interval": interval})
+
+
+def string(longest: int, default: Any = MISSING, form: tuple[str, str] = ("", "")) -> Any:
+    """Return a field for Unicode text of limited length; `form` is an expression that it must match, in words too."""
+    metadata = {"longest": longest} | ({"form": form} if form[0] else {})
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
 BY_DATASET, BY_OPTIMIZER = {"chooser": "dataset"}, {"chooser": "optimizer"}

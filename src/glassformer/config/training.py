@@ -73,7 +73,7 @@ class TrainConfig:
     lr: float = number(1e-3, "(0, inf)")
     """Peak learning rate."""
     schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "cosine"
-    """Learning rate after warm-up: constant, linear or cosine decay to zero, or the paper's 1/√step."""
+    """Learning rate after warm-up: constant, linear or cosine decay from its end to zero, or the paper's 1/√step."""
     warmup: float = number(0.05, "[0, inf)")
     """Warm-up in steps, or below 1 as a share of the run."""
     max_grad_norm: float = number(1.0, "[0, inf)")

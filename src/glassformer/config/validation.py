@@ -7,16 +7,15 @@ meant. Which section a key belongs to is `places.py`; what needs the data or the
 
 from __future__ import annotations
 
-import difflib
+import re
 import types
-from collections.abc import Iterable
 from dataclasses import Field, asdict, fields, is_dataclass
 from functools import cache
-from pathlib import PurePath
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glassformer.config import Config, ModelConfig, TrainConfig, idle
 from glassformer.config.removed import update_section
+from glassformer.config.values import items, nearest, scalar, shown
 from glassformer.errors import UsageError
 
 Section = TypeVar("Section")
@@ -43,6 +42,7 @@ def build_config(values: dict[str, Any], where: str) -> Config:
     Raises:
         UsageError: as `check_config`; also an unknown key, with the nearest known one.
     """
+    _check_text(values, "", where)
     config = build(Config, values, "", where)
     if config.task and config.task not in TASK_NAMES:
         message = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
@@ -71,7 +71,7 @@ def build(kind: type[Section], values: Any, section: str, where: str) -> Section
         UsageError: a key or a value that cannot be used.
     """
     if not isinstance(values, dict):
-        raise UsageError(f"{where}: {section} must be a table, [{section}]; got {values!r}")
+        raise UsageError(f"{where}: {section} must be a table, [{section}]; got {shown(values)}")
     known: dict[str, Field[Any]] = {f.name: f for f in fields(kind)}  # pyright: ignore[reportArgumentType]
     prefix = f"{section}." if section else ""
     values = update_section(values, section, where)
@@ -92,33 +92,21 @@ def convert(value: Any, field: Field[Any], owner: type, key: str, where: str) ->
         UsageError: it is of another type, none of the choices, or outside the field's interval.
     """
     kind = kinds(owner)[field.name]
-    if kind == tuple[str, ...]:
-        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-            raise UsageError(f"{where}: {key} must be an array of strings; got {value!r}")
-        return tuple(value)
     if is_dataclass(kind) and isinstance(kind, type):
         return build(kind, value, key, where)
     if get_origin(kind) in (Union, types.UnionType):
         if value is None:
             return None
         kind = next(k for k in get_args(kind) if k is not type(None))
+    if get_origin(kind) in (tuple, list):
+        return items(value, kind, field.metadata, key, where)
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
             choices = ", ".join(str(choice) for choice in get_args(kind))
-            hint = nearest(str(value), map(str, get_args(kind))).strip()
-            raise UsageError(f"{where}: {key} must be one of {choices}; got {value!r}", hint)
+            hint = nearest(shown(value).strip("'"), map(str, get_args(kind))).strip()
+            raise UsageError(f"{where}: {key} must be one of {choices}; got {shown(value)}", hint)
         return value
-    if kind is float and type(value) is int:
-        value = float(value)
-    if kind is str and isinstance(value, PurePath):
-        value = str(value)
-    if type(value) is not kind:
-        names = {int: "a whole number", float: "a number", str: "a string in quotes", bool: "true or false"}
-        raise UsageError(f"{where}: {key} must be {names[kind]}; got {value!r}")
-    interval = field.metadata.get("interval")
-    if interval and not _inside(value, interval):
-        raise UsageError(f"{where}: {key} must be in {interval}; got {value}")
-    return value
+    return scalar(value, kind, field.metadata, key, where)
 
 
 def config_to_dict(section: Any) -> dict[str, Any]:
@@ -170,10 +158,14 @@ def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
     raise UsageError(f"{where}: {message}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """Return the start of a hint, `did you mean 'x'? `, or nothing if no word is similar."""
-    near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}? " if near else ""
+def _check_text(values: dict[str, Any], prefix: str, where: str) -> None:
+    """Refuse strings with bytes that are not UTF-8, as of the name of a file: config.toml cannot hold them."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _check_text(value, f"{prefix}{name}.", where)
+        elif isinstance(value, str) and not value.isascii() and re.search("[\ud800-\udfff]", value):
+            shown = value.encode("utf-8", "backslashreplace").decode()
+            raise UsageError(f"{where}: {prefix}{name} is not UTF-8: {shown}", "rename the file")
 
 
 def _check_idle(config: Config, where: str) -> None:
@@ -215,10 +207,3 @@ def _suggest(key: str, kind: type) -> str:
             return f"it belongs into [{name}]"
     inner = [name for section in sections(kind).values() for name in kinds(section)]
     return nearest(key, [*kinds(kind), *inner]).strip() or f"known here: {', '.join(kinds(kind))}"
-
-
-def _inside(number: float, interval: str) -> bool:
-    """Return True if the interval contains the number; no interval contains NaN."""
-    low, high = (float(bound) for bound in interval[1:-1].split(","))
-    above = number >= low if interval[0] == "[" else number > low
-    return above and (number <= high if interval[-1] == "]" else number < high)

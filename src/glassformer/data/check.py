@@ -16,8 +16,10 @@ from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.datasets.local_files import data_parts, read_parts
 from glassformer.data.datasets.pseudo_labels import read_pseudo_labels
 from glassformer.data.diagnostics import DataIssue, Diagnostics
+from glassformer.data.overlap import n_duplicates, overlap_with_training
 from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
 from glassformer.data.schema import DataSchema
+from glassformer.data.sources import pipes_kept
 from glassformer.data.splits import Split, check_texts_differ
 from glassformer.errors import DataError
 
@@ -46,6 +48,7 @@ class CheckReport:
         return self.n_errors == 0
 
 
+@pipes_kept()
 def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     """Read all parts of the data and return a report; errors inside files are reported, not raised.
 
@@ -70,7 +73,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         splits = {name: part.split() for name, part in rows.items()}
     if data.dataset == "files" and not diagnostics.n_issues:
         _check_trainable(schema, data, diagnostics)
-    _count(splits, diagnostics.counts)
+    _count(splits, diagnostics.counts, schema.columns is None)
     if schema.target == "label" and "train" in splits:
         of_label = Counter(splits["train"].answers)
         diagnostics.counts["train: labels with one example"] += sum(n == 1 for n in of_label.values())
@@ -102,13 +105,13 @@ def _check_pretokenized(schema: DataSchema, data: DataConfig) -> CheckReport:
     return CheckReport([], 0, counts, sizes, loaded.notes)
 
 
-def _count(splits: dict[str, Split], counts: Counter[str]) -> None:
+def _count(splits: dict[str, Split], counts: Counter[str], running_text: bool) -> None:
     """Count empty examples, duplicates within a part, and texts shared with training."""
-    train_texts = set(splits["train"].text) if "train" in splits else set()
     for name, split in splits.items():
         columns = [split.text] if split.answer is None else [split.text, split.answer]
         examples = list(zip(*columns, strict=True))
         counts[f"{name}: empty"] += sum(not all(side.strip() for side in example) for example in examples)
-        counts[f"{name}: duplicates"] += len(examples) - len(set(examples))
-        if name != "train":
-            counts[f"{name}: also in training"] += sum(text in train_texts for text in split.text)
+        counts[f"{name}: duplicates"] += n_duplicates(split)
+        if name != "train" and "train" in splits:
+            overlap = overlap_with_training(split, splits["train"], running_text)
+            counts[f"{name}: also in training"] += overlap.n_shared if overlap else 0

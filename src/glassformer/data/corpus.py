@@ -24,7 +24,7 @@ from glassformer.text.ngrams import NgramVocabulary
 from glassformer.text.splitting import split_text
 from glassformer.text.tokenizer import Tokenizer
 
-VERSION = 3
+VERSION = 4
 """Raised when the same text and settings give other arrays, so that old caches are not read."""
 CHUNK_CHARS = 1 << 21
 """Characters tokenized at a time."""

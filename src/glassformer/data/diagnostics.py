@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal
 
+from glassformer.data.sources import DAMAGED, is_pipe, open_source, pipes_kept, unreadable
 from glassformer.errors import DataError
 
 IssueKind = Literal[
     "missing",
     "encoding",
     "nul",
+    "gzip",
+    "format",
     "long line",
     "quote",
     "columns",
@@ -35,6 +38,8 @@ IssueKind = Literal[
 
 MAX_LINE_BYTES = 1_000_000
 """A longer line is not a sentence or a row but a file of another kind, or a quote that was never closed."""
+BLOCK_BYTES = 1 << 22
+"""Bytes read at a time of a whole document."""
 MAX_KEPT = 1000
 """Problems kept with their message; the rest are only counted."""
 _LINE_MARKS = re.compile("^\ufeff", re.MULTILINE)
@@ -63,7 +68,8 @@ class Diagnostics:
         n_issues: all of them.
         counts: harmless things by name, such as "CRLF line ends".
         notes: what a person should be told, such as which columns were chosen.
-        hashes: path as given → sha256 of its bytes.
+        hashes: path as given → sha256 of its bytes, as they are stored.
+        pipes: paths whose bytes could be read once.
     """
 
     issues: list[DataIssue] = field(default_factory=list)
@@ -71,6 +77,13 @@ class Diagnostics:
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
+    pipes: list[str] = field(default_factory=list)
+
+    def read(self, path: Path, sha256: str) -> None:
+        """Note that a file was read to its end."""
+        self.hashes[path.as_posix()] = sha256
+        if is_pipe(path) and path.as_posix() not in self.pipes:
+            self.pipes.append(path.as_posix())
 
     def error(self, path: Path, line: int, kind: IssueKind, message: str) -> None:
         """Note an error."""
@@ -113,8 +126,17 @@ def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, 
     if not _readable(path, diagnostics):
         return
     digest, number = hashlib.sha256(), 0
-    with open(path, "rb") as file:
-        for number, raw in enumerate(_raw_lines(file, digest), start=1):
+    with open_source(path, digest) as file:
+        lines = _raw_lines(file)
+        while True:
+            try:
+                raw = next(lines, None)
+            except DAMAGED as error:
+                diagnostics.error(path, number + 1, "gzip", f"the gzip file is damaged or cut short here ({error})")
+                return
+            if raw is None:
+                break
+            number += 1
             if number == 1 and raw.startswith(UTF16_MARKS):
                 diagnostics.error(path, 1, "encoding", "the file is UTF-16; save it as UTF-8")
                 return
@@ -125,7 +147,7 @@ def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, 
                 raw = raw[:-1]
                 diagnostics.counts["CRLF line ends"] += 1
             yield number, _decoded(raw, path, number, diagnostics)
-    diagnostics.hashes[path.as_posix()] = digest.hexdigest()
+    diagnostics.read(path, digest.hexdigest())
     if number == 0:
         diagnostics.error(path, 0, "empty file", "the file is empty")
 
@@ -134,16 +156,22 @@ def read_document(path: Path, diagnostics: Diagnostics) -> str:
     r"""Read a whole text file with line ends "\n"; "" if it cannot be read. Lines may have any length."""
     if not _readable(path, diagnostics):
         return ""
-    data = path.read_bytes()
-    diagnostics.hashes[path.as_posix()] = hashlib.sha256(data).hexdigest()
-    try:
-        if data.startswith(UTF16_MARKS) or b"\0" in data:
-            raise ValueError("to be told line by line")
-        text = data.decode("utf-8")
-    except ValueError:
-        del data
-        deque(numbered_lines(path, diagnostics), maxlen=0)
-        return ""
+    digest, data = hashlib.sha256(), bytearray()
+    with pipes_kept():
+        try:
+            with open_source(path, digest) as file:
+                while block := file.read(BLOCK_BYTES):
+                    if b"\0" in block:
+                        raise ValueError("to be told line by line")
+                    data += block
+            if data.startswith(UTF16_MARKS):
+                raise ValueError("to be told line by line")
+            text = data.decode("utf-8")
+        except (ValueError, *DAMAGED):
+            data.clear()
+            deque(numbered_lines(path, diagnostics), maxlen=0)
+            return ""
+    diagnostics.read(path, digest.hexdigest())
     if "\ufeff" in text:
         text, n_marks = _LINE_MARKS.subn("", text)
         diagnostics.counts["byte order marks"] += n_marks
@@ -152,20 +180,16 @@ def read_document(path: Path, diagnostics: Diagnostics) -> str:
 
 
 def _readable(path: Path, diagnostics: Diagnostics) -> bool:
-    if path.is_file():
-        return True
-    message = "this is a folder, not a file" if path.is_dir() else "there is no such file"
-    diagnostics.error(path, 0, "missing", message)
-    return False
+    if message := unreadable(path):
+        diagnostics.error(path, 0, "missing", message)
+    return not message
 
 
-def _raw_lines(file: BinaryIO, digest: hashlib._Hash) -> Iterator[bytes]:
+def _raw_lines(file: BinaryIO) -> Iterator[bytes]:
     r"""Yield lines without "\n"; of an over-long one only MAX_LINE_BYTES + 1 bytes, enough to detect it."""
     while raw := file.readline(MAX_LINE_BYTES + 2):
-        digest.update(raw)
         complete = raw.endswith(b"\n")
         while not complete and len(raw) > MAX_LINE_BYTES and (rest := file.readline(1 << 16)):
-            digest.update(rest)
             complete = rest.endswith(b"\n")
         yield raw[:-1] if raw.endswith(b"\n") else raw
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.pretokenized.index import ShardIndex
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
@@ -92,6 +94,9 @@ class TextData:
         hashes: SHA-256 of what was read, by file name.
         extra_tokens: tokens the tokenizer must keep whole, such as the locale tags of `dates`.
         tokenizer: tokenizer of a pretokenized training part.
+        columns: the columns that were read of the training table, as JSON data; empty for other data.
+        counts: what was met while reading, by name: "empty lines", "other files not read".
+        pipes: paths that could be read once.
     """
 
     train: Split
@@ -101,11 +106,26 @@ class TextData:
     hashes: dict[str, str] = field(default_factory=dict)
     extra_tokens: tuple[str, ...] = ()
     tokenizer: Tokenizer | None = None
+    columns: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    pipes: list[str] = field(default_factory=list)
 
     def splits(self) -> dict[str, Split]:
         """Return the existing parts by name."""
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
         return {name: split for name, split in parts.items() if split is not None}
+
+
+def with_reading(data: TextData, diagnostics: Diagnostics) -> TextData:
+    """Return `data` with the notes, counts, hashes and pipes of its reading."""
+    counts = {name: n for name, n in diagnostics.counts.items() if n}
+    return replace(
+        data,
+        notes=list(dict.fromkeys(diagnostics.notes)),
+        hashes=diagnostics.hashes,
+        counts=counts,
+        pipes=list(diagnostics.pipes),
+    )
 
 
 TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-out scores"
@@ -220,4 +240,12 @@ def stratified_group_split(
         if not all(left[labels[i]] for i in rows):
             in_valid[rows] = False
             left.update(labels[i] for i in rows)
+    if not in_valid.any():  # other texts may leave every label in training, though not in its share
+        count = Counter(labels)
+        spare = (
+            rows for rows in members.values() if all(count[x] > n for x, n in Counter(labels[i] for i in rows).items())
+        )
+        if (rows := min(spare, key=len, default=None)) is None:
+            raise DataError("each text holds the last example of a label, and a label must stay in training")
+        in_valid[rows] = True
     return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)

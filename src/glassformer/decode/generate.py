@@ -16,6 +16,7 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
 from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import many_shapes
+from glassformer.utils.process_settings import turns
 
 BATCH_ROWS = 64
 """Maximum number of prompts per batch."""
@@ -62,6 +63,7 @@ def generate_ids(
     batches = [order[i : i + size] for i in range(0, len(order), size)]
 
     def continue_batch(batch: list[int]) -> list[list[int]]:
+        turns.give_way()
         make_room()
         hypotheses = sample(
             lm_decoder(model, use_cache),

@@ -99,6 +99,8 @@ def _run_worker(function: Callable[[Item], Any], items: Sequence[Item], pipe: in
         # Ctrl-C reaches both processes; the parent reports it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under `nohup`
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.environ["OMP_NUM_THREADS"] = "1"  # for `make_room`
         try:
             reply: dict[str, Any] = {"results": [function(item) for item in items]}

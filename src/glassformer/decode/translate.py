@@ -24,6 +24,7 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
 from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import many_shapes
+from glassformer.utils.process_settings import turns
 
 MAX_TOKENS = 8192
 """Maximum source tokens per batch, padding included, each counted once per hypothesis."""
@@ -94,6 +95,7 @@ class _Job:
 
     def translate(self, batch: np.ndarray) -> list[list[tuple[Any, ...]]]:
         """Return the hypotheses of the sources with these indices, each as the tuple of its fields."""
+        turns.give_way()
         make_room()
         # Each sample is a row of its own: samples of one source end at different times.
         repeats = self.config.n_best if self.config.sample else 1

@@ -27,7 +27,7 @@ from glassformer.explain.inputs.masked_language_model import filled_answer
 from glassformer.explain.manifest import manifest
 from glassformer.explain.predictions import Prediction, top_predictions
 from glassformer.explain.record_store import RecordStore
-from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.subject import Subject, with_checkpoint
 from glassformer.models.ensemble import Ensemble
 from glassformer.utils.device import tuned
@@ -48,19 +48,19 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
     """
     started = time.perf_counter()
     with tuned(subject.device):
-        whole = with_checkpoint(subject, request.checkpoint)
+        run, whole = subject, with_checkpoint(subject, request.checkpoint)
         subject = with_member(whole, request.member)
         encoded = encode(subject, request)
         lengths = {stream.name: len(stream) for stream in encoded.streams}
-        records = RecordStore(subject.model, encoded.model_inputs, lengths, request.window_start)
+        records = RecordStore(subject.model, encoded.model_inputs, lengths)
         predictions = _predictions(subject, encoded, records)
         decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
         output = _answer(subject, predictions, decode, encoded, records)
-        checks = [*records.checks, *_decoding_check(predictions, decode, encoded, records)]
+        checks = [*records.checks, *_decoding_check(predictions, decode, encoded)]
         member, warnings = None, encoded.warnings
         if isinstance(whole.model, Ensemble):
-            member = EnsembleMember(len(whole.model.members), request.member, output)
-            output = _ensemble_answer(whole, request, encoded)
+            together = _ensemble_answer(whole, request, encoded)
+            member = EnsembleMember(len(whole.model.members), request.member, together)
             warnings = [*warnings, member.warning(output)]
     return ExplanationData(
         subject=subject,
@@ -78,6 +78,7 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
         omitted=omitted(records, lengths),
         warnings=warnings,
         seconds=time.perf_counter() - started,
+        run=run,
     )
 
 
@@ -94,8 +95,6 @@ def compute_decoding(subject: Subject, request: TraceRequest) -> dict[str, Any]:
             whole = with_checkpoint(subject, request.checkpoint)
             encoded = encode(with_member(whole, request.member), request)
             output = text_answer(encoded.answer, encoded.decode)
-            if isinstance(whole.model, Ensemble):
-                output = _ensemble_answer(whole, request, encoded)
         log, streams = encoded.decode.to_json(), [stream.to_json() for stream in encoded.streams]
         return {"decode": log, "answer": output, "streams": streams}
     full = manifest(compute_explanation(subject, request))
@@ -108,8 +107,6 @@ def _predictions(subject: Subject, encoded: EncodedText, records: RecordStore) -
     positions, following = encoded.positions, encoded.following
     if logits.dim() == 1:
         logits = logits[None]
-    elif records.window is not None and len(logits) < len(encoded.streams[-1]):
-        positions, following = positions[slice(*records.window)], following[slice(*records.window)]
     return top_predictions(subject.task, logits[: len(positions)], positions, following)
 
 
@@ -129,9 +126,7 @@ def _answer(
     subject: Subject, predictions: list[Prediction], decode: DecodeLog, encoded: EncodedText, records: RecordStore
 ) -> Answer:
     if (masked := encoded.generation.masked) is not None:
-        with exact_no_grad(subject.model):  # not the recorded logits, which may be those of a window
-            logits = exact_forward(subject.model, **encoded.model_inputs)[0]
-        return filled_answer(subject, encoded.streams[0].text, logits[masked])
+        return filled_answer(subject, encoded.streams[0].text, records["logits"].value[masked])
     return text_answer(encoded.answer, decode) if decode.hypotheses else class_answer(predictions[0])
 
 
@@ -139,17 +134,19 @@ def _ensemble_answer(whole: Subject, request: TraceRequest, encoded: EncodedText
     """Return the class or text that an ensemble predicts, or its probability of a given target."""
     if family_of(whole.task).is_classifier:
         return ensemble_class_answer(whole.task, cast(Ensemble, whole.model), encoded.model_inputs)
+    if (masked := encoded.generation.masked) is not None:
+        with exact_no_grad(whole.model):
+            logits = exact_forward(whole.model, **encoded.model_inputs)[0]
+        return filled_answer(whole, encoded.streams[0].text, logits[masked])
     if encoded.decode.kind == "given":
         return text_answer(encoded.answer, _scored(whole, encoded))
     decoded = encode(whole, request)
     return text_answer(decoded.answer, decoded.decode)
 
 
-def _decoding_check(
-    predictions: list[Prediction], decode: DecodeLog, encoded: EncodedText, records: RecordStore
-) -> list[Check]:
+def _decoding_check(predictions: list[Prediction], decode: DecodeLog, encoded: EncodedText) -> list[Check]:
     """Compare the log-probability summed up while decoding, with cached keys, with that of the single forward pass."""
-    if decode.kind not in ("beam", "sample") or records.window is not None:
+    if decode.kind not in ("beam", "sample"):
         return []
     log_probs = [p.actual.log_prob for p in predictions[encoded.log_start :] if p.actual is not None]
     best = decode.hypotheses[0]
@@ -167,19 +164,6 @@ def _decoding_check(
 def omitted(records: RecordStore, lengths: Mapping[str, int]) -> list[Omitted]:
     """Return what is not shown of a long text, and why, one sentence each."""
     longest = max(lengths.values(), default=0)
-    if records.window is not None:
-        start, end = records.window
-        return [
-            {
-                "what": f"of streams over {MAX_LAYERED_TOKENS} tokens only positions {start} to {end - 1} are shown",
-                "why": f"the longest has {longest} tokens, and its matrices grow with the square of that; "
-                "move the window to see others",
-            },
-            {
-                "what": "values that sum over positions outside the window cannot be recomputed here",
-                "why": "those positions were not sent",
-            },
-        ]
     if records.layered:
         return [
             {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
+from glassformer.explain.answers import Answer
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.trace import Trace
 
@@ -68,13 +69,9 @@ class WhatIf:
     unchanged: list[str]
     """Edits that changed no number."""
     answer_before: str
-    """The class, or the text that was decoded, without edits; of an ensemble, by the traced member alone."""
+    """The class, or the text that was decoded, without edits."""
     answer_after: str | None
     """The same with edits; null where it was not decoded again."""
-    ensemble_before: str | None
-    """The answer of the whole ensemble without edits; null for a single model."""
-    ensemble_after: str | None
-    """The same with the traced member edited; null where it was not decoded again, and for a single model."""
     why_not: str
     """Why it was not decoded again; empty if it was."""
     same: list[str]
@@ -83,6 +80,8 @@ class WhatIf:
     """What changes at each position that is predicted."""
     records: RecordStore
     """The records of the edited pass."""
+    answer: Answer
+    """The answer with edits and its probability; where it was not decoded again, of the same text."""
 
     @property
     def trace(self) -> Trace:
@@ -96,8 +95,8 @@ class WhatIf:
         return [effect for effect in self.effects if effect.before != effect.after]
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the records as JSON data."""
-        fields = {name: value for name, value in vars(self).items() if name != "records"}
+        """Return everything but the records and the answer's line as JSON data."""
+        fields = {name: value for name, value in vars(self).items() if name not in ("records", "answer")}
         return fields | {
             "applied": [asdict(applied) for applied in self.applied],
             "effects": [asdict(effect) for effect in self.effects],

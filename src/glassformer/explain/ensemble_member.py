@@ -1,4 +1,4 @@
-"""Select one model of an ensemble, the one that is traced, and compute the answer of all of them."""
+"""Select one model of an ensemble, the one that is explained; the answer of all of them is a note beside it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ class EnsembleMember:
     """Number of models in the ensemble."""
     member: int
     """Which of them is traced, counted from 1."""
-    own: Answer
-    """Answer of this model alone; the answer of an explanation is that of the ensemble."""
+    answer: Answer
+    """Answer of all models together; the answer of an explanation is that of this member."""
 
-    def warning(self, ensemble: Answer) -> str:
+    def warning(self, own: Answer) -> str:
         """Return a sentence that compares this model's answer with the ensemble's."""
         member_text, ensemble_text = (
-            f"{shortened(answer['headline'], MAX_HEADLINE_CHARS)} ({answer['detail']})"
-            for answer in (self.own, ensemble)
+            f"{shortened(answer['headline'], MAX_HEADLINE_CHARS)} ({answer['detail']})" for answer in (own, self.answer)
         )
         return (
             f"an ensemble of {self.size} models: this is member {self.member}, which predicts {member_text}; "

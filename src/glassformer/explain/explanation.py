@@ -15,6 +15,7 @@ import numpy as np
 from glassformer.errors import UsageError
 from glassformer.explain import tensor_values
 from glassformer.explain.compute import compute_explanation
+from glassformer.explain.edits.checkpoints import CheckpointsSweep, sweep_checkpoints
 from glassformer.explain.edits.contributions import Contributions, contributions
 from glassformer.explain.edits.lens import LayersSweep, sweep_layers
 from glassformer.explain.edits.states import StatesSweep, sweep_states
@@ -76,7 +77,11 @@ class Explanation(ExplanationData):
         return self.records.trace
 
     def attribute(self, method: str = "erase", **request: Any) -> Any:
-        """Return the attribution of one prediction to the words; keyword arguments as in `AttributeRequest`."""
+        """Return the attribution of one prediction to the words; keyword arguments as in `AttributeRequest`.
+
+        Raises:
+            UsageError: the explanation has edits; or the prediction, class or token does not exist.
+        """
         from glassformer.explain.attribution.attribute import attribute_fields
 
         return attribute_fields(self, method=method, **request)
@@ -87,10 +92,14 @@ class Explanation(ExplanationData):
         Args:
             edits: edits as text: a step, a slice of it, and `=NUMBER`, `*NUMBER`, `=B`, `=blocked` or `=skip`; see
                 `explain/edits/grammar.py`.
-            other: the explanation of a second text, whose values =B takes.
+            other: the explanation of a second text by the same model, whose values =B takes.
+
+        The edits of this explanation, if it has any, stay in both passes that are compared. The sweeps and
+        contributions do the same.
 
         Raises:
-            UsageError: an edit is malformed, names no step, does not fit it or never acts.
+            UsageError: an edit is malformed, names no step, does not fit it or never acts; or the text has more than
+                128 tokens.
         """
         return what_if(self, edits, other)
 
@@ -114,6 +123,16 @@ class Explanation(ExplanationData):
         """
         return sweep_states(self, other)
 
+    def sweep_checkpoints(self) -> CheckpointsSweep:
+        """Return what the edits of this explanation change at every checkpoint of its run.
+
+        Raises:
+            UsageError: the explanation has no edits.
+        """
+        if self.edited is None:
+            raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
+        return sweep_checkpoints(self.run, self.request)
+
     def contributions(self, prediction: int | None = None) -> Contributions:
         """Return the parts whose sum is the logit of a prediction minus that of its contrast.
 
@@ -126,7 +145,7 @@ class Explanation(ExplanationData):
         """Return the layers and steps to read a word alignment from, the one that agrees best with erasing words first.
 
         Raises:
-            UsageError: the model is not a translator, or the text is too long.
+            UsageError: the model is not a translator, or the explanation has edits.
         """
         from glassformer.explain.attribution.alignment import readings
 
@@ -149,11 +168,7 @@ class Explanation(ExplanationData):
         """
         from glassformer.explain.page.saved_page import write_saved_page
 
-        if self.edited is not None:
-            base = explain(self.subject, self.request.without_edits(), trace_id=f"{self.id}-without")
-            write_saved_page(Path(path), base, edited=self, parameters=parameters)
-        else:
-            write_saved_page(Path(path), self, parameters=parameters)
+        write_saved_page(Path(path), self, parameters=parameters)
 
     def page(self) -> Any:
         """Return the page as the output of a notebook cell: a few seconds to compute, a few megabytes."""

@@ -22,6 +22,9 @@ from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
 
+PRECISION = "fp32"
+"""In what explanations are computed (`capture/exact_inference.py`)."""
+
 
 class Omitted(TypedDict):
     """Something that is not shown, and the reason, one sentence each."""
@@ -66,6 +69,11 @@ class Inference:
         return self.predictions[0].position is None
 
     @property
+    def answered(self) -> list[int]:
+        """Return the indices of the predictions that make the answer: `generated`, or that of a classifier."""
+        return [0] if self.is_classifier else self.generated
+
+    @property
     def generated(self) -> list[int]:
         """Return the indices of the predictions of generated tokens, of a given translation, or of masked tokens.
 
@@ -92,13 +100,16 @@ class ExplanationData(Inference):
         request: the request that was answered.
         id: the name of this explanation on the page.
         decode: how the target was generated.
-        answer: the output in one line, with its probability; of an ensemble, the answer of all its models.
-        together: the member of an ensemble that is traced; None for a single model.
+        answer: the output in one line, with its probability.
+        together: the member of an ensemble that is explained, and the answer of all; None for a single model.
         records: every tensor by id, a mapping like a trace.
         checks: comparisons of two computations that must agree.
         omitted: what is not shown, and why.
         warnings: what to know about the input.
         seconds: the time it took.
+        run: the run that was asked, of which `subject` is one model with the requested weights.
+        base: the explanation of the same text without the edits of the request; None without edits.
+        other: the explanation of the second text of the request, for =B.
     """
 
     request: TraceRequest
@@ -111,11 +122,14 @@ class ExplanationData(Inference):
     omitted: list[Omitted]
     warnings: list[str]
     seconds: float
+    run: Subject
+    base: ExplanationData | None = None
+    other: ExplanationData | None = None
 
     @property
-    def window(self) -> tuple[int, int] | None:
-        """Return the positions (start, end) that are shown of streams too long to be shown whole; else None."""
-        return self.records.window
+    def precision(self) -> str:
+        """Return the precision of all numbers here, that of the pass too; `predict` may answer in another one."""
+        return PRECISION
 
     def __repr__(self) -> str:
         answer = f"{self.answer['headline']} {self.answer['detail']}"

@@ -85,7 +85,7 @@ class Manifest(TypedDict):
     """["text"], or ["source", "target"]."""
     answer: Answer
     together: Annotated[Json, EnsembleMember] | None
-    """The member of an ensemble that is traced; `answer` is that of the ensemble. null: a single model."""
+    """The member of an ensemble that is traced, and the answer of all. null: a single model."""
     nodes: list[TraceNode]
     """In order of computation."""
     params: dict[str, Param]
@@ -96,8 +96,6 @@ class Manifest(TypedDict):
     omitted: list[Omitted]
     warnings: list[str]
     """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"."""
-    window: Annotated[list[int], "[number, number]"] | None
-    """Positions [start, end) of the token and key axes that are shown, where a text has more than 512; null: all."""
     seconds: float
     edited: Annotated[Json, WhatIf] | None
     """What the edits of the request change; null without edits."""
@@ -123,7 +121,6 @@ def manifest(explanation: ExplanationData) -> Manifest:
         "checks": [asdict(check) for check in explanation.checks],
         "omitted": explanation.omitted,
         "warnings": explanation.warnings,
-        "window": None if explanation.window is None else list(explanation.window),
         "seconds": explanation.seconds,
         "edited": explanation.edited and explanation.edited.to_json(),
     }

@@ -2,7 +2,8 @@
 
     up to 128 tokens     all tensors are kept
     129 … 512            one layer at a time: reading another layer runs another forward pass
-    beyond               a window of 128 positions of all tensors
+
+A longer text is cut to 512 tokens before it comes here (`inputs/`).
 
 Tensors are recorded by `trace.py`; `capture/attach.py` defines which.
 """
@@ -21,16 +22,14 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.capture.records import Check, Record, UnknownRecord
-from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS
+from glassformer.explain.capture.records import BLOCKED, Check, Record, UnknownRecord
+from glassformer.explain.request import MAX_FULL_TOKENS
 from glassformer.explain.trace import Trace, trace
 from glassformer.nn.attention import Tap
 from glassformer.utils.device import tuned
 
 _AXIS_SLICE = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 
-BLOCKED = 1e30
-"""Scores below minus this are of blocked keys (`edits/apply.py`)."""
 WireDtype: TypeAlias = Literal["f32", "i32", "u8"]
 """Element types in which tensors are sent."""
 
@@ -67,7 +66,6 @@ class RecordStore(Mapping[str, Record]):
         model: the model to run.
         inputs: its arguments.
         lengths: the number of tokens of each stream.
-        window_start: the first position that is shown of streams longer than 512 tokens.
         tap: called with every step that can be edited, as in `trace`.
 
     Attributes:
@@ -75,35 +73,23 @@ class RecordStore(Mapping[str, Record]):
         trace: the trace, where everything is kept; else None.
         checks: the checks of the forward pass.
         layered: one layer's records are kept at a time.
-        window: (start, end) of the positions shown of long streams, or None.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        inputs: Mapping[str, Any],
-        lengths: Mapping[str, int],
-        window_start: int = 0,
-        tap: Tap | None = None,
+        self, model: nn.Module, inputs: Mapping[str, Any], lengths: Mapping[str, int], tap: Tap | None = None
     ) -> None:
         self._tap = tap
-        self._model, self._inputs, self._lengths = model, dict(inputs), dict(lengths)
-        longest = max(lengths.values(), default=0)
-        self.layered = MAX_FULL_TOKENS < longest <= MAX_LAYERED_TOKENS
-        self.window: tuple[int, int] | None = None
-        if longest > MAX_LAYERED_TOKENS:
-            last = min(n for n in lengths.values() if n > MAX_LAYERED_TOKENS) - MAX_FULL_TOKENS
-            start = min(window_start, last)
-            self.window = (start, start + MAX_FULL_TOKENS)
+        self._model, self._inputs = model, dict(inputs)
+        self.layered = max(lengths.values(), default=0) > MAX_FULL_TOKENS
         # The layer whose records are kept, where only one is.
         self._layer = ""
         self._layer_records: dict[str, Record] = {}
         layers = tuple(self._layers())
-        trace, self._kept = self._capture("*" if longest <= MAX_FULL_TOKENS else lambda id: not id.startswith(layers))
-        self.trace = trace if longest <= MAX_FULL_TOKENS else None
+        trace, self._kept = self._capture((lambda id: not id.startswith(layers)) if self.layered else "*")
+        self.trace = None if self.layered else trace
         self.checks: list[Check] = trace.checks
         self.nodes = {id: Node.from_record(record) for id, record in self._kept.items()}
-        if longest > MAX_FULL_TOKENS:
+        if self.layered:
             self._add_layers()
 
     def _add_layers(self) -> None:
@@ -112,8 +98,6 @@ class RecordStore(Mapping[str, Record]):
         for layer in layers:
             _, records = self._capture(f"{layer}*")
             nodes |= {id: Node.from_record(record) for id, record in records.items()}
-            if self.window:
-                self._kept |= records
         order = ["src_embedding.", "embedding.", "encoder.", "tgt_embedding.", "decoder.", ""]
         order[2:3] = [*(x for x in layers if x.startswith("encoder")), "encoder."]
         order[-2:-1] = [*(x for x in layers if x.startswith("decoder")), "decoder."]
@@ -142,20 +126,11 @@ class RecordStore(Mapping[str, Record]):
         return len(self.nodes)
 
     def _capture(self, only: str | Callable[[str], bool]) -> tuple[Trace, dict[str, Record]]:
-        """Run one forward pass; return the trace, and its records cut to the window."""
+        """Run one forward pass; return the trace, and its records."""
         device = next(iter(self._inputs.values())).device
         with tuned(device), torch.no_grad(), trace(self._model, only, tap=self._tap) as records:
             exact_forward(self._model, **self._inputs)
-        return records, {id: self._windowed(record) for id, record in records.items()}
-
-    def _windowed(self, record: Record) -> Record:
-        """Return a record with its long token and key axes cut to the window, if there is one."""
-        value = record.value
-        for dim, axis in enumerate(record.axes):
-            length = self._lengths.get(axis.stream or "", 0)
-            if self.window and length > MAX_LAYERED_TOKENS and value.shape[dim] == length:
-                value = value.narrow(dim, self.window[0], MAX_FULL_TOKENS)
-        return replace(record, value=value.clone()) if value is not record.value else record
+        return records, dict(records)
 
     def _layers(self) -> Iterator[str]:
         """Yield the prefix of the ids of each layer."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
 from glassformer.explain.decode_log import settings_json
+from glassformer.explain.explanation_data import PRECISION
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.subject import (
@@ -86,6 +87,8 @@ class ModelInfo(TypedDict):
     word_mask_prob: float
     tokenizer: str
     special_ids: SpecialIds
+    precision: str
+    """Precision of all numbers of an explanation; `predict` may answer in another one."""
     versions: dict[str, str]
 
 
@@ -145,6 +148,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         "word_mask_prob": task.config.train.word_mask_prob,
         "tokenizer": t.kind,
         "special_ids": {"pad": t.pad_id, "unk": t.unk_id, "bos": t.bos_id, "eos": t.eos_id, "mask": t.mask_id},
+        "precision": PRECISION,
         "versions": _versions(),
     }
 

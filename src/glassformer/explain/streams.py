@@ -59,6 +59,23 @@ class Stream:
         return asdict(self) | {"spans": [None if span is None else list(span) for span in self.spans]}
 
 
+def words_read(stream: Stream, n: int) -> list[str]:
+    """Return the words of a stream as far as its first n tokens write them; "" for a word that begins later."""
+    texts: list[str] = []
+    for number, text in enumerate(stream.word_texts):
+        tokens = [i for i, word in enumerate(stream.words) if word == number]
+        read = [i for i in tokens if i < n]
+        spans = [span for span in (stream.spans[i] for i in read) if span is not None]
+        if len(read) == len(tokens):
+            texts.append(text)
+        elif spans:
+            part = stream.text[min(a for a, _ in spans) : max(b for _, b in spans)]
+            texts.append(part.strip().replace("\n", "\\n") or "▁")
+        else:
+            texts.append("".join(stream.pieces[i] for i in read))
+    return texts
+
+
 def make_stream(
     tokenizer: Tokenizer,
     name: StreamName,

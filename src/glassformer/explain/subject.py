@@ -17,7 +17,7 @@ from torch import nn
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.checkpoints import STATE, TENSORS, checkpoint_folders, load_checkpoint
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
 from glassformer.runs.sealed_folder import sealed_sha256
 from glassformer.runs.snapshots import WEIGHTS, load_snapshot, snapshot_folders
@@ -157,7 +157,8 @@ def _weights(folder: Path, tokenizer_sha256: str) -> Weights:
     if _is_snapshot(folder):
         return load_snapshot(folder)
     tensors, state = load_checkpoint(folder)
-    if state.get("tokenizer") != tokenizer_sha256:
+    begun = state.get(BEGUN)
+    if not isinstance(begun, dict) or begun.get("tokenizer") != tokenizer_sha256:
         raise CheckpointError(f"{folder} was trained with another tokenizer than this model's")
     groups = [
         {name.partition(":")[2]: tensor for name, tensor in tensors.items() if name.startswith(f"{group}:")}

@@ -11,7 +11,7 @@ from glassformer.explain.record_store import take_slice, to_numpy
 
 
 def get_tensor(explanation: ExplanationData, id: str, slice: str = "") -> np.ndarray:
-    """Return the values of a node or a parameter, or a slice of them; within a window, counted from its start.
+    """Return the values of a node or a parameter, or a slice of them.
 
     Args:
         explanation: the explanation that holds the tensor.

@@ -70,7 +70,7 @@ REQUESTS: dict[type, set[str]] = {
     SweepRequest: set(),
 }
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
-NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records",)}
+NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer")}
 HEADER = "/** Made by `make web` from explain/{}: change it there. */"
 
 

@@ -7,6 +7,7 @@ for all. A word that is not in the vocabulary loses its spelling; what that cost
 from __future__ import annotations
 
 import copy
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,14 +15,17 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.errors import DataError, UsageError
+from glassformer.data.splits import Split
+from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.models import MaskedLanguageModel
 from glassformer.models.ensemble import members_of
 from glassformer.models.text_encoder import TextEncoder
 from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 MOST_UNSPACED = 0.01
 """Share of n-grams of scripts without spaces that may be lost: a stray character is in most collections of texts."""
@@ -44,13 +48,14 @@ class BakedRun:
     note: str
 
 
-def bake(path: Path, task: Task, model: nn.Module) -> BakedRun:
+def bake(path: Path, task: Task, model: nn.Module, allow_changed: bool = False) -> BakedRun:
     """Return a copy of a run whose words need no n-grams.
 
     Args:
         path: folder of the run.
         task: its task.
         model: its model or ensemble, which is not changed.
+        allow_changed: score it even on validation data that has changed since training.
 
     Raises:
         UsageError: it has no n-grams, or has what cannot be folded into embeddings of single words.
@@ -77,7 +82,14 @@ def bake(path: Path, task: Task, model: nn.Module) -> BakedRun:
         for member in members_of(baked):
             cast(Any, member).config = config.model
     without = type(task)(config, task.tokenizer.without_ngrams(), task.label_names)
-    return BakedRun(path, without, baked, _scores(task, model, without, baked))
+    try:
+        valid = load_run_data(path, task.schema, task.config.data, allow_changed=allow_changed).text.valid
+        note = _scores(task, model, without, baked, valid)
+    except (DataError, UsageError) as error:
+        if isinstance(error, ChangedDataError):
+            logger.warning(f"{error.message}: what folding costs is not measured")
+        note = f"n-grams were folded into words, and the validation split is not there to score that: {error.message}"
+    return BakedRun(path, without, baked, note)
 
 
 def word_ngrams(tokenizer: Tokenizer) -> torch.Tensor:
@@ -93,20 +105,17 @@ def word_ngrams(tokenizer: Tokenizer) -> torch.Tensor:
 def _fold(model: TextEncoder, table: torch.Tensor) -> None:
     """Add the n-grams to the embeddings of one model, in place."""
     assert model.ngrams is not None
+    device = model.embedding.weight.device
     if isinstance(model, MaskedLanguageModel) and model.output is None:
-        model.output = nn.Linear(*reversed(model.embedding.weight.shape), bias=False)
+        model.output = nn.Linear(*reversed(model.embedding.weight.shape), bias=False, device=device)
         model.output.weight.copy_(model.embedding.weight)
-    index = torch.arange(len(table))[None]
-    model.embedding.weight += model.ngrams(NgramBatch(index, table))[0] / model.embedding.scale
+    index = torch.arange(len(table), device=device)[None]
+    model.embedding.weight += model.ngrams(NgramBatch(index, table.to(device)))[0] / model.embedding.scale
     model.ngrams = None
 
 
-def _scores(task: Task, model: nn.Module, without: Task, baked: nn.Module) -> str:
+def _scores(task: Task, model: nn.Module, without: Task, baked: nn.Module, valid: Split) -> str:
     """Return the metric on the validation split before and after."""
-    try:
-        valid = load_text_data(task.schema, task.config.data).valid
-    except (DataError, UsageError) as error:
-        return f"n-grams were folded into words, and the validation split is not there to score that: {error.message}"
     scores = [
         one.validate(its, one.encode(valid, training=False), valid)[one.metric]
         for one, its in ((task, model), (without, baked))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
-from glassformer.interop.exported import ExportFacts, is_exported, load_exported
+from glassformer.interop.export_facts import ExportFacts
+from glassformer.interop.exported import is_exported, load_exported
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST
+from glassformer.utils.safe_read import sha256_regular
 
 TORCH_FREE = ("ctranslate2", "onnx")
 """Libraries that answer without torch, in the order of preference."""
@@ -20,13 +21,18 @@ def cache_folder(run: Path, target: str) -> Path:
     """Return the folder of a run's export, whether it is there or not; another model has another.
 
     Raises:
-        CheckpointError: the run holds no trained model.
+        CheckpointError: the run holds no trained model, or its folder of exports is a link to another place.
     """
     folder = RunFolder(run)
     manifest = folder.require_model_folder() / MANIFEST
     if not manifest.is_file():
         raise CheckpointError(f"{manifest} is missing", "use a run of this version")
-    return folder.exports / f"{target}-{hashlib.sha256(manifest.read_bytes()).hexdigest()[:12]}"
+    exported = folder.exports / f"{target}-{sha256_regular(manifest)[:12]}"
+    for path in (folder.exports, exported):
+        if path.is_symlink():
+            message = f"{path} is a link, and nothing is written through one inside of a run"
+            raise CheckpointError(message, "replace it by a folder, or use --engine torch")
+    return exported
 
 
 def find_equal(paths: Sequence[Path], decode: DecodeConfig) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassformer.interop.card_examples import example_of
-from glassformer.interop.exported import ExportFacts
+from glassformer.interop.export_facts import ExportFacts
 from glassformer.report import sentences
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import Evaluation

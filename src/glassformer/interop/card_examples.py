@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.interop.exported import ExportFacts
+from glassformer.interop.export_facts import ExportFacts
 
 _TOKENIZER = """\
 from tokenizers import Tokenizer

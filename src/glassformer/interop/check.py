@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.interop.exported import ExportedModel, load_exported
+from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+logger = logging.getLogger(__name__)
 
 N_TEXTS, N_SCORED = 100, 16
 """Texts that are answered, and those of which logits are compared too."""
@@ -58,13 +61,13 @@ class CheckResult:
         return self.equal_answers == 1 and self.largest_difference < 1e-3
 
 
-def validation_texts(task: Task) -> list[str]:
+def validation_texts(task: Task, run: Path, allow_changed: bool = False) -> list[str]:
     """Return texts of the validation split of a run, as prompts for a language model.
 
     Raises:
-        DataError, UsageError: the data is not there.
+        DataError, UsageError: the data is not there, or, unless that is allowed, has changed.
     """
-    texts = load_text_data(task.schema, task.config.data).valid.text
+    texts = load_run_data(run, task.schema, task.config.data, allow_changed=allow_changed).text.valid.text
     if task.explain_as == "masked_language_model":
         return [text for text in map(_with_masks, texts[:N_TEXTS]) if MASK in text]
     if task.explain_as != "language_model":
@@ -74,19 +77,23 @@ def validation_texts(task: Task) -> list[str]:
     return [whole[start : start + PROMPT_CHARS] for start in dict.fromkeys(starts.tolist())]
 
 
-def check_export(task: Task, model: nn.Module, out: Path) -> CheckResult | str:
+def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_changed: bool = False) -> CheckResult | str:
     """Return the comparison, or why it was not made.
 
     Args:
         task: the task of the run.
         model: the model that was exported.
         out: the exported folder, which is loaded with its library.
+        run: the run folder.
+        allow_changed: compare even on data that has changed since training.
     """
     try:
-        texts = [text for text in validation_texts(task) if text.strip()]
+        texts = [text for text in validation_texts(task, run, allow_changed) if text.strip()]
         exported = load_exported(out, "cpu")
         exported.engine  # noqa: B018  (so that a missing library is noticed here)
     except (DataError, UsageError) as error:
+        if isinstance(error, ChangedDataError):
+            logger.warning(f"{error.message}: the export is not compared with the run")
         return f"not checked: {error}"
     if not texts:
         return "not checked: the validation split has no texts"
@@ -127,11 +134,13 @@ def _probabilities(answer: dict[str, Any]) -> list[float]:
 @torch.no_grad()
 def _language_model_difference(task: Task, model: Any, exported: ExportedModel, texts: Sequence[str]) -> float:
     """Return the largest difference of the log-probability of a token."""
-    worst = 0.0
+    worst, device = 0.0, next(model.parameters()).device
+    # An export may read fewer tokens than the run: llama.cpp takes no prompt that fills the context.
+    most = min(task.config.text.max_len, exported.facts.context)
     for text in texts:
-        ids = task.tokenizer.encode(text)[: task.config.text.max_len] or [task.tokenizer.eos_id]
+        ids = task.tokenizer.encode(text)[:most] or [task.tokenizer.eos_id]
         theirs = torch.from_numpy(exported.engine.logits(ids)).double().log_softmax(dim=-1)
-        ours = model(torch.tensor([ids]))[0, -len(theirs) :].double().log_softmax(dim=-1)
+        ours = model(torch.tensor([ids], device=device))[0, -len(theirs) :].cpu().double().log_softmax(dim=-1)
         worst = max(worst, float((theirs - ours).abs().max()))
     return worst
 
@@ -141,10 +150,11 @@ def _translator_difference(
     task: Task, model: Any, exported: ExportedModel, texts: Sequence[str], answers: Sequence[str]
 ) -> float:
     """Return the largest difference of the log-probability of a token of an answer."""
-    t, worst = task.tokenizer, 0.0
+    t, worst, device = task.tokenizer, 0.0, next(model.parameters()).device
     for text, answer in zip(texts, answers, strict=True):
         source, target = (t.encode(each)[: task.config.text.max_len - 1] for each in (text, answer))
-        logits = model(torch.tensor([[*source, t.eos_id]]), torch.tensor([[t.bos_id, *target]]))[0].float()
+        inputs = (torch.tensor([ids], device=device) for ids in ([*source, t.eos_id], [t.bos_id, *target]))
+        logits = model(*inputs)[0].cpu().float()
         labels = torch.tensor([*target, t.eos_id])
         ours = logits.log_softmax(dim=-1).gather(1, labels[:, None])[:, 0].numpy()
         worst = max(worst, float(np.abs(exported.engine.log_probs(source, target) - ours).max()))

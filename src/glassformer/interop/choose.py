@@ -161,6 +161,7 @@ def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:
     obstacles = [f"model.max_ngram {m.max_ngram}"] if m.max_ngram > 1 else []
     obstacles += [f"text.tokenizer {text.tokenizer}"] if text.tokenizer != "byte-bpe" else []
     obstacles += ["text.lowercase true"] if text.lowercase else []
+    obstacles += ["text.max_len 1"] if text.max_len == 1 else []  # one token less than that is read
     architecture = gguf_architecture(m)
     if not architecture and not obstacles:
         shape = f"model.norm {m.norm}, activation {m.activation}, positions {m.positions}, pre_norm {m.pre_norm}"

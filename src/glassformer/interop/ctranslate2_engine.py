@@ -11,8 +11,9 @@ import numpy as np
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.ctranslate2_file import check_ctranslate2
 from glassformer.interop.engine import Engine, Hypotheses
-from glassformer.interop.exported import ExportFacts
+from glassformer.interop.export_facts import ExportFacts
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 from glassformer.utils import cpu_threads
@@ -49,6 +50,7 @@ class CTranslate2Engine(Engine):
         self._workers = cpu_threads.n_threads()
         self._tokens = Tokenizer.load(path / TOKENIZER).vocabulary()
         self._ids = {token: id for id, token in enumerate(self._tokens)}
+        self.n_tokens = len(self._tokens)
 
     @cached_property
     def model(self) -> Any:
@@ -57,7 +59,8 @@ class CTranslate2Engine(Engine):
             import ctranslate2
         except ImportError as error:
             hint = 'install it: pip install "glassformer[ctranslate2]"'
-            raise UsageError(f"{self.path} needs the package ctranslate2", hint) from error
+            raise UsageError("an export for ctranslate2 needs the package ctranslate2", hint) from error
+        check_ctranslate2(self.path, self.facts, self._tokens)
         ctranslate2.set_random_seed(self._seed)
         kind = ctranslate2.Translator if self.facts.kind == "translator" else ctranslate2.Generator
         threads = {"inter_threads": self._workers, "intra_threads": 1}

@@ -13,7 +13,13 @@ Hypotheses = list[tuple[list[int], float]]
 
 
 class Engine:
-    """Base class; a library implements the methods of the kinds of models that it can hold."""
+    """Base class; a library implements the methods of the kinds of models that it can hold.
+
+    Attributes:
+        n_tokens: tokens that the model knows; None where only computing shows it.
+    """
+
+    n_tokens: int | None = None
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         """Return the probabilities (C,) of the classes of a text.

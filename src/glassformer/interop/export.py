@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +17,8 @@ from glassformer.interop.bake import BakedRun, bake
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
-from glassformer.interop.exported import FACTS, KIND, ExportFacts
+from glassformer.interop.export_facts import CARD, FACTS, KIND, ExportFacts
+from glassformer.interop.new_folder import new_folder
 from glassformer.interop.tokenizer_file import tokenizer_file
 from glassformer.models.ensemble import members_of
 from glassformer.report.run_record import load_run_record
@@ -26,7 +28,6 @@ from glassformer.tasks import Task
 
 logger = logging.getLogger(__name__)
 
-CARD = "README.md"
 QUANTIZATIONS: dict[Target, tuple[str, ...]] = {
     "ctranslate2": ("int8", "float16", "bfloat16"),
     "hf": (),
@@ -117,9 +118,10 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     """
     out, o = Path(out), ExportOptions(**options)
     _check_arguments(target, out, o.quantization)
-    model = (run if o.member is None else with_member(cast(Any, run), o.member)).model.eval()
+    path, allow_changed = run.path, bool(getattr(run, "allow_changed_data", False))
+    model = _on_cpu((run if o.member is None else with_member(cast(Any, run), o.member)).model.eval())
     if o.bake:
-        run = bake(run.path, run.task, model)
+        run = bake(run.path, run.task, model, allow_changed)
         model = run.model
     task = run.task
     choice = choose(task.explain_as, task.config, len(members_of(model)), target, o.native)
@@ -135,14 +137,22 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph
     files = {TOKENIZER: [tokenizer_file(task.tokenizer)]}
     files |= {name: [data] for name, data in _written(task, model, facts)}
-    write_sealed_folder(out, KIND, files | described(facts))
-    logger.info("comparing with the run")
-    checked = check_export(task, model, out)
-    if isinstance(checked, CheckResult):
-        facts = replace(facts, check=checked.to_json())
-        update_sealed_folder(out, KIND, described(facts))
-        checked = ""
+    with new_folder(out) as building:
+        write_sealed_folder(building, KIND, files | described(facts))
+        logger.info("comparing with the run")
+        checked = check_export(task, model, building, path, allow_changed)
+        if isinstance(checked, CheckResult):
+            facts = replace(facts, check=checked.to_json())
+            update_sealed_folder(building, KIND, described(facts))
+            checked = ""
     return Export(out, facts, checked)
+
+
+def _on_cpu(model: nn.Module) -> nn.Module:
+    """Return a model whose numbers the libraries can be given; a copy where it is on another device."""
+    if all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers())):
+        return model
+    return copy.deepcopy(model).cpu()
 
 
 def _check_arguments(target: Target, out: Path, quantization: str | None) -> None:

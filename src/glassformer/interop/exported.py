@@ -10,75 +10,41 @@ what is in between is the library's, in a module of its own that is an `Engine`.
 from __future__ import annotations
 
 import importlib
-import itertools
-import json
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from glassformer.config import Config, DecodeConfig
-from glassformer.config.limits import length_limit, truncate, window_start
+from glassformer.config.limits import length_limit, window_start
 from glassformer.config.recipes import override
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.errors import UsageError
+from glassformer.interop.checked_engine import CheckedEngine
 from glassformer.interop.engine import Engine, Hypotheses
+from glassformer.interop.export_facts import ENGINES, FACTS, KIND, ExportFacts, check_files, decode_of, read_facts
 from glassformer.runs.folder import TOKENIZER
-from glassformer.runs.sealed_folder import MANIFEST, check_sealed_folder
+from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import masked as masked_text
-from glassformer.text.answers import class_answer, class_lines, continuation_lines, masked_lines, translation_lines
+from glassformer.text.answers import (
+    checked_texts,
+    class_answer,
+    class_lines,
+    continuation_lines,
+    cut_message,
+    masked_lines,
+    translation_lines,
+    warn_of_cut,
+)
+from glassformer.text.lines import chunks_of
 from glassformer.text.tokenizer import Tokenizer
 
-KIND, FACTS = "glassformer export", "glassformer.json"
+logger = logging.getLogger(__name__)
+
 CHUNK = 256
 """Texts of a stream that are answered together."""
-ENGINES = {
-    "ctranslate2": "glassformer.interop.ctranslate2_engine",
-    "hf": "glassformer.interop.hf_engine",
-    "onnx": "glassformer.interop.onnx_engine",
-    "gguf": "glassformer.interop.gguf_engine",
-}
-"""Modules with a function `load_engine(path, facts, device)`, imported when needed."""
-
-
-@dataclass(frozen=True)
-class ExportFacts:
-    """The description of an exported folder, in `glassformer.json`.
-
-    Attributes:
-        target: the library: "ctranslate2", "hf", "onnx" or "gguf".
-        architecture: the name of the model class there.
-        task: the task of the run.
-        kind: its kind of model, `Task.explain_as`.
-        run: the name of the run's folder.
-        max_len: maximum tokens of a text that the tokenizer's output is truncated to.
-        context: positions of the model.
-        dtype: numbers of the weights: "float32", "float16", "bfloat16", "int8".
-        decode: settings of decoding of the run.
-        truncate: which part of a text that is too long is kept: "head", "tail" or "head+tail".
-        labels: the classes of a classifier, in the order of the logits.
-        notes: what differs from the run, one sentence each.
-        check: the comparison with the run (`interop/check.py`); None if it was not made.
-    """
-
-    target: str
-    architecture: str
-    task: str
-    kind: str
-    run: str
-    max_len: int
-    context: int
-    dtype: str
-    decode: dict[str, Any]
-    truncate: str = "head"
-    labels: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    check: dict[str, Any] | None = None
-
-    def to_json(self) -> bytes:
-        """Return the content of the file."""
-        return (json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n").encode("utf-8")
 
 
 def is_exported(path: Path) -> bool:
@@ -98,15 +64,15 @@ def load_exported(path: Path | str, device: str = "auto") -> ExportedModel:
         UsageError: the library is not installed.
     """
     path = Path(path)
-    check_sealed_folder(path, KIND)
-    try:
-        facts = ExportFacts(**json.loads((path / FACTS).read_bytes()))
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path / FACTS} is not that of an export of this version: {error}") from error
+    entries = read_manifest(path, KIND)
+    if FACTS in entries:  # damage is to be called that, and not a wrong value
+        check_sealed_file(path, FACTS, entries[FACTS])
+    facts = read_facts(path)
+    check_files(path, facts, {*entries})
+    for name, entry in entries.items():
+        check_sealed_file(path, name, entry)
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"{facts.target} computes on cpu or cuda, not on {device}", "leave out --device")
-    if facts.target not in ENGINES:
-        raise CheckpointError(f"{path / FACTS} names the library {facts.target!r}", "update Glassformer")
     return ExportedModel(path, facts, device)
 
 
@@ -125,7 +91,7 @@ class ExportedModel:
     def __init__(self, path: Path, facts: ExportFacts, device: str) -> None:
         self.path, self.facts, self.device = path, facts, device
         self.tokenizer = Tokenizer.load(path / TOKENIZER)
-        self.config = replace(Config(), task=facts.task, decode=DecodeConfig(**facts.decode))
+        self.config = replace(Config(), task=facts.task, decode=decode_of(facts))
 
     def __repr__(self) -> str:
         return f"ExportedModel({str(self.path)!r}: {self.facts.target}, {self.facts.task}, {self.facts.dtype})"
@@ -141,8 +107,40 @@ class ExportedModel:
         Raises:
             UsageError: an option does not exist, or the library has no such setting.
         """
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        decode = override(self.config, {"decode": options}, "options").decode
+        texts = checked_texts(texts)
+        answers = self._answers(texts, first, self._decode(options))
+        warn_of_cut(answers, self._most_tokens)
+        return answers
+
+    def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
+        """Yield `predict` of any number of texts, in order, at bounded memory."""
+        first, n_cut, decode = 0, 0, self._decode(options)
+        for chunk in chunks_of(lines, CHUNK):
+            answers = self._answers(chunk, first, decode)
+            yield from answers
+            first += len(chunk)
+            n_cut += sum("truncated" in answer for answer in answers)
+        if n_cut:
+            logger.warning(cut_message(n_cut, first, self._most_tokens))
+
+    def explain(self, text: str, **options: Any) -> NoReturn:
+        """Refuse to explain a text: the library computes without showing its steps.
+
+        Raises:
+            UsageError: always.
+        """
+        message = f"{self.path} is an exported model, whose steps inside {self.facts.target} cannot be looked into"
+        raise UsageError(message, "load the run that it was exported from")
+
+    def _decode(self, options: dict[str, Any]) -> DecodeConfig:
+        return override(self.config, {"decode": options}, "options").decode
+
+    @property
+    def _most_tokens(self) -> int:
+        """Return the tokens of a text that are read: a language model reads as many as it has positions."""
+        return self.facts.context if self.facts.kind == "language_model" else self.facts.max_len
+
+    def _answers(self, texts: Sequence[str], first: int, decode: DecodeConfig) -> list[dict[str, Any]]:
         match self.facts.kind:
             case "translator":
                 return self._translate(texts, decode)
@@ -152,13 +150,6 @@ class ExportedModel:
                 return self._classify(texts)
             case _:
                 return self._fill(texts, decode)
-
-    def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
-        """Yield `predict` of any number of texts, in order, at bounded memory."""
-        rest, first = iter(lines), 0
-        while chunk := list(itertools.islice(rest, CHUNK)):
-            yield from self.predict(chunk, first=first, **options)
-            first += len(chunk)
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
@@ -170,11 +161,16 @@ class ExportedModel:
         """Return what computes, loaded at the first use."""
         return importlib.import_module(ENGINES[self.facts.target]).load_engine(self.path, self.facts, self.device)
 
+    @cached_property
+    def _answering(self) -> CheckedEngine:
+        return CheckedEngine(self.engine, self.path, self.tokenizer, len(self.facts.labels))
+
     def _classify(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         facts, answers = self.facts, []
-        for text, (ids, words) in zip(texts, masked_text.encode(self.tokenizer, texts), strict=True):
-            ids, words = (truncate(each, facts.max_len, facts.truncate) for each in (ids, words))
-            answers.append(class_answer(text, self.engine.classify(ids, words), facts.labels))
+        encoded = self.tokenizer.encode_cut(texts, facts.max_len, facts.truncate)
+        for text, cut in zip(texts, encoded, strict=True):
+            probabilities = self._answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
+            answers.append(class_answer(text, probabilities, facts.labels) | cut.mark)
         return answers
 
     def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
@@ -188,7 +184,7 @@ class ExportedModel:
         for start in range(0, len(all_ids), length):
             ids, words = all_ids[start : start + length], all_words[start : start + length]
             if t.mask_id in ids:
-                guesses += masked_text.top_predictions(t, self.engine.fill(ids, words), k)
+                guesses += masked_text.top_predictions(t, self._answering.fill(ids, words), k)
         return {"text": text, "filled": masked_text.filled(text, [g[0]["token"] for g in guesses]), "guesses": guesses}
 
     def _translate(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
@@ -197,27 +193,30 @@ class ExportedModel:
         if decode.n_best > max(1, decode.beam_size):
             hint = f"use --beam-size {decode.n_best} or more"
             raise UsageError(f"a beam of {decode.beam_size} has no {decode.n_best} hypotheses", hint)
-        encoded = zip(texts, self.tokenizer.encode_batch(texts), strict=True)
-        sources = [ids[: self.facts.max_len] if text.strip() else [] for text, ids in encoded]
+        encoded = self.tokenizer.encode_cut(texts, self.facts.max_len)
+        sources = [cut.ids if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
         limits = [length_limit(len(ids) + 1, self.facts.context, decode.max_new_tokens) for ids in sources]
         wanted = [i for i, ids in enumerate(sources) if ids]
         limit = max((limits[i] for i in wanted), default=1)
-        results = self.engine.search([sources[i] for i in wanted], decode, limit, decode.n_best) if wanted else []
+        results = self._answering.search([sources[i] for i in wanted], decode, limit, decode.n_best) if wanted else []
         found = dict(zip(wanted, results, strict=True))
         for i in wanted:
             # The limit was that of the batch. A search that reached its own ends in other hypotheses, and those that
             # ended come first, also where the library scores others higher.
             if any(len(ids) > limits[i] or ids[-1:] != [self.tokenizer.eos_id] for ids, _ in found[i]):
-                [found[i]] = self.engine.search([sources[i]], decode, limits[i], max(1, decode.beam_size))
-        return [self._answer(text, found.get(i), decode) for i, text in enumerate(texts)]
+                [found[i]] = self._answering.search([sources[i]], decode, limits[i], max(1, decode.beam_size))
+        marks = [cut.mark if text.strip() else {} for text, cut in zip(texts, encoded, strict=True)]
+        return [self._answer(text, found.get(i), decode, marks[i]) for i, text in enumerate(texts)]
 
-    def _answer(self, text: str, hypotheses: Hypotheses | None, decode: DecodeConfig) -> dict[str, Any]:
+    def _answer(
+        self, text: str, hypotheses: Hypotheses | None, decode: DecodeConfig, mark: dict[str, bool]
+    ) -> dict[str, Any]:
         """Return the answer to one text; an empty one has none."""
         eos = self.tokenizer.eos_id
-        found = hypotheses or [([eos], 0.0)]
+        found = hypotheses or [([eos], 0.0)] * decode.n_best  # a blank line has as many rows as another
         found = sorted(found, key=lambda h: (h[0][-1:] != [eos], -h[1]))[: decode.n_best]
         ranked = [{"translation": self.tokenizer.decode(ids), "score": score} for ids, score in found]
-        best = ranked[0] | ({} if found[0][0][-1:] == [eos] else {"unfinished": True})
+        best = ranked[0] | ({} if found[0][0][-1:] == [eos] else {"unfinished": True}) | mark
         return {"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {})
 
     def _continue(self, texts: Sequence[str], decode: DecodeConfig, first: int) -> list[dict[str, Any]]:
@@ -237,11 +236,14 @@ class ExportedModel:
             # Libraries pad prompts of different lengths, or count new tokens from the shortest.
             for (_, room), windows in groups.items():
                 places = [(first + i, len(prompts[i]) + len(written[i])) for i in windows]
-                generated = self.engine.generate([*windows.values()], decode, room, places)
+                generated = self._answering.generate([*windows.values()], decode, room, places)
                 for i, ids in zip(windows, generated, strict=True):
                     ended = ids[-1:] == [eos]
                     written[i] += ids[: len(ids) - ended]
                     if not ended and len(written[i]) < decode.max_new_tokens:
                         active.append(i)
-        answers = zip(texts, written, strict=True)
-        return [{"prompt": text, "text": self.tokenizer.decode(ids)} for text, ids in answers]
+        return [
+            {"prompt": text, "text": self.tokenizer.decode(ids)}
+            | ({"truncated": True} if len(prompt) > context else {})
+            for text, prompt, ids in zip(texts, prompts, written, strict=True)
+        ]

@@ -1,9 +1,15 @@
-"""Predict with llama.cpp through the package xllamacpp, whose server answers on this machine alone. No torch."""
+"""Predict with llama.cpp through the package xllamacpp. No torch.
+
+The package has no other way to give tokens than its HTTP server. That answers on this machine alone, and nothing to
+anyone without a key that is made for each engine and that only this process knows: no page of llama.cpp's own, no list
+of models or slots; the paths themselves are unknown to others, and no web page may read an answer.
+"""
 
 from __future__ import annotations
 
 import importlib
 import json
+import secrets
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -15,13 +21,15 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.engine import Engine
-from glassformer.interop.exported import ExportFacts
+from glassformer.interop.export_facts import ExportFacts
+from glassformer.interop.gguf_file import check_gguf
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import Tokenizer
 
 FILE = "model.gguf"
 N_POSITIONS = 4
 """Positions of a text whose logits are computed, each by a request of its own."""
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def load_engine(path: Path, facts: ExportFacts, device: str) -> GgufEngine:
@@ -35,7 +43,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> GgufEngine:
         xllamacpp: Any = importlib.import_module("xllamacpp")
     except ImportError as error:
         hint = 'install it: pip install "glassformer[gguf]"'
-        raise UsageError(f"{path} needs the package xllamacpp", hint) from error
+        raise UsageError("an export for gguf needs the package xllamacpp", hint) from error
     p = xllamacpp.CommonParams()
     p.model.path = str(path / FILE)
     p.n_ctx, p.n_parallel, p.warmup, p.verbosity = facts.context + 1, 1, False, -1
@@ -44,11 +52,19 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> GgufEngine:
     p.n_gpu_layers = 0 if device == "cpu" else -1
     p.cache_type_k = p.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     p.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    key, prefix = secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(32)}"
+    p.hostnames, p.port, p.reuse_port = ["127.0.0.1"], 0, False
+    p.api_keys, p.api_prefix = [key], prefix
+    p.ui = p.ui_mcp_proxy = p.endpoint_metrics = p.endpoint_props = p.endpoint_slots = False
+    p.cors_origins, p.cors_origins_explicit, p.cors_credentials = "http://localhost:0", True, False
+    p.use_jinja = p.enable_chat_template = False
+    tokenizer = Tokenizer.load(path / TOKENIZER)
+    check_gguf(path / FILE, facts, tokenizer.vocabulary())
     try:
         server = xllamacpp.Server(p)
     except RuntimeError as error:
         raise CheckpointError(f"llama.cpp cannot read {path / FILE}: {error}", "export the run again") from error
-    return GgufEngine(server, Tokenizer.load(path / TOKENIZER))
+    return GgufEngine(server, tokenizer, key, prefix)
 
 
 class GgufEngine(Engine):
@@ -57,10 +73,14 @@ class GgufEngine(Engine):
     Args:
         server: the `xllamacpp.Server`.
         tokenizer: the tokenizer of the run; llama.cpp is given ids.
+        key: what the server asks for.
+        prefix: what its paths begin with.
     """
 
-    def __init__(self, server: Any, tokenizer: Tokenizer) -> None:
-        self._server, self._t = server, tokenizer
+    def __init__(self, server: Any, tokenizer: Tokenizer, key: str, prefix: str) -> None:
+        self._server, self._t, self._prefix = server, tokenizer, prefix
+        self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        self.n_tokens = tokenizer.vocab_size
 
     def generate(
         self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
@@ -94,11 +114,10 @@ class GgufEngine(Engine):
 
     def _complete(self, prompt: list[int], **settings: Any) -> dict[str, Any]:
         data = json.dumps({"prompt": prompt, "return_tokens": True, **settings}).encode("utf-8")
-        request = urllib.request.Request(
-            f"{self._server.listening_address}/completion", data, {"Content-Type": "application/json"}
-        )
+        url = f"{self._server.listening_address}{self._prefix}/completion"
         try:
-            with urllib.request.urlopen(request) as answer:
+            # Without the proxies of the environment, which would be told the key.
+            with _OPENER.open(urllib.request.Request(url, data, self._headers)) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             reason = error.read().decode("utf-8", "replace")

@@ -11,11 +11,13 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.engine import Engine, Hypotheses
-from glassformer.interop.exported import ExportFacts
+from glassformer.interop.export_facts import MAX_BYTES, ExportFacts
 from glassformer.interop.numpy_decoding import beam_search, log_softmax, sample
+from glassformer.interop.onnx_file import check_graph
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
+from glassformer.utils.safe_read import read_bytes
 
 BATCH_TOKENS = 4096
 """Tokens of a batch of a search, padding included, each counted once per hypothesis."""
@@ -34,7 +36,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
         import onnxruntime
     except ImportError as error:
         hint = 'install it: pip install "glassformer[onnx]"'
-        raise UsageError(f"{path} needs the package onnxruntime", hint) from error
+        raise UsageError("an export for onnx needs the package onnxruntime", hint) from error
     provider = "CUDAExecutionProvider" if device == "cuda" else "CPUExecutionProvider"
     if provider not in onnxruntime.get_available_providers():
         raise UsageError("this onnxruntime cannot compute on cuda", "install onnxruntime-gpu, or use --device cpu")
@@ -43,12 +45,17 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
     # Threads that wait without spinning: a step is short, and other work may want the cores.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     graphs = {}
-    for file in sorted(path.glob("*.onnx")):
+    for name in sorted(facts.required_files):
+        if not name.endswith(".onnx"):
+            continue
+        file = path / name
+        data = read_bytes(file, MAX_BYTES[".onnx"])
+        check_graph(data, file)
         try:
-            graphs[file.stem] = onnxruntime.InferenceSession(str(file), options, providers=[provider])
+            graphs[file.stem] = onnxruntime.InferenceSession(data, options, providers=[provider])
         except Exception as error:  # the library raises classes of its own that share no base
             raise CheckpointError(f"onnxruntime cannot read {file}: {error}", "export the run again") from error
-    return OnnxEngine(graphs, Tokenizer.load(path / TOKENIZER))
+    return OnnxEngine(graphs, Tokenizer.load(path / TOKENIZER), facts.kind != "classifier")
 
 
 class OnnxEngine(Engine):
@@ -57,10 +64,14 @@ class OnnxEngine(Engine):
     Args:
         graphs: sessions of onnxruntime by name of the file.
         tokenizer: the tokenizer, whose n-grams spell words.
+        gives_tokens: the logits are of tokens, and not of classes.
     """
 
-    def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer) -> None:
+    def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer, gives_tokens: bool = True) -> None:
         self._graphs, self._t = graphs, tokenizer
+        [outputs] = [graph.get_outputs() for name, graph in graphs.items() if name != "encoder"]
+        sizes = [size for output in outputs[:1] for size in output.shape[-1:]]
+        self.n_tokens = sizes[0] if gives_tokens and sizes and isinstance(sizes[0], int) else None
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         return np.exp(log_softmax(self._of_text(ids, words).astype(np.float64)))[0]

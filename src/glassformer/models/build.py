@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from glassformer.config import ModelConfig
 from glassformer.nn import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention, Residual
@@ -14,6 +16,20 @@ from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU
 from glassformer.nn.norms import LayerNorm, RMSNorm
 from glassformer.nn.positions import LearnedPositions, Rotation, SinusoidalPositions
+
+
+class _NoInitialisation(TorchFunctionMode):
+    """Leaves out random initialisation, for which torch would import its reference implementations on "meta"."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] if func in (Tensor.normal_, Tensor.uniform_) else func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Have models built in the block on torch's "meta" device: they have shapes, and take no memory."""
+    with _NoInitialisation(), torch.device("meta"):
+        yield
 
 
 def d_ff_of(config: ModelConfig) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.significance import CHANCE, holm, welch
-from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.report.run_record import RunRecord, load_run_record, readable_records
 from glassformer.report.seeds import load_seeds, summary_stats
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import SplitRecord
@@ -73,7 +73,12 @@ def compare_runs(paths: Sequence[Path | str]) -> Comparison:
     Raises:
         CheckpointError: one of them is not a run folder or has a damaged file.
     """
-    compared = list(map(Compared.of, paths))
+    with readable_records(*map(Path, paths)):
+        return _compared(list(map(Compared.of, paths)))
+
+
+def _compared(compared: Sequence[Compared]) -> Comparison:
+    """Return the rows and the tests of what was read."""
     answers = [load_predictions(one.run) for one in compared]
     comparison = Comparison(rows=[_row(one) for one in compared])
     for (first, of_first), (second, of_second) in combinations(zip(compared, answers, strict=True), 2):
@@ -126,11 +131,15 @@ def load_predictions(run: RunRecord) -> Answers | None:
     rows = folder.read_predictions() if columns else None
     if columns is None or rows is None:
         return None
+    right: list[str] = []
+    predicted: list[str] = []
     for number, row in enumerate(rows, start=1):
-        if not isinstance(row, dict) or not row.keys() >= {*columns}:
+        values = [row.get(column) for column in columns] if isinstance(row, dict) else []
+        if not values or not all(isinstance(value, str | int | float) for value in values):
             wanted = " and ".join(columns)
             raise CheckpointError(f"{folder.predictions}:{number} is not an object with {wanted}.")
-    right, predicted = ([str(row[column]).strip() for row in rows] for column in columns)
+        for kept, value in zip((right, predicted), values, strict=True):
+            kept.append(str(value).strip())
     return right, predicted
 
 

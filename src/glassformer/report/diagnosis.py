@@ -11,7 +11,8 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from glassformer.report.run_record import RunRecord
+from glassformer.report.run_record import RunRecord, readable_records
+from glassformer.runs.folder import RunFolder
 from glassformer.tasks import task_class
 
 PADDING = 0.25
@@ -33,7 +34,7 @@ FEW_EXAMPLES = 500
 
 @dataclass(frozen=True)
 class Finding:
-    """What is the matter, and what to try."""
+    """What is the matter, and what to try: empty where nothing is known."""
 
     matter: str
     remedy: str
@@ -41,7 +42,8 @@ class Finding:
 
 def diagnose(facts: RunRecord) -> list[Finding]:
     """Return all diagnostics of a run, the most severe first; empty if nothing stands out."""
-    return [finding for rule in RULES for finding in rule(facts)]
+    with readable_records(facts.path):
+        return [finding for rule in RULES for finding in rule(facts)]
 
 
 def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
@@ -54,7 +56,7 @@ def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(f"the loss stopped being a number at step {broken[0]}", "lower --lr; set --max-grad-norm 1")
     if facts.evaluation is None and facts.diverged is None:  # a run that diverged would diverge again
         matter = f"the run is not finished (step {facts.steps})"
-        yield Finding(matter, f"glassformer train --resume {facts.path}")
+        yield Finding(matter, RunFolder(facts.path).resume_command)
 
 
 def training_loss(facts: RunRecord) -> Iterator[Finding]:
@@ -120,10 +122,13 @@ def text(facts: RunRecord) -> Iterator[Finding]:
     dropped = train.n_dropped or 0
     if dropped > 0.02 * max(1, train.n + dropped):
         yield Finding(f"{dropped:,} pairs were too long and left out", "a larger --text.max-len")
+    if train.n_empty:
+        unit = "pairs with an empty side" if train.n_dropped is not None else "texts without a token to predict"
+        yield Finding(f"{train.n_empty:,} {unit} were left out", "look at the data: glassformer data check")
     if task_class(facts.config.task).running_text or train.n == 0:
         return
     truncated = (train.n_truncated or 0) / train.n
-    if truncated > TRUNCATED:
+    if truncated > TRUNCATED and all(warning.kind != "truncated texts" for warning in facts.data.warnings):
         yield Finding(f"{truncated:.0%} of the texts are cut", task_report.truncation_hint)
     warned = any(warning.kind == "few examples" for warning in facts.data.warnings)
     if train.n < FEW_EXAMPLES and not warned:

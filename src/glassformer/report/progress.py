@@ -47,7 +47,8 @@ class TrainingProgress:
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with console.stderr_may_be_lost():
+                self._bar.stop()
 
     def __call__(self, report: StepMetrics) -> None:
         """Show a report: validations always, steps now and then."""
@@ -58,17 +59,24 @@ class TrainingProgress:
         finished = self._bar is not None and report.progress >= 1.0
         if finished or now - self._shown >= (LINE_SECONDS if self._bar is None else DRAW_SECONDS):
             self._shown = now
-            self._draw(report) if self._bar is not None else logger.info(step_line(report))
+            if self._bar is None:
+                logger.info(step_line(report))
+            else:
+                with console.stderr_may_be_lost():
+                    self._draw(report)
         if report.valid is not None:
             logger.info(valid_line(report))
 
     def _draw(self, report: StepMetrics) -> None:
-        if not self._bar.live.is_started:
-            self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=bar_lines(report))
-        self._bar.refresh()
-        if report.progress >= 1.0:
-            self._bar.stop()
+        try:
+            if not self._bar.live.is_started:
+                self._bar.start()
+            self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=bar_lines(report))
+            self._bar.refresh()
+            if report.progress >= 1.0:
+                self._bar.stop()
+        except (OSError, ValueError):  # the terminal was closed: training goes on without a bar
+            self._bar = None
 
 
 def step_line(report: StepMetrics) -> str:

@@ -7,10 +7,13 @@ missing, since a report is also written for a run that was cut short.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassformer.config import Config
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
@@ -89,10 +92,34 @@ class RunRecord:
         return math.nan if score is None else score
 
     def best_validation(self) -> StepMetrics | None:
-        """Return the validation with the best metric, the earliest among equals; None without any."""
+        """Return the validation whose weights are kept, as training logged it; None without any.
+
+        Logs of earlier versions do not say it: there it is the best metric, and of equal ones the lowest loss.
+        """
+        if kept := [row for row in self.validations if row.best]:
+            return kept[-1]
         rows = [row for row in self.validations if math.isfinite(self.validation_score(row))]
         sign = 1 if self.metric.higher_is_better else -1
-        return max(rows, key=lambda row: sign * self.validation_score(row), default=None)
+
+        def rank(row: StepMetrics) -> tuple[float, float]:
+            loss = (row.valid or {}).get("loss")
+            return sign * self.validation_score(row), -math.inf if loss is None or math.isnan(loss) else -loss
+
+        return max(rows, key=rank, default=None)
+
+
+@contextmanager
+def readable_records(*paths: Path) -> Iterator[None]:
+    """Raise a CheckpointError where records are of a form that no version wrote, so that they cannot be told.
+
+    The types of what is common to all runs are checked when it is read; what tasks score is theirs alone.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        named = ", ".join(map(str, paths))
+        message = f"the records in {named} are not as they were written ({type(error).__name__}: {str(error)[:200]})"
+        raise CheckpointError(message, "restore the folder from a copy; with --debug the place is shown") from error
 
 
 def load_run_record(path: Path | str) -> RunRecord:
@@ -103,6 +130,10 @@ def load_run_record(path: Path | str) -> RunRecord:
     """
     folder = RunFolder(path)
     config, rows = folder.read_config(), sorted(folder.read_metrics(), key=lambda row: row.step)
+    try:
+        task_class(config.task)
+    except UsageError as error:
+        raise CheckpointError(f"{folder.config}: {error.message}", error.hint) from error
     training = list({row.step: row for row in rows}.values())
     validations = list({row.step: row for row in rows if row.valid is not None}.values())
     env, data = folder.read_env(), folder.read_data()

@@ -6,6 +6,7 @@ validation, and its test score is not the recipe's.
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from typing import Any
 
 from glassformer.evaluate.metrics import Metric
 from glassformer.report import sentences
-from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.report.run_record import RunRecord, load_run_record, readable_records
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.tasks.reporting import Score
 from glassformer.utils.atomic_io import atomic_write_text, write_json
-from glassformer.utils.formatting import cell_text, duration, fenced, table
+from glassformer.utils.formatting import cell_text, code, duration, fenced, glassformer_command, table
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,10 @@ def write_seeds_report(folder: SeedsFolder) -> SeedsRecord:
         CheckpointError: no seed was scored, or a file is damaged.
     """
     facts = load_seeds(folder)
-    write_json(folder.report_json, seeds_report(facts))
-    atomic_write_text(folder.report, seeds_markdown(facts))
+    with readable_records(folder.path):
+        report, markdown = seeds_report(facts), seeds_markdown(facts)
+    write_json(folder.report_json, report)
+    atomic_write_text(folder.report, markdown)
     return facts
 
 
@@ -183,6 +186,7 @@ def seeds_markdown(facts: SeedsRecord) -> str:
         parts.append(_as_one(facts))
     if facts.missing:
         named = ", ".join(map(str, facts.missing))
-        parts.append(f"Without a score: seed {named}. Go on with `glassformer train --resume {facts.path.name}`.")
-    parts += ["## Use it", fenced(first.task_report.example_command(facts.path.name), "sh")]
+        go_on = code(glassformer_command("train", "--resume", facts.path.name))
+        parts.append(f"Without a score: seed {named}. Go on with {go_on}.")
+    parts += ["## Use it", fenced(first.task_report.example_command(shlex.quote(facts.path.name)), "sh")]
     return "\n\n".join(parts) + "\n"

@@ -5,10 +5,13 @@ How a single number is written is decided in `words.py`; nothing here reads or w
 
 from __future__ import annotations
 
+import json
+import shlex
+
 from glassformer.data.splits import LIMIT_NOTE
 from glassformer.evaluate.intervals import FEW
 from glassformer.report.run_record import RunRecord
-from glassformer.utils.formatting import code, counted, duration, fenced, quoted
+from glassformer.utils.formatting import code, counted, duration, fenced, glassformer_command, quoted
 
 UNCLEAN = "The test split was used as validation, so the weights were chosen on it: no clean test score."
 NO_TEST = "There was no test split: these scores are on the validation split, which also chose the weights."
@@ -23,6 +26,10 @@ def headline(facts: RunRecord) -> str:
         return "Its evaluation holds no score."
     spread = f" (95% interval {metric.between(interval)})" if interval else ""
     over = f"over {counted(evaluation.n, facts.task_report.unit)}"
+    if shared := evaluation.value("also_in_training"):
+        n = evaluation.value("compared_with_training") or 0
+        what = "of them" if n == evaluation.n else f"of {n:,} texts or lines"
+        over += f", {shared:,} {what} also in training"
     return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, {over}."
 
 
@@ -100,6 +107,8 @@ def _few_scored(facts: RunRecord) -> list[str]:
 
 def use(facts: RunRecord, run: str) -> str:
     """Return how to predict with and evaluate the run, in the shell and in Python."""
-    shell = f"{facts.task_report.example_command(run)}\nglassformer evaluate {run} --json"
-    python = f'import glassformer\n\nrun = glassformer.load("{run}")\nprint(run.predict(["…"]))'
+    predict = facts.task_report.example_command(shlex.quote(run))
+    shell = f"{predict}\n{glassformer_command('evaluate', run, '--json')}"
+    literal = json.dumps(run, ensure_ascii=False)  # a string of Python too
+    python = f'import glassformer\n\nrun = glassformer.load({literal})\nprint(run.predict(["…"]))'
     return "\n\n".join([fenced(shell, "sh"), fenced(python, "python")])

@@ -15,7 +15,17 @@ from glassformer.report import sentences
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import PLOTS, RunFolder
 from glassformer.runs.records import Evaluation, SplitRecord
-from glassformer.utils.formatting import cell_text, code, duration, fenced, number, percent, quoted, table
+from glassformer.utils.formatting import (
+    cell_text,
+    code,
+    duration,
+    fenced,
+    glassformer_command,
+    number,
+    percent,
+    quoted,
+    table,
+)
 
 MOST_VALIDATIONS = 12
 """Longest table of validations."""
@@ -65,7 +75,7 @@ def _opening(facts: RunRecord) -> list[str]:
 def _result(facts: RunRecord, plots: list[str]) -> list[str]:
     evaluation, task_report = facts.evaluation, facts.task_report
     if evaluation is None:
-        return [f"Not evaluated yet. Run `glassformer train --resume {facts.path.name}`."]
+        return [f"Not evaluated yet. Run {code(glassformer_command('train', '--resume', facts.path.name))}."]
     names, rivals = task_report.names(evaluation), evaluation.baselines
     scores = [task_report.score(evaluation, name) for name in names]
     called = {key: task_report.baselines.get(key, cell_text(key.replace("_", " "))) for key in rivals}
@@ -139,21 +149,34 @@ def _validations(facts: RunRecord) -> list[str]:
 def _data(facts: RunRecord, plots: list[str]) -> list[str]:
     if not facts.data.splits:
         return ["The run does not say what it was trained on."]
-    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "unknown", "texts with unknown"]
+    header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "empty", "twice"]
+    header += ["also in training", "unknown", "texts with unknown"]
     spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("has_ngrams") else ""
     return [
         table(header, [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]),
-        f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Unknown*: tokens the vocabulary "
-        f"lacks{spelled}; of the test split only the texts were looked at before it was scored. The tokenizer saw the "
-        "training split alone.",
+        f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Left out*: pairs too long. "
+        "*Empty*: pairs with an empty side, or texts without a token to predict, left out of training. "
+        "*Twice*: examples equal to one before, kept. *Also in training*: texts (of running text, long lines) that are "
+        f"in the training part too. *Unknown*: tokens the vocabulary lacks{spelled}; of the test split only the texts "
+        "were looked at before it was scored. The tokenizer saw the training split alone.",
         *_images(facts, plots, ("lengths",)),
-        *(["\n".join(f"- {cell_text(note)}" for note in facts.data.notes)] if facts.data.notes else []),
+        *(
+            ["\n".join(f"- {cell_text(note)}" for note in notes)]
+            if (notes := [*facts.data.notes, *_met(facts)])
+            else []
+        ),
     ]
+
+
+def _met(facts: RunRecord) -> list[str]:
+    """Return what was met in the files, with its count."""
+    return [f"{name}: {n:,}" for name, n in facts.data.counts.items()]
 
 
 def _split_cells(split: SplitRecord) -> list[str]:
     """Return the counts of a split; what was not counted is a dash, not a zero."""
     counted = (split.n, split.n_tokens, split.n_truncated, split.n_tokens_cut, split.n_dropped)
+    counted += (split.n_empty, split.n_duplicates, split.n_in_training)
     cells = ["–" if n is None else f"{n:,}" for n in counted]
     if split.n_truncated is not None:
         cells[2] += f" ({percent(split.n_truncated / max(split.n, 1))})"
@@ -173,8 +196,9 @@ def _reproduce(facts: RunRecord) -> list[str]:
     ]
     known = [row for row in rows if row[1]]
     return [
-        fenced(f"glassformer train {config.as_posix()} --out another-run", "sh"),
+        fenced(glassformer_command("train", config.as_posix(), "--out", "another-run"), "sh"),
         *([f"It was started with {code(env['command'])}."] if env.get("command") else []),
         *([table(["", ""], known, left=2)] if known else []),
-        "The same seed, machine and versions give the same run on a CPU; others give one that is close.",
+        "The same number of steps, seed, versions, processor and number of threads give the same run on a CPU; others "
+        "give one that is close. Without `OMP_NUM_THREADS` the number of threads follows the load of the machine.",
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from glassformer.config.recipes import config_to_dict
 from glassformer.report.plots import draw_all
-from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.report.run_record import RunRecord, load_run_record, readable_records
 from glassformer.report.text import report_markdown
 from glassformer.runs.folder import PLOTS, RunFolder
 from glassformer.runs.records import JsonObject
@@ -24,15 +24,18 @@ def write_report(run_dir: Path) -> None:
         CheckpointError: not a run folder, or one of its files is damaged.
     """
     folder, facts = RunFolder(run_dir), load_run_record(run_dir)
-    images = draw_all(facts)
+    folder.refuse_links(folder.plots)
+    with readable_records(folder.path):
+        images = draw_all(facts)
+        report, markdown = report_facts(facts, sorted(images)), report_markdown(facts, sorted(images))
     folder.plots.mkdir(exist_ok=True)
     for name, image in images.items():
         atomic_write_bytes(folder.plots / f"{name}.png", image)
     for stale in folder.plots.glob("*.png"):  # of an earlier report: it would be read as current
         if stale.stem not in images:
             stale.unlink()
-    write_json(folder.report_json, report_facts(facts, sorted(images)))
-    atomic_write_text(folder.report, report_markdown(facts, sorted(images)))
+    write_json(folder.report_json, report)
+    atomic_write_text(folder.report, markdown)
 
 
 def report_facts(facts: RunRecord, plots: list[str]) -> JsonObject:

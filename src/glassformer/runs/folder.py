@@ -7,25 +7,35 @@ folder inside it is sealed is `sealed_folder.py`'s business, what a value means 
 from __future__ import annotations
 
 import json
+import logging
 import os
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.config import Config
 from glassformer.config.recipes import config_from_dict, dump_config
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.runs.lock import LOCK
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics, dataclass_from_json
 from glassformer.runs.sealed_folder import is_intact
-from glassformer.utils import atomic_io
+from glassformer.runs.start_record import check_start_record, start_record
+from glassformer.utils import atomic_io, safe_read
+from glassformer.utils.formatting import glassformer_command
+from glassformer.utils.safe_read import LIMITS
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
 
+logger = logging.getLogger(__name__)
+
 TOKENIZER, PLOTS, SEEDS = "tokenizer.json", "plots", "seeds.json"
+EXPORT_FACTS = "glassformer.json"
+"""A file that only a model exported for another library holds."""
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
+BEGUN = "begun_with"
+"""In `env.json`: the record of what the run was begun with (`start_record.py`)."""
 
 
 class RunFolder:
@@ -77,6 +87,11 @@ class RunFolder:
         return self.evaluation.is_file()
 
     @property
+    def resume_command(self) -> str:
+        """Return the command that goes on with the run, as a shell reads it."""
+        return glassformer_command("train", "--resume", self.path)
+
+    @property
     def not_empty(self) -> bool:
         """Return True if something of this name exists that a new run must not write into."""
         return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
@@ -88,9 +103,9 @@ class RunFolder:
             UsageError: which, and what to do.
         """
         path, another = self.path, "name another --out"
-        if path.is_dir() and self.not_empty:
+        if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
             begun = self.resumable or (path / SEEDS).is_file()
-            hint = f"go on with it: glassformer train --resume {path}; or " if begun else ""
+            hint = f"go on with it: {self.resume_command}; or " if begun else ""
             raise UsageError(f"{path} is not empty", f"{hint}{another}")
         nearest = next(p for p in (path, *path.parents) if p.exists())
         if not nearest.is_dir():
@@ -98,12 +113,28 @@ class RunFolder:
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise UsageError(f"{path} cannot be written: no permission in {nearest}", another)
 
+    def refuse_links(self, part: Path | None = None) -> None:
+        """Refuse to write into a run, or a part of it, that holds a symbolic link; the run itself may be one.
+
+        Something outside of the run would be written, or deleted, through it.
+
+        Raises:
+            CheckpointError: the link, and where it leads.
+        """
+        start = part or self.path
+        links = [start] if part is not None and part.is_symlink() else []
+        for folder, folders, files in os.walk(start) if not links else ():
+            links += [path for name in folders + files if (path := Path(folder, name)).is_symlink()]
+        if links:
+            message = f"{links[0]} is a link to {os.readlink(links[0])}, and nothing is written through a link in a run"
+            raise CheckpointError(message, "put there what it leads to; or move the whole run, and link to that")
+
     def remove_incomplete_start(self) -> None:
         """Take away what a process that died before its first step wrote, if nothing else is there."""
         begun = {self.env.name, self.data.name, self.tokenizer.name}
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set[str]()
         first = self.env.name in names or not names & begun  # it is written first; a data.json alone is not ours
-        if first and all(name in begun or name.startswith(".tmp-") for name in names):
+        if first and all(name in {*begun, LOCK} or name.startswith(".tmp-") for name in names):
             atomic_io.remove_leftovers(self.path)
             for name in names & begun:
                 atomic_io.fs.remove(self.path / name)
@@ -124,8 +155,10 @@ class RunFolder:
 
     def require_model_folder(self) -> Path:
         """Return `model_folder`; raise CheckpointError if there is none."""
+        if not self.resumable and (self.path / EXPORT_FACTS).is_file():  # which may have a config.json, too
+            raise CheckpointError(f"{self.path} is an exported model, not a run", "use it with glassformer predict")
         if (folder := self.model_folder) is None:
-            go_on = f"go on with: glassformer train --resume {self.path}"
+            go_on = f"go on with: {self.resume_command}"
             hint = go_on if self.resumable else "give the folder that --out named"
             raise CheckpointError(f"{self.path} holds no trained model", hint)
         return folder
@@ -135,7 +168,7 @@ class RunFolder:
     def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> None:
         """Write what is known before the first step."""
         atomic_io.fs.make_folder(self.path)
-        atomic_io.write_json(self.env, env)
+        atomic_io.write_json(self.env, env | {BEGUN: start_record(config, data.as_json(), tokenizer.sha256)})
         atomic_io.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
         self.write_config(config)
@@ -149,11 +182,11 @@ class RunFolder:
         if not self.resumable:
             message = f"{self.path} holds no run (no {self.config.name})"
             raise CheckpointError(message, "give the folder that --out named")
+        values = safe_read.read_toml(self.config)
+        if "task" not in values:
+            raise CheckpointError(f"{self.config} names no task", "restore it from a copy")
         try:
-            values = tomllib.loads(self.config.read_text(encoding="utf-8"))
             return config_from_dict({"recipe": "", **values}, where=str(self.config), of_a_run=True)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{self.config} is not valid TOML: {error}") from error
         except UsageError as error:
             raise CheckpointError(error.message, error.hint) from error
 
@@ -165,29 +198,54 @@ class RunFolder:
 
     def read_env(self) -> JsonObject:
         """Read versions, device, precision and command; empty if nothing was written."""
-        return atomic_io.read_json(self.env) if self.env.is_file() else {}
+        env = safe_read.read_json_object(self.env) if self.env.exists() else {}
+        return {name: value for name, value in env.items() if name != BEGUN}
 
     def read_data(self) -> DataRecord:
         """Read the record of the data; all fields unknown if nothing was written."""
-        return DataRecord.from_json(atomic_io.read_json(self.data) if self.data.is_file() else {}, self.data)
+        return DataRecord.from_json(safe_read.read_json(self.data) if self.data.exists() else {}, self.data)
+
+    def check_unchanged(self) -> JsonObject:
+        """Return the record of what the run was begun with, after comparing it with the files that say so now.
+
+        Raises:
+            CheckpointError: settings, `data.json` or tokenizer are others, missing, or were never recorded.
+        """
+        for path in (self.env, self.data, self.tokenizer):
+            if not path.is_file():
+                raise CheckpointError(f"{path}, which this run was begun with, is missing", "restore it")
+        now = start_record(self.read_config(), safe_read.read_json(self.data), self.read_tokenizer().sha256)
+        self.compare_start(safe_read.read_json_object(self.env).get(BEGUN), now, self.env)
+        return now
+
+    def compare_start(self, recorded: object, now: JsonObject, where: Path) -> None:
+        """Raise the CheckpointError of `check_unchanged` if a record in `where` differs from today's."""
+        check_start_record(recorded, now, where, (self.config, self.data, self.tokenizer))
 
     # The log
 
     def read_metrics(self) -> list[StepMetrics]:
         """Read every line of the log, in order; raise CheckpointError at a broken one."""
-        return [
-            dataclass_from_json(StepMetrics, atomic_io.parse_json(line, at), at) for at, line in _lines(self.metrics)
-        ]
+        lines = _lines(self.metrics, LIMITS["log"])
+        return [dataclass_from_json(StepMetrics, safe_read.parse_json(line, at), at) for at, line in lines]
 
     def truncate_metrics(self, step: int) -> None:
-        """Take out of the log what came after a step, for it is done again, or after a broken line."""
-        kept = []
-        for _, line in _lines(self.metrics):
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + b"\n")
-            except ValueError:
-                break
+        """Take out of the log what came after a step, for it is done again, and a last line that is broken.
+
+        Raises:
+            CheckpointError: a line before the step is none of a log.
+        """
+        kept, broken = list[bytes](), list[Path]()
+        for at, line in _lines(self.metrics, LIMITS["log"]):
+            logged = _step_of(line)
+            if logged is None:
+                broken.append(at)
+            elif logged <= step:
+                if broken:
+                    raise CheckpointError(f"{broken[0]} is no line of a log", "delete it, then resume")
+                kept.append(line + b"\n")
+        if (n := len({_step_of(line) for line in kept})) < step:
+            logger.warning(f"{self.metrics} lacks {step - n:,} of the {step:,} steps before")
         atomic_io.atomic_write_bytes(self.metrics, b"".join(kept))
 
     def write_divergence(self, step: int, message: str) -> None:
@@ -196,13 +254,13 @@ class RunFolder:
 
     def clear_divergence(self) -> None:
         """Delete the divergence record, since training resumes from before it."""
-        if self.diverged.is_file():
+        if self.diverged.exists() or self.diverged.is_symlink():
             atomic_io.fs.remove(self.diverged)
 
     def read_divergence(self) -> Divergence | None:
         """Read the divergence record; None if the run did not diverge."""
         at = self.diverged
-        return dataclass_from_json(Divergence, atomic_io.read_json(at), at) if at.is_file() else None
+        return dataclass_from_json(Divergence, safe_read.read_json(at), at) if at.exists() else None
 
     # Scores
 
@@ -215,21 +273,28 @@ class RunFolder:
     def read_evaluation(self) -> Evaluation | None:
         """Read the scores; None before the evaluation."""
         at = self.evaluation
-        return Evaluation.from_json(atomic_io.read_json(at), at) if self.finished else None
+        return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
 
-    def read_predictions(self) -> list[JsonObject] | None:
-        """Read the predictions, one object per example in the split's order; None if none were kept.
+    def read_predictions(self) -> Iterator[JsonObject] | None:
+        """Read the predictions one by one, an object per example in the split's order; None if none were kept.
 
         Raises CheckpointError at a line that is not JSON.
         """
-        lines = _lines(self.predictions)
-        return [atomic_io.parse_json(line, at) for at, line in lines] if self.predictions.is_file() else None
+        lines = _lines(self.predictions, LIMITS["predictions"])
+        return (safe_read.parse_json(line, at) for at, line in lines) if self.predictions.exists() else None
 
 
-def _lines(path: Path) -> list[tuple[Path, bytes]]:
-    """Return (location, content) of each line of a file, if it exists.
+def _lines(path: Path, max_bytes: int) -> Iterator[tuple[Path, bytes]]:
+    """Yield (location, content) of each whole line of a file, if it exists."""
+    if path.exists():
+        yield from safe_read.read_json_lines(path, max_bytes)
 
-    A last line without its newline was truncated by a kill.
-    """
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    return [(Path(f"{path}:{n}"), line) for n, line in enumerate(lines, start=1) if line.strip()]
+
+def _step_of(line: bytes) -> int | None:
+    """Return the step of a line of the log; None if it is none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    step = row.get("step") if isinstance(row, dict) else None
+    return step if type(step) is int and step > 0 else None

@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from glassformer.errors import CheckpointError
-from glassformer.utils.atomic_io import parse_json
+from glassformer.utils.safe_read import parse_json
+from glassformer.utils.typed_json import check_types, dataclass_from_json, is_of_type, json_object
 
 JsonObject = dict[str, Any]
 """A JSON object."""
-T = TypeVar("T")
-NOT_LOGGED = {"progress", "eta_seconds", "best", "stop"}
+Rows, Interval = list[JsonObject], list[float]
+_KNOWN_SCORES: dict[str, Any] = {
+    "n": int,
+    "headline": str,
+    "baselines": dict[str, JsonObject],
+    "examples": Rows,
+    "notes": list[str],
+    "label_names": list[str],
+    "confusion": list[list[int]],
+    "per_class": Rows,
+    "length_buckets": Rows,
+}
+"""Types of what every evaluation, or that of one task, may hold beside numbers."""
+NOT_LOGGED = {"progress", "eta_seconds", "stop"}
 
 
 @dataclass(frozen=True)
@@ -27,10 +39,12 @@ class SplitRecord:
 
     Attributes:
         n: examples. n_tokens: kept. n_truncated: texts cut. n_tokens_cut: tokens cut off. n_unknown: tokens the
-            vocabulary lacks. n_dropped: pairs too long and left out. n_empty: pairs with an empty side.
+            vocabulary lacks. n_dropped: pairs too long and left out. n_empty: pairs with an empty side, or texts
+            without a token to predict, left out. n_duplicates: examples equal to one before.
+        n_in_training: texts that are in the training part too (of running text, lines), out of n_compared.
         unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
             answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens,
-            `edges` and `counts`.
+            `edges` and `counts`. counts: what else the task counted, by its own names.
     """
 
     n: int = 0
@@ -40,10 +54,14 @@ class SplitRecord:
     n_unknown: int | None = None
     n_dropped: int | None = None
     n_empty: int | None = None
+    n_duplicates: int | None = None
+    n_in_training: int | None = None
+    n_compared: int | None = None
     unknown_rate: float | None = None
     n_texts_unknown: int | None = None
     sha256: str | None = None
     lengths: dict[str, list[float]] | None = None
+    counts: dict[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,8 @@ class DataRecord:
         metric: what chooses the weights. splits: train, valid and perhaps test. hashes: file to SHA-256.
         notes: sentences for people. tokenizer: kind, vocab_size, sha256. preflight: size, work, memory, time.
         base: the run it begins from, path and sha256 of its weights; empty where those are random.
+        columns: the columns that were read of the training table. counts: what was met in the files, by name.
+        pipes: paths that could be read once.
     """
 
     task: str = ""
@@ -89,6 +109,9 @@ class DataRecord:
     tokenizer: JsonObject = field(default_factory=dict)
     preflight: JsonObject = field(default_factory=dict)
     base: JsonObject = field(default_factory=dict)
+    columns: JsonObject = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    pipes: list[str] = field(default_factory=list)
 
     @property
     def warnings(self) -> list[DataWarning]:
@@ -108,8 +131,8 @@ class DataRecord:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> DataRecord:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        value = _object(value, where)
-        splits = _object(value.get("splits") or {}, where)
+        value = json_object(value, where)
+        splits = json_object(value.get("splits") or {}, where)
         read = {name: dataclass_from_json(SplitRecord, split, where) for name, split in splits.items()}
         return dataclass_from_json(cls, value | {"splits": read}, where)
 
@@ -122,8 +145,9 @@ class StepMetrics:
         loss: nats per label. lr, grad_norm (before clipping), tokens_per_s. padding: share of the batch.
         seconds: of training since the run began, those before a resume included.
         threads: of the CPU; fewer while other programs use it. valid: validation scores by name.
+        best: the validation is the best so far, so that its weights are kept; logged where it is.
         progress: share of the budget that is used, and the seconds left; these and the rest are not logged.
-        best: the validation is the best so far. stop: the signal after which every process stops here.
+        stop: the signal after which every process stops here.
     """
 
     step: int
@@ -144,6 +168,8 @@ class StepMetrics:
     def line(self) -> str:
         """Return the line of JSON, its newline included."""
         logged = {key: value for key, value in _present(self).items() if key not in NOT_LOGGED and value == value}
+        if not self.best:
+            del logged["best"]
         return json.dumps(logged) + "\n"
 
 
@@ -166,7 +192,7 @@ class Evaluation:
     @property
     def n(self) -> int:
         """Return the number of scored examples."""
-        return self.scores.get("n", 0)
+        return self.scores.get("n") or 0
 
     @property
     def headline(self) -> str | None:
@@ -190,7 +216,9 @@ class Evaluation:
 
     def interval(self, name: str) -> list[float | int] | None:
         """Return a score's 95% interval; accuracy's is called plain `ci95`."""
-        return self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
+        interval = self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
+        sound = isinstance(interval, list) and len(interval) == 2 and is_of_type(interval, Interval)
+        return interval if sound else None
 
     def as_json(self) -> JsonObject:
         """Return the record for the file: task and split with the scores."""
@@ -199,31 +227,14 @@ class Evaluation:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> Evaluation:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        scores = dict(_object(value, where))
+        scores = dict(json_object(value, where))
+        check_types({name: item for name, item in scores.items() if item is not None}, _KNOWN_SCORES, where)
         return cls(str(scores.pop("task", "")), str(scores.pop("split", "test")), scores)
-
-
-def dataclass_from_json(cls: type[T], value: Any, where: Path | str) -> T:
-    """Make a dataclass of those of its fields that a JSON object has.
-
-    A CheckpointError names `where` if it is no object, or lacks a field that has no default.
-    """
-    known = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]
-    try:
-        return cls(**{name: item for name, item in _object(value, where).items() if name in known})
-    except TypeError as error:
-        raise CheckpointError(f"{where} lacks what it should hold: {error}") from error
 
 
 def parse_json_object(data: bytes, where: Path) -> JsonObject:
     """Parse a JSON object from bytes; `where` is named in the CheckpointError for anything else."""
-    return _object(parse_json(data, where), where)
-
-
-def _object(value: Any, where: Path | str) -> JsonObject:
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{where} should hold a JSON object")
-    return value
+    return json_object(parse_json(data, where), where)
 
 
 def _present(value: Any) -> JsonObject:

@@ -13,18 +13,29 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from glassformer.errors import CheckpointError
-from glassformer.utils.atomic_io import link_or_copy, parse_json, sha256_file, write_durably, write_folder_atomically
+from glassformer.utils import safe_read
+from glassformer.utils.atomic_io import link_or_copy, write_durably, write_folder_atomically
+from glassformer.utils.safe_read import LIMITS
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 20
+MAX_NAME = 255
+"""Most characters of a file's name."""
 FORMAT_VERSION = 1
 
 Files = Mapping[str, Iterable[bytes | memoryview]]
 """Names and contents, the latter in pieces so that nothing is copied whole."""
 T = TypeVar("T")
+
+
+class Entry(TypedDict):
+    """What the manifest says of a file."""
+
+    bytes: int
+    sha256: str
 
 
 def write_sealed_folder(folder: Path, kind: str, files: Files, *, replace: bool = False) -> None:
@@ -53,14 +64,14 @@ def update_sealed_folder(folder: Path, kind: str, files: Files) -> None:
         CheckpointError: the folder is missing, another kind, or its manifest is damaged.
         ResourceError: the disk is full, or cannot be written; the folder stands as it was.
     """
-    entries = {name: entry for name, entry in _read_manifest(folder, kind).items() if name not in files}
+    entries = {name: entry for name, entry in read_manifest(folder, kind).items() if name not in files}
     with write_folder_atomically(folder, replace=True) as temporary:
         for name in entries:
             link_or_copy(folder / name, temporary / name)
         _fill(temporary, kind, files, entries)
 
 
-def _fill(folder: Path, kind: str, files: Files, entries: dict[str, dict[str, Any]]) -> None:
+def _fill(folder: Path, kind: str, files: Files, entries: dict[str, Entry]) -> None:
     """Write files, and the manifest of these and of the `entries` that are there already."""
     for name, chunks in files.items():
         size, sha256 = write_durably(folder / name, chunks)
@@ -70,35 +81,61 @@ def _fill(folder: Path, kind: str, files: Files, entries: dict[str, dict[str, An
     write_durably(folder / MANIFEST, [_render(body)])
 
 
-def read_sealed_folder(folder: Path, kind: str, names: Collection[str] | None = None) -> dict[str, bytes]:
+def read_sealed_folder(
+    folder: Path, kind: str, names: Collection[str] | None = None, max_bytes: int = LIMITS["weights"]
+) -> dict[str, bytes]:
     """Read every file of a sealed folder, name to content: the very bytes whose checksums were compared.
 
-    Raises:
-        CheckpointError: the folder is missing, another kind, from a later version, not the bytes that were
-            written, or holds others than `names`, if these are given; the message names the file.
-    """
+    Args:
+        folder: path of the folder.
+        kind: as it was written.
+        names: the files that it should hold, and no others; None for any.
+        max_bytes: what the files may have together.
 
-    def read_file(path: Path) -> tuple[bytes, str]:
-        data = path.read_bytes()
+    Raises:
+        CheckpointError: the folder is missing, another kind, from a later version, too large, not the bytes that were
+            written, or holds others than `names`; the message names the file. Nothing is read before all are listed.
+    """
+    entries = read_manifest(folder, kind)
+    if names is not None and entries.keys() != {*names}:
+        present = ", ".join(entries) or "nothing"
+        raise CheckpointError(f"{folder} should hold {' and '.join(names)} alone, not {present}")
+    if (n_bytes := sum(entry["bytes"] for entry in entries.values())) > max_bytes:
+        raise CheckpointError(f"{folder} should have at most {max_bytes:,} bytes, and has {n_bytes:,}")
+    return {name: read_sealed_file(folder, name, entry) for name, entry in entries.items()}
+
+
+def read_sealed_file(folder: Path, name: str, entry: Entry) -> bytes:
+    """Read one file of a sealed folder, whose entry `read_manifest` returned; errors as in `read_sealed_folder`."""
+
+    def read(path: Path) -> tuple[bytes, str]:
+        data = safe_read.read_bytes(path, max_bytes_of(name))
         return data, hashlib.sha256(data).hexdigest()
 
-    files = _compared(folder, kind, read_file)
-    if names is not None and files.keys() != {*names}:
-        present = ", ".join(files) or "nothing"
-        raise CheckpointError(f"{folder} should hold {' and '.join(names)} alone, not {present}")
-    return files
+    return _compared(folder, name, entry, read)
 
 
 def check_sealed_folder(folder: Path, kind: str) -> None:
     """Raise the CheckpointError that `read_sealed_folder` would, without holding the files in memory."""
-    _compared(folder, kind, lambda path: (None, sha256_file(path)))
+    for name, entry in read_manifest(folder, kind).items():
+        check_sealed_file(folder, name, entry)
+
+
+def check_sealed_file(folder: Path, name: str, entry: Entry) -> None:
+    """Raise the CheckpointError that `read_sealed_file` would, without holding the file in memory."""
+    _compared(folder, name, entry, lambda path: (None, safe_read.sha256_regular(path)))
+
+
+def max_bytes_of(name: str) -> int:
+    """Return the largest size of a file of this name."""
+    kinds = {".json": "record", ".md": "text"}
+    return LIMITS["tokenizer" if "tokenizer" in name else kinds.get(Path(name).suffix, "weights")]
 
 
 def sealed_sha256(folder: Path, name: str) -> str | None:
     """Return a file's SHA-256 from the manifest, unchecked; None if it has none."""
-    path = folder / MANIFEST
     try:
-        sha256 = parse_json(_read_or_raise(path, Path.read_bytes), path)["files"][name]["sha256"]
+        sha256 = safe_read.read_json(folder / MANIFEST, MAX_MANIFEST_BYTES)["files"][name]["sha256"]
     except (CheckpointError, KeyError, TypeError):
         return None
     return sha256 if isinstance(sha256, str) else None
@@ -122,29 +159,17 @@ def package_versions(*packages: str) -> dict[str, str]:
     return versions
 
 
-def _compared(folder: Path, kind: str, read: Callable[[Path], tuple[T, str]]) -> dict[str, T]:
-    """Return the result of `read` for every file after comparing its size and SHA-256 with the manifest's."""
-    contents = {}
-    for name, entry in _read_manifest(folder, kind).items():
-        path, expected = folder / name, entry["bytes"]
-        size = path.stat().st_size if path.is_file() else None
-        if size != expected:
-            problem = "is missing" if size is None else f"has {size} bytes"
-            raise _damaged(path, f"it {problem}, {expected} were written")
-        contents[name], sha256 = _read_or_raise(path, read)
-        if sha256 != entry["sha256"]:
-            raise _damaged(path, "its SHA-256 is not the one written")
-    return contents
+def read_manifest(folder: Path, kind: str) -> dict[str, Entry]:
+    """Return what the manifest says of each file, by name; nothing else is read.
 
-
-def _read_manifest(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
+    Raises:
+        CheckpointError: as `read_sealed_folder`, also for a name or a size that was never written.
+    """
     path = folder / MANIFEST
     if not folder.is_dir():
         raise CheckpointError(f"there is no folder {folder}")
-    if _read_or_raise(path, Path.stat).st_size > MAX_MANIFEST_BYTES:
-        raise CheckpointError(f"{path} is larger than {MAX_MANIFEST_BYTES} bytes, as none should be")
-    data = _read_or_raise(path, Path.read_bytes)
-    manifest = parse_json(data, path)
+    data = safe_read.read_bytes(path, MAX_MANIFEST_BYTES)
+    manifest = safe_read.parse_json(data, path)
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         raise CheckpointError(f"{folder} is not a {kind}")
     if (version := manifest.get("version")) != FORMAT_VERSION:
@@ -157,9 +182,34 @@ def _read_manifest(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
         raise CheckpointError(f"{path} is damaged", "restore the folder from a copy")
     for name, entry in entries.items():
         # Damage cannot come this far, only a manifest that someone made to point elsewhere.
-        if not isinstance(entry, dict) or entry.keys() != {"bytes", "sha256"} or Path(name).name != name:
-            raise CheckpointError(f"{path} lists {name!r} in a form that was never written")
+        if not _is_name(name) or not _is_entry(entry):
+            raise CheckpointError(f"{path} lists {name[:80]!r} in a form that was never written")
+        if entry["bytes"] > (limit := max_bytes_of(name)):
+            raise CheckpointError(f"{folder / name} should have at most {limit:,} bytes, and has {entry['bytes']:,}")
     return entries
+
+
+def _is_name(name: str) -> bool:
+    return Path(name).name == name and len(name.encode("utf-8")) <= MAX_NAME and name.isprintable() and name != MANIFEST
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict) or entry.keys() != {"bytes", "sha256"}:
+        return False
+    return type(entry["bytes"]) is int and entry["bytes"] >= 0 and isinstance(entry["sha256"], str)
+
+
+def _compared(folder: Path, name: str, entry: Entry, read: Callable[[Path], tuple[T, str]]) -> T:
+    """Return the result of `read` for a file after comparing its size and SHA-256 with the manifest's."""
+    path, expected = folder / name, entry["bytes"]
+    size = path.stat().st_size if path.is_file() else None
+    if size != expected:
+        problem = "is missing" if size is None else f"has {size} bytes"
+        raise _damaged(path, f"it {problem}, {expected} were written")
+    content, sha256 = read(path)
+    if sha256 != entry["sha256"]:
+        raise _damaged(path, "its SHA-256 is not the one written")
+    return content
 
 
 def _render(body: Mapping[str, Any]) -> bytes:
@@ -169,14 +219,6 @@ def _render(body: Mapping[str, Any]) -> bytes:
 
 def _json(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, sort_keys=True) + "\n").encode("ascii")
-
-
-def _read_or_raise(path: Path, read: Callable[[Path], T]) -> T:
-    """Return the result of `read`; raise CheckpointError if the file cannot be read."""
-    try:
-        return read(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _damaged(path: Path, how: str) -> CheckpointError:

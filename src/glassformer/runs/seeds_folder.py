@@ -12,8 +12,9 @@ from glassformer.config import Config
 from glassformer.config.recipes import config_from_dict, config_to_dict
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import SEEDS, RunFolder
-from glassformer.runs.records import Evaluation
-from glassformer.utils import atomic_io
+from glassformer.runs.records import Evaluation, is_of_type
+from glassformer.utils import atomic_io, safe_read
+from glassformer.utils.safe_read import LIMITS
 
 
 class SeedsFolder:
@@ -41,9 +42,11 @@ class SeedsFolder:
 
     def read(self) -> tuple[Config, list[int]]:
         """Read the configuration and the seeds to train; raise CheckpointError if the file is damaged."""
-        value = atomic_io.read_json(self.seeds_file)
+        value = safe_read.read_json_object(self.seeds_file, LIMITS["settings"])
         try:
-            seeds = [int(seed) for seed in value["seeds"]]
+            seeds = value["seeds"]
+            if not is_of_type(seeds, list[int]) or not seeds or len({*seeds}) < len(seeds):
+                raise ValueError("no list of seeds")
             return config_from_dict(value["config"], str(self.seeds_file), of_a_run=True), seeds
         except (TypeError, KeyError, ValueError, UsageError) as error:
             raise CheckpointError(f"{self.seeds_file} does not say which seeds of what to train") from error
@@ -60,7 +63,7 @@ class SeedsFolder:
     def read_ensemble(self) -> Evaluation | None:
         """Read the evaluation of the finished runs as an ensemble; None if there is none."""
         at = self.ensemble
-        return Evaluation.from_json(atomic_io.read_json(at), at) if at.is_file() else None
+        return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
 
     @property
     def best(self) -> RunFolder:
@@ -69,10 +72,13 @@ class SeedsFolder:
         Raises:
             CheckpointError: not all seeds are finished.
         """
-        name = atomic_io.read_json(self.report_json).get("best") if self.report_json.is_file() else None
+        name = safe_read.read_json_object(self.report_json).get("best") if self.report_json.exists() else None
+        runs = [self.run(seed) for seed in self.read()[1]]
         if name is None:
-            begun = [self.run(seed).path for seed in self.read()[1] if self.run(seed).model_folder]
+            begun = [run.path for run in runs if run.model_folder]
             one = f"; or name one that is finished: {begun[0]}" if begun else ""
-            hint = f"go on with: glassformer train --resume {self.path}{one}"
+            hint = f"go on with: {RunFolder(self.path).resume_command}{one}"
             raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
-        return RunFolder(self.path / str(name))
+        if found := [run for run in runs if run.path.name == name]:
+            return found[0]
+        raise CheckpointError(f"{self.report_json} names a best run that is none of the {len(runs)} seeds")

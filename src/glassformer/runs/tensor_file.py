@@ -7,6 +7,8 @@ copied whole, and two names may share memory. Read by the safetensors library, w
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,8 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from glassformer.errors import CheckpointError
+from glassformer.utils import safe_read
+from glassformer.utils.safe_read import LIMITS
 
 Weights = dict[str, Tensor]
 """Parameters by name."""
@@ -41,6 +45,10 @@ _NAMES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+
+
+_WIDTHS = {name: dtype.itemsize for dtype, name in _NAMES.items()}
+"""Bytes of a number of each type."""
 
 
 def tensor_chunks(
@@ -72,6 +80,36 @@ def tensor_chunks(
         yield flat.view(torch.uint8).numpy().data
 
 
+def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tuple[int, ...]]:
+    """Read the header of a safetensors file alone: the shape of each tensor, under today's names.
+
+    Raises:
+        CheckpointError: it is no header, or describes other than the bytes that follow it.
+    """
+    with safe_read.open_regular(path, max_bytes) as file:
+        size = os.fstat(file.fileno()).st_size
+        n_header = int.from_bytes(file.read(8), "little")
+        if size < 8 or n_header > min(size - 8, MAX_HEADER_BYTES):
+            raise CheckpointError(f"{path} is not a safetensors file: its header does not fit")
+        header = safe_read.parse_json(file.read(n_header), path)
+    shapes: dict[str, tuple[int, ...]] = {}
+    n_bytes = 0
+    for name, facts in header.items() if isinstance(header, dict) else ():
+        if name == "__metadata__":
+            continue
+        shape = facts.get("shape") if isinstance(facts, dict) else None
+        width = _WIDTHS.get(str(facts.get("dtype"))) if isinstance(facts, dict) else None
+        if width is None or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+            raise CheckpointError(
+                f"{path} is not a sound safetensors file: {name[:80]!r} has no shape or no known type"
+            )
+        shapes[_todays_name(name)] = tuple(shape)
+        n_bytes += width * math.prod(shape)
+    if not isinstance(header, dict) or n_bytes != size - 8 - n_header:
+        raise CheckpointError(f"{path} is not a sound safetensors file: its header describes {n_bytes:,} bytes")
+    return shapes
+
+
 def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
     """Read the tensors in the bytes of a safetensors file; those of earlier versions get today's names.
 
@@ -85,7 +123,22 @@ def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
         tensors = safetensors.torch.load(data)
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{where} is not a sound safetensors file: {error}") from error
-    return {_OLD_NAME.sub(lambda match: _RENAMED[match[1]], name): tensor for name, tensor in tensors.items()}
+    return {_todays_name(name): tensor for name, tensor in tensors.items()}
+
+
+def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each parameter; of a model on torch's "meta" device, which has no memory, too."""
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+def check_shapes(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise a CheckpointError if the weights found are not those that are expected, by name and shape."""
+    if odd := sorted(expected.keys() ^ found.keys()):
+        message = f"{odd[0][:80]} (of {len(odd)} names) is in only one"
+        raise CheckpointError(f"the weights are not this model's: {message}")
+    for name, shape in expected.items():
+        if shape != found[name]:
+            raise CheckpointError(f"the weight {name} should have shape {shape}, not {found[name]}")
 
 
 def load_weights(model: nn.Module, weights: Weights) -> None:
@@ -94,14 +147,11 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
     Raises:
         CheckpointError: a name or a shape does not match.
     """
-    parameters = dict(model.named_parameters())
-    if odd := sorted(parameters.keys() ^ weights.keys()):
-        message = f"{odd[0]} (of {len(odd)} names) is in only one"
-        raise CheckpointError(f"the weights are not this model's: {message}")
-    for name, parameter in parameters.items():
-        if parameter.shape != weights[name].shape:
-            shapes = f"{tuple(parameter.shape)}, not {tuple(weights[name].shape)}"
-            raise CheckpointError(f"the weight {name} should have shape {shapes}")
+    check_shapes(shapes_of(model), {name: tuple(tensor.shape) for name, tensor in weights.items()})
     with torch.no_grad():
-        for name, parameter in parameters.items():
+        for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
+
+
+def _todays_name(name: str) -> str:
+    return _OLD_NAME.sub(lambda match: _RENAMED[match[1]], name)

@@ -35,6 +35,7 @@ from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.cpu_threads import make_room
+from glassformer.utils.process_settings import turns
 
 EVALUATION_TOKENS = 8192
 """Tokens per batch when no gradient is needed."""
@@ -144,6 +145,7 @@ class TaskData(ABC):
         """Yield the batches of `eval_batches` on the model's device; in a process group this rank's share."""
         device = next(model.parameters()).device
         for index in group.shard(self.eval_batches(corpus)):
+            turns.give_way()
             make_room()
             yield self.make_batch(corpus, index).to(device)
 

@@ -97,7 +97,7 @@ class TaskReport:
         return table(keys, [[row.get(key, "") for key in keys] for row in examples], left=len(keys))
 
     def example_command(self, run: str) -> str:
-        """Return a line for the shell that uses a run."""
+        """Return a line for the shell that uses a run, whose path is quoted as the shell reads it."""
         return f'glassformer predict {run} "a text of yours" --json'
 
     def answer_lines(self, answer: JsonObject) -> list[str]:

@@ -3,25 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from glassformer.config import TrainConfig
 from glassformer.config.recipes import config_from_dict
-from glassformer.errors import UsageError
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import JsonObject
+from glassformer.config.validation import build
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.models.build import without_memory
+from glassformer.runs.folder import MODEL_CONFIG, RunFolder
+from glassformer.runs.records import JsonObject, dataclass_from_json
+from glassformer.runs.tensor_file import shapes_of
 from glassformer.tasks import Task, task_class
 
 
+@dataclass(frozen=True)
+class ModelFacts:
+    """What the `config.json` of a model folder says, beside the sections of its configuration."""
+
+    task: str
+    recipe: str
+    vocab_size: int
+    label_names: list[str] | None = None
+    precision: str = "auto"
+
+
 def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Task:
-    """Return the task that a model folder describes; its data comes from the run's config.toml if that exists."""
-    values = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
-    config = config_from_dict(values, f"the configuration in {model_folder}")
-    config = replace(config, train=replace(config.train, precision=facts.get("precision", "auto")))
+    """Return the task that a model folder describes; its data comes from the run's config.toml if that exists.
+
+    Raises:
+        CheckpointError: something is missing, of another type, or does not fit the tokenizer.
+    """
+    where = model_folder / MODEL_CONFIG
+    known = dataclass_from_json(ModelFacts, facts, where)
+    sections = {name: facts[name] for name in ("text", "model", "decode") if name in facts}
+    if len(sections) < 3:
+        raise CheckpointError(f"{where} lacks one of text, model and decode", "restore the folder from a copy")
+    try:
+        config = config_from_dict({"task": known.task, "recipe": known.recipe, **sections}, str(where))
+        train = build(TrainConfig, {"precision": known.precision}, "train", str(where))
+    except UsageError as error:
+        raise CheckpointError(error.message, error.hint) from error
+    config = replace(config, train=train)
     if folder.resumable:
         recipe = folder.read_config()
         config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
-    return task_class(config.task)(config, RunFolder(model_folder).read_tokenizer(), facts["label_names"])
+    tokenizer = RunFolder(model_folder).read_tokenizer()
+    if tokenizer.vocab_size != known.vocab_size:
+        message = f"the tokenizer in {model_folder} has {tokenizer.vocab_size:,} tokens, not {known.vocab_size:,}"
+        raise CheckpointError(message, "copy model folders whole; their files cannot be exchanged")
+    kind = task_class(config.task)
+    names = known.label_names or []
+    if kind.explain_as == "classifier" and len(set(names)) < max(2, len(names)):
+        raise CheckpointError(f"{where}: label_names should be two different names or more")
+    return kind(config, tokenizer, known.label_names)
+
+
+def weight_shapes(facts: JsonObject, model_folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the weights of the model that a model folder describes; nothing is allocated."""
+    task = restore_task(facts, model_folder, RunFolder(model_folder))
+    with without_memory():
+        return shapes_of(task.build_model())
 
 
 def check_joins(runs: Sequence[tuple[Path, Task]], other: Path, task: Task) -> None:

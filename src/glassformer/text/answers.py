@@ -2,10 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from glassformer.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+
+def checked_texts(texts: Any) -> list[str]:
+    """Return the texts to predict as a list.
+
+    Raises:
+        DataError: what came is not a text, or not a list of texts.
+    """
+    if isinstance(texts, str):
+        return [texts]
+    hint = 'give a text, or a list of texts: predict(["one", "two"])'
+    if isinstance(texts, bytes | bytearray | Mapping) or not isinstance(texts, Iterable):
+        raise DataError(f"expected a text or a list of texts, and a {type(texts).__name__} came", hint)
+    listed = list(texts)
+    for number, text in enumerate(listed, start=1):
+        if not isinstance(text, str):
+            raise DataError(f"text {number} is a {type(text).__name__}, not a string", hint)
+    return listed
+
+
+def cut_message(n_cut: int, n: int, max_len: int) -> str:
+    """Return a sentence about texts of which the model has not read all; empty if there are none."""
+    are, were = ("is", "was") if n_cut == 1 else ("are", "were")
+    return f"{n_cut:,} of {n:,} texts {are} longer than {max_len:,} tokens and {were} cut" if n_cut else ""
+
+
+def warn_of_cut(answers: Sequence[dict[str, Any]], max_len: int) -> int:
+    """Log how many answers are to texts that were cut; return their number."""
+    n_cut = sum("truncated" in answer for answer in answers)
+    if n_cut:
+        logger.warning(cut_message(n_cut, len(answers), max_len))
+    return n_cut
+
+
+def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dict[str, Any]]:
+    """Yield the answers, and log after the last how many are to texts that were cut."""
+    n = n_cut = 0
+    for answer in answers:
+        n, n_cut = n + 1, n_cut + ("truncated" in answer)
+        yield answer
+    if n_cut:
+        logger.warning(cut_message(n_cut, n, max_len))
 
 
 def class_answer(text: str, probabilities: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Encoding, saving and loading are in `tokenizer.py`.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,10 +17,15 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.config import TextConfig
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text.ngrams import UNSPACED
 
+logger = logging.getLogger(__name__)
+
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
+MOST_CHARACTERS, LONG = 1 << 10, 1 << 20
+"""Characters of a word that merges are trained on at a time: each merge visits the whole of a word that holds it.
+And characters of a text: a longer one is given to the backend in parts, cut between words."""
 SPACE = "▁"  # U+2581, the mark for a space inside a token
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]  # they spell a character that has no token of its own
 
@@ -37,7 +43,8 @@ PIECES = (
 def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[str, ...]) -> tokenizers.Tokenizer:
     """Train the kind `config.tokenizer` names, with the errors of `Tokenizer.train`; extra tokens come last."""
     trained_size = config.vocab_size - len(extra_tokens)
-    counted = _Texts(texts, extra_tokens)
+    counted = _Texts(texts, extra_tokens, MOST_CHARACTERS if config.tokenizer in ("bpe", "byte-bpe") else None)
+    counted.marks_start = config.tokenizer == "bpe" and not extra_tokens
     match config.tokenizer:
         case "word":
             backend = _train_word(counted, config, trained_size)
@@ -52,6 +59,11 @@ def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[
     if not counted.any_text:
         hint = "check that the training texts are not empty"
         raise DataError("there is no text to train the tokenizer on", hint)
+    if counted.n_cut:
+        logger.warning(
+            f"the text has words of more than {MOST_CHARACTERS:,} characters: the tokenizer was trained on parts of "
+            f"them, cut at {counted.n_cut:,} places"
+        )
     backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in extra_tokens])
     n_tokens = backend.get_vocab_size(with_added_tokens=True)
     if config.tokenizer != "char" and n_tokens > config.vocab_size:
@@ -87,6 +99,10 @@ def more_in(backend: tokenizers.Tokenizer) -> tuple[list[str], list[tuple[int, i
     more = sorted((token for token in number if " " in token), key=number.__getitem__)
     pairs = [token.split(" ") for token in more if token[0] != " "]
     ngrams = [token[1:] for token in more if token[0] == " "]
+    if [number[token] for token in more] != list(range(len(number) - len(more), len(number))):
+        raise CheckpointError("the n-grams of a tokenizer should follow its words")
+    if any(len(pair) != 2 or not {*pair} <= number.keys() for pair in pairs) or "" in ngrams:
+        raise CheckpointError("the bigrams of a tokenizer should be pairs of its words")
     return ngrams, [(number[first], number[second]) for first, second in pairs]
 
 
@@ -102,13 +118,56 @@ def readable_bytes(token: str) -> str:
         return f"<{raw.hex().upper()}>"
 
 
-def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
-    """Train on the most frequent words and punctuation marks; the line breaks of HTML reviews count as spaces."""
+def written_backends() -> Iterator[tokenizers.Tokenizer]:
+    """Yield a backend of every form that training makes, with an empty vocabulary: what a file may hold."""
+    for lowercase in (False, True):
+        config = TextConfig(lowercase=lowercase)
+        yield _word_backend(config)
+        yield _char_backend({}, config)
+        yield _byte_bpe_backend(config)
+        yield _bpe_backend(config, mark_start=True)
+        yield _bpe_backend(config, mark_start=False)
+
+
+def _word_backend(config: TextConfig) -> tokenizers.Tokenizer:
     vocabulary = {token: i for i, token in enumerate(SPECIAL_TOKENS)}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
     breaks = normalizers.Replace(Regex(r"<[bB][rR]\s*/?>"), " ")
     backend.normalizer = normalizers.Sequence([breaks, *_lowercase(config)])
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)
+    return backend
+
+
+def _char_backend(vocabulary: dict[str, int], config: TextConfig) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
+    backend.normalizer = normalizers.Sequence(_lowercase(config))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    backend.decoder = decoders.Fuse()
+    return backend
+
+
+def _byte_bpe_backend(config: TextConfig) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.normalizer = normalizers.Sequence(_lowercase(config))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def _bpe_backend(config: TextConfig, mark_start: bool) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
+    marks = [normalizers.Prepend(SPACE)] if mark_start else []
+    backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
+    strip = [decoders.Strip(" ", 1, 0)] if mark_start else []
+    decoders_used = [decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), *strip]
+    backend.decoder = decoders.Sequence(decoders_used)
+    return backend
+
+
+def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
+    """Train on the most frequent words and punctuation marks; the line breaks of HTML reviews count as spaces."""
+    backend = _word_backend(config)
     trainer = trainers.WordLevelTrainer(
         vocab_size=size, min_frequency=1, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
@@ -120,20 +179,14 @@ def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenize
     """Train on every character of the texts, in the order of Unicode."""
     alphabet = {character for text in texts for character in (text.lower() if config.lowercase else text)}
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])}
-    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
-    backend.normalizer = normalizers.Sequence(_lowercase(config))
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    backend.decoder = decoders.Fuse()
+    backend = _char_backend(vocabulary, config)
     backend.add_special_tokens(list(SPECIAL_TOKENS))
     return backend
 
 
 def _train_byte_bpe(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
     """Train merges over bytes, as in GPT-2: every text can be encoded, nothing is unknown."""
-    backend = tokenizers.Tokenizer(models.BPE())
-    backend.normalizer = normalizers.Sequence(_lowercase(config))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    backend.decoder = decoders.ByteLevel()
+    backend = _byte_bpe_backend(config)
     backend.train_from_iterator(
         texts, _bpe_trainer(size, SPECIAL_TOKENS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     )
@@ -149,13 +202,7 @@ def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: 
     With `mark_start` a text begins with a mark too, so that a word is the same token there as after a space.
     Not with extra tokens: they cut the text into parts, each of which would get a mark of its own.
     """
-    backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
-    marks = [normalizers.Prepend(SPACE)] if mark_start else []
-    backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
-    strip = [decoders.Strip(" ", 1, 0)] if mark_start else []
-    decoders_used = [decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), *strip]
-    backend.decoder = decoders.Sequence(decoders_used)
+    backend = _bpe_backend(config, mark_start)
     texts = list(texts)
     n_letters = _n_letters(map(backend.normalizer.normalize_str, texts), size - len(SPECIAL_TOKENS) - 256)
     # As special tokens the bytes are never found in text, like the five.
@@ -181,18 +228,63 @@ def _lowercase(config: TextConfig) -> list[normalizers.Normalizer]:
     return [normalizers.Lowercase()] if config.lowercase else []
 
 
-class _Texts:
-    """The texts, extra tokens cut out (they need no letters of their own), noting whether there was any."""
+_WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")
 
-    def __init__(self, texts: Iterable[str], extra_tokens: tuple[str, ...]) -> None:
-        self._texts = texts
+
+class _Texts:
+    """The texts, extra tokens cut out (they need no letters of their own), noting whether there was any.
+
+    Args:
+        texts: the texts.
+        extra_tokens: what is cut out.
+        most_characters: words are cut into parts of so many; None leaves them whole.
+
+    Attributes:
+        n_cut: places where a word was cut.
+        marks_start: whether the backend puts a mark for a space before each text.
+    """
+
+    def __init__(self, texts: Iterable[str], extra_tokens: tuple[str, ...], most_characters: int | None = None) -> None:
+        self._texts, self._most_characters, self.n_cut = texts, most_characters or 0, 0
+        self.marks_start = False
+        # A run of one kind of characters is a word, and one of letters may hold marks (Hindi, Thai), which \W matches.
+        n = self._most_characters + 1
+        marks = "\u0300-\u036f\u0900-\u109f\u1780-\u17ff"
+        # No character is in both classes, or a run that is too short would be tried in 2^length ways.
+        runs = (rf"(?:[^\W\d_{marks}]|[{marks}])", r"\d", r"[^\w\s]", r"\s")
+        self._long_run = re.compile("|".join(f"{run}{{{n},}}" for run in runs))
         self._extra = re.compile("|".join(map(re.escape, extra_tokens))) if extra_tokens else None
         self.any_text = False
 
     def __iter__(self) -> Iterator[str]:
         for text in self._texts:
             self.any_text = self.any_text or bool(text.strip())
-            yield from [text] if self._extra is None else self._extra.split(text)
+            for part in [text] if self._extra is None else self._extra.split(text):
+                for piece in self._pieces(part):
+                    yield from self._short_words(piece) if self._most_characters else [piece]
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        """Yield a long text in parts that are cut before single spaces, which begin them."""
+        begin = 0
+        while len(text) - begin > LONG and (found := _WORD_ENDS.search(text, begin + LONG // 2)):
+            yield text[begin : found.start()]
+            # The mark that `bpe` puts before a text is this space's.
+            begin = found.start() + self.marks_start
+        yield text[begin:]
+
+    def _short_words(self, text: str) -> Iterator[str]:
+        """Yield a text in parts without a word of more than `_most_characters`, whose training takes quadratic time."""
+        if len(text) <= self._most_characters or not (found := self._long_run.search(text)):
+            yield text
+            return
+        begin = 0
+        while found:
+            for place in range(found.start() + self._most_characters, found.end(), self._most_characters):
+                self.n_cut += 1
+                yield text[begin:place]
+                begin = place
+            found = self._long_run.search(text, found.end())
+        yield text[begin:]
 
 
 @cache

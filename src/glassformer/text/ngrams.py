@@ -21,6 +21,8 @@ AHEAD = 2
 """Characters that an n-gram of a script without spaces reaches beyond the one it begins with."""
 MOST = 24
 """Most n-grams of a word: those it begins with."""
+MOST_CHARACTERS = 1 << 12
+"""Characters of a word that are spelled: those it begins with."""
 FIRST = 1 + 256
 """Number of the first n-gram: 0 stands for none, and 1 to 256 are the bytes."""
 
@@ -82,7 +84,7 @@ class NgramVocabulary:
     def lookup(self, surfaces: str) -> list[int]:
         """Return the ids of the n-grams of one surface form, or of its bytes if none is listed."""
         known = [self._number[ngram] for ngram in ngrams_of(surfaces) if ngram in self._number]
-        characters = surfaces[1:-1] if surfaces[0] == "<" else surfaces[0]
+        characters = surfaces[1:-1][:MOST] if surfaces[0] == "<" else surfaces[0]
         return known[:MOST] or [1 + byte for byte in characters.encode("utf-8", "replace")[:MOST]]
 
 
@@ -110,7 +112,8 @@ def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def ngrams_of(surfaces: str) -> Iterator[str]:
-    """Yield all n-grams of one surface form, listed or not."""
+    """Yield all n-grams of one surface form, listed or not; of a very long one those it begins with."""
+    surfaces = surfaces[:MOST_CHARACTERS]
     if surfaces[0] == "<":
         for start in range(len(surfaces)):
             yield from (surfaces[start : start + n] for n in LENGTHS if start + n <= len(surfaces))

@@ -17,13 +17,21 @@ from pathlib import Path
 import tokenizers
 
 from glassformer.config import TextConfig
+from glassformer.config.limits import truncate
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.bigrams import common_bigrams
+from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long
 from glassformer.text.ngrams import NgramVocabulary, surface_forms
+from glassformer.text.tokenizer_file import check_tokenizer_json
+from glassformer.utils import safe_read
+from glassformer.utils.safe_read import LIMITS
 
 __all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer"]
+
+LONG = 1 << 17
+"""Characters from which on a text is encoded in parts."""
 
 
 class Tokenizer:
@@ -103,22 +111,66 @@ class Tokenizer:
         Raises:
             DataError: a text holds half a surrogate pair, so it is not Unicode text.
         """
+        texts = list(texts)
         try:
-            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+            short = texts
+            if long := [i for i, text in enumerate(texts) if isinstance(text, str) and len(text) > LONG]:
+                short = ["" if i in set(long) else text for i, text in enumerate(texts)]
+            encodings = self._backend.encode_batch_fast(short, add_special_tokens=False)
+            ids = [encoding.ids for encoding in encodings]
+            for i in long:
+                ids[i] = [token for part in self.parts(texts[i]) for token in part.ids]
         except (TypeError, UnicodeEncodeError) as error:
             raise _not_text(texts) from error
-        return [encoding.ids for encoding in encodings]
+        return ids
+
+    def parts(self, text: str, surfaces: bool = False) -> Iterator[Part]:
+        """Yield the ids of a text of any length in parts, at bounded memory; with surface forms where asked for."""
+        return self._long_texts.parts(text, surfaces)
+
+    @cached_property
+    def _long_texts(self) -> LongTextEncoder:
+        return LongTextEncoder(self, self._backend)
+
+    def encode_cut(self, texts: Sequence[str], max_len: int, keep: str = "head") -> list[CutText]:
+        """Return the ids of each text cut to `max_len`, as `limits.truncate` cuts, and whether there were more.
+
+        Of a long text no more is encoded than is kept, as far as its end can be reached otherwise.
+
+        Raises:
+            DataError: as in `encode_batch`.
+        """
+        short = [text for text in texts if not isinstance(text, str) or len(text) <= LONG]
+        encoded = iter(self.encode_with_surfaces(short) if self.ngrams else self.encode_batch(short))
+        results = list[CutText]()
+        for text in texts:
+            if isinstance(text, str) and len(text) > LONG:
+                try:
+                    results.append(cut_long(self.parts(text, bool(self.ngrams)), max_len, keep))
+                except UnicodeEncodeError as error:
+                    raise _not_text([text]) from error
+                continue
+            found = next(encoded)
+            ids, words = found if isinstance(found, tuple) else (found, [])
+            kept = truncate(ids, max_len, keep)
+            results.append(CutText(kept, truncate(words, max_len, keep), len(kept) < len(ids)))
+        return results
 
     def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         """Yield the ids of each text, and the surface form of each token (`ngrams.surface_forms`)."""
         lowercase = self.lowercases
         for start in range(0, len(texts), 1024):  # offsets take far more memory than ids
             some = list(texts[start : start + 1024])
+            short = ["" if isinstance(text, str) and len(text) > LONG else text for text in some]
             try:
-                encodings = self._backend.encode_batch(some, add_special_tokens=False)
+                encodings = self._backend.encode_batch(short, add_special_tokens=False)
             except (TypeError, UnicodeEncodeError) as error:
                 raise _not_text(some) from error
             for text, encoding in zip(some, encodings, strict=True):
+                if len(text) > LONG:
+                    found = list(self.parts(text, surfaces=True))
+                    yield [i for part in found for i in part.ids], [w for part in found for w in part.surfaces]
+                    continue
                 surfaces = surface_forms(text, encoding.offsets)
                 yield encoding.ids, [word.lower() for word in surfaces] if lowercase else surfaces
 
@@ -126,7 +178,13 @@ class Tokenizer:
     def lowercases(self) -> bool:
         """Return True if texts are lowercased first."""
         normalizer = self._backend.normalizer
-        return normalizer is not None and normalizer.normalize_str("A") == "a"
+        return normalizer is not None and normalizer.normalize_str("A").removeprefix(backends.SPACE) == "a"
+
+    @cached_property
+    def marks_start(self) -> bool:
+        """Return True if a text begins with the mark of a space, so that its first word is as after a space."""
+        normalizer = self._backend.normalizer
+        return normalizer is not None and normalizer.normalize_str("A").startswith(backends.SPACE)
 
     def _surfaces(self, texts: Sequence[str]) -> Iterator[str]:
         for _, surfaces in self.encode_with_surfaces(texts):
@@ -183,11 +241,20 @@ class Tokenizer:
             CheckpointError: it is missing, damaged, or has other special tokens than the five.
         """
         path = Path(path)
+        if not path.exists():
+            raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder")
+        data = safe_read.read_bytes(path, LIMITS["tokenizer"])
         try:
-            backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder") from None
-        except Exception as error:  # the backend raises bare Exception for whatever it cannot parse
+            content = safe_read.parse_json(data, path)
+        except CheckpointError as error:
+            hint = "restore it from a copy or train again"
+            raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", hint) from error
+        check_tokenizer_json(content, path)
+        try:
+            backend = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+        except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
             raise CheckpointError(
                 f"{path}: this is not a readable tokenizer ({error})", hint="restore it from a copy or train again"
             ) from error
@@ -197,7 +264,10 @@ class Tokenizer:
                 f"{path}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {tokens}",
                 hint="use a tokenizer that Glassformer wrote",
             )
-        return Tokenizer(backend)
+        try:
+            return Tokenizer(backend)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error.message}", "use a tokenizer that Glassformer wrote") from error
 
     @cached_property
     def sha256(self) -> str:

@@ -12,7 +12,8 @@ from itertools import chain
 
 import numpy as np
 
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.splitting import split_text
+from glassformer.text.tokenizer import LONG, Tokenizer
 
 MOST_WORDS = 1 << 17
 """Words remembered (about 20 MB); when there are more, remembering begins again."""
@@ -33,6 +34,11 @@ class WordCache:
 
     def encode(self, texts: Sequence[str]) -> list[bytes]:
         """Return the ids of each text; errors as in `Tokenizer.encode_batch`."""
+        if long := [i for i, text in enumerate(texts) if len(text) > LONG]:
+            found = self.encode(["" if len(text) > LONG else text for text in texts])
+            for i in long:
+                found[i] = self._long(texts[i])
+            return found
         if self.tokenizer.kind != "byte-bpe":
             return self._tokenized(texts)
         words = [self._words(text) for text in texts]
@@ -42,6 +48,12 @@ class WordCache:
             self.known |= zip(new, self._tokenized([f" {word}" for word in new]), strict=True)
         known, firsts = self.known, self._tokenized([some[0] for some in words])  # no space before these
         return [first + b"".join([known[w] for w in some[1:]]) for first, some in zip(firsts, words, strict=True)]
+
+    def _long(self, text: str) -> bytes:
+        """Return the ids of a long text, encoded in parts at bounded memory."""
+        if self.tokenizer.kind == "byte-bpe" and len(pieces := split_text(text, LONG // 2)) > 1:
+            return b"".join(ids for piece in pieces for ids in self.encode([piece]))
+        return b"".join(np.array(part.ids, self.dtype).tobytes() for part in self.tokenizer.parts(text))
 
     def _words(self, text: str) -> list[str]:
         """Split a text at single spaces between other characters."""

@@ -15,6 +15,7 @@ from glassformer.runs.records import DataRecord
 from glassformer.runs.sealed_folder import package_versions
 from glassformer.training.context import RunContext
 from glassformer.training.preflight import Preflight
+from glassformer.utils.formatting import glassformer_command
 
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
 
@@ -32,7 +33,7 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
         "threads": torch.get_num_threads(),
         "cpus": os.cpu_count(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["glassformer", *sys.argv[1:]]),
+        "command": glassformer_command(*sys.argv[1:]),
     }
 
 
@@ -51,5 +52,8 @@ def describe_data(p: RunContext, facts: Preflight) -> DataRecord:
         notes=p.data.notes,
         tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "has_ngrams": t.ngrams is not None},
         preflight=known,
+        columns=p.data.columns,
+        counts=p.data.counts,
+        pipes=p.data.pipes,
         base={"path": p.pretrained.path, "sha256": p.pretrained.sha256} if p.pretrained else {},
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from glassformer.data.overlap import overlap_with_training
 from glassformer.report.model_card import model_card
 from glassformer.report.run_record import load_run_record
 from glassformer.report.sentences import caveats
@@ -76,6 +77,8 @@ def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Ev
     predictions = scores.pop("predictions")
     if config.data.use_test_as_validation:
         scores["warning"] = "the test split was also used to choose the epoch; this is no clean test result"
+    if (overlap := overlap_with_training(split, data.train, context.task.running_text)) is not None:
+        scores["also_in_training"], scores["compared_with_training"] = overlap
     evaluation = Evaluation(context.task.name, name, {"precision": "fp32"} | scores)
     folder.write_evaluation(evaluation, predictions)
     return evaluation

@@ -6,7 +6,6 @@ From its first checkpoint on the new run is self-contained.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Iterator
@@ -17,13 +16,15 @@ import torch
 from torch import nn
 
 from glassformer.config import Config, ModelConfig
-from glassformer.config.recipes import config_from_dict, remaining_auto
+from glassformer.config.recipes import remaining_auto
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS, load_model_files
 from glassformer.runs.tensor_file import Weights
 from glassformer.tasks import TASKS, task_class
+from glassformer.tasks.restoring import restore_task, weight_shapes
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.safe_read import sha256_regular
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +55,11 @@ def load_pretrained(path: str) -> PretrainedModel:
         CheckpointError: it is missing or damaged.
     """
     folder = RunFolder(path).require_model_folder()
-    facts, weights = load_model_files(folder, {name: task.n_layers for name, task in TASKS.items()})
-    sections = {name: facts[name] for name in ("task", "text", "model")}
-    config = config_from_dict(sections, f"the configuration in {folder}")
-    with open(folder / WEIGHTS, "rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return PretrainedModel(path, config, RunFolder(folder).read_tokenizer(), weights, sha256)
+    layers = {name: task.n_layers for name, task in TASKS.items()}
+    facts, weights = load_model_files(folder, layers, lambda facts: weight_shapes(facts, folder))
+    task = restore_task(facts, folder, RunFolder(folder))
+    config = Config(task=task.name, text=task.config.text, model=task.config.model)
+    return PretrainedModel(path, config, task.tokenizer, weights, sha256_regular(folder / WEIGHTS))
 
 
 def with_pretrained_settings(config: Config, path: str) -> Config:

@@ -24,11 +24,12 @@ from glassformer.runs.records import StepMetrics
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
 from glassformer.training.schedule import lr_factor
-from glassformer.training.signals import StopRequest
+from glassformer.training.signals import STOPPING, StopRequest
 from glassformer.training.state import Progress, TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import autocast
+from glassformer.utils.process_settings import turns
 
 
 def train_steps(
@@ -43,6 +44,7 @@ def train_steps(
     while not progress.finished:
         batches = context.task.epoch_batches(context.train, progress.epoch)
         for start in range(progress.position, len(batches), config.accumulate):
+            turns.give_way()
             began, n_threads = time.perf_counter(), make_room()
             step_batches = batches[start : start + config.accumulate]
             context.group.seed_step(config.seed, progress.step)
@@ -104,10 +106,17 @@ class StepStats:
 def reduce_step_stats(group: ProcessGroup, batches: list[Batch], request: StopRequest) -> StepStats:
     """Return the sums over all processes, in one message."""
     local = [sum(batch.n_tokens for batch in batches), sum(batch.n_slots for batch in batches)]
-    signals = signal.SIGINT, signal.SIGTERM
-    n_tokens, n_slots, *received = group.all_reduce(*local, *(request.signal == number for number in signals))
-    stop = next((number for number, n in zip(signals, received, strict=True) if n), None)
-    return StepStats(n_tokens, n_slots, stop)
+    n_tokens, n_slots, *received = group.all_reduce(*local, *(request.signal == number for number in STOPPING))
+    return StepStats(n_tokens, n_slots, _first(received))
+
+
+def requested_stop(group: ProcessGroup, request: StopRequest) -> signal.Signals | None:
+    """Return the signal that reached any process, the same in all of them."""
+    return _first(group.all_reduce(*(request.signal == number for number in STOPPING)))
+
+
+def _first(received: Sequence[float]) -> signal.Signals | None:
+    return next((number for number, n in zip(STOPPING, received, strict=True) if n), None)
 
 
 def optimizer_step(state: TrainState, context: RunContext, batches: list[Batch], lr: float) -> tuple[float, float]:
@@ -123,6 +132,7 @@ def optimizer_step(state: TrainState, context: RunContext, batches: list[Batch],
     config, group = context.config.train, context.group
     state.model.train()
     (n_labels,) = group.all_reduce(sum(batch.n_labels for batch in batches))
+    n_labels = max(1.0, n_labels)  # texts of special tokens alone have none
     total = torch.zeros((), device=context.device)
     for i, batch in enumerate(batches):
         with group.sync_gradients(state.train_module, is_last=i == len(batches) - 1):

@@ -15,10 +15,11 @@ from glassformer.config import Config
 from glassformer.errors import DataError, DivergedError, Interrupted, UsageError
 from glassformer.report.seeds import SeedsRecord, write_seeds_report
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.lock import lock_folder
 from glassformer.runs.records import Evaluation
 from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.training.signals import stop_requests
 from glassformer.training.trainer import OnStep, resume_run, start_run
-from glassformer.utils.device import choose_device, tuned
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +39,11 @@ def start_seeds(
     if n < 2:
         raise UsageError(f"seeds is the number of runs to compare, at least 2; got {n}", "leave it out for one run")
     RunFolder(path).check_new()
-    first = config.train.seed
-    SeedsFolder(path).begin(config, [first + i for i in range(n)])
-    return resume_seeds(SeedsFolder(path), evaluate, on_step)
+    with lock_folder(path):
+        RunFolder(path).check_new()
+        first = config.train.seed
+        SeedsFolder(path).begin(config, [first + i for i in range(n)])
+        return _train_seeds(SeedsFolder(path), evaluate, on_step)
 
 
 def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None = None) -> SeedsRecord:
@@ -52,8 +55,30 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
         folder: the seeds folder.
         evaluate: scores the runs of several folders as an ensemble.
         on_step: called with each `StepReport`.
+
+    Raises:
+        UsageError: another process trains into the folder.
+        CheckpointError: the settings or the data record of a seed that was begun have changed since.
     """
+    RunFolder(folder.path).refuse_links()
+    with lock_folder(folder.path):
+        return _train_seeds(folder, evaluate, on_step)
+
+
+def _train_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None) -> SeedsRecord:
+    """Do what `resume_seeds` does, in a folder that this process has locked."""
+    go_on = f"resume with: {RunFolder(folder.path).resume_command}"
+    with stop_requests(lambda: (f"; the seeds that are trained are saved in {folder.path}", go_on)):
+        try:
+            return _train_each(folder, evaluate, on_step)
+        except Interrupted as error:
+            raise Interrupted(error.message, go_on, error.exit_code) from None
+
+
+def _train_each(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None) -> SeedsRecord:
     config, seeds = folder.read()
+    for begun in (run for run in map(folder.run, seeds) if run.resumable):
+        begun.check_unchanged()  # the others take its settings, and the report compares them
     diverged: DivergedError | None = None
     for number, seed in enumerate(seeds, start=1):
         run, first = folder.run(seed), folder.run(seeds[0])
@@ -68,9 +93,6 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
         except DivergedError as error:
             logger.warning(f"seed {seed}: {error.message}")
             diverged = error
-        except Interrupted as error:
-            hint = f"resume with: glassformer train --resume {folder.path}"
-            raise Interrupted(error.message, hint, error.exit_code) from None
     if diverged is not None and not any(folder.run(seed).finished for seed in seeds):
         raise diverged
     _evaluate_ensemble(folder, evaluate)
@@ -89,5 +111,9 @@ def _evaluate_ensemble(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
 
 
 def _train(config: Config, run: RunFolder, on_step: OnStep | None) -> None:
-    with tuned(choose_device(config.train.device), config.train.deterministic):
-        resume_run(run, on_step) if run.resumable else start_run(config, run, on_step)
+    if run.resumable:
+        resume_run(run, on_step)
+        return
+    with lock_folder(run.path):
+        run.remove_incomplete_start()
+    start_run(config, run, on_step)

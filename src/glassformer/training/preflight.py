@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from glassformer.data.corpus import EncodedCorpus, fingerprint
 from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, warning
+from glassformer.data.overlap import Overlap, n_duplicates, overlap_text, overlap_with_training
 from glassformer.data.splits import Split
 from glassformer.evaluate.intervals import FEW, wilson_interval
 from glassformer.interop.choose import summary
@@ -28,7 +30,7 @@ class Preflight:
     """Facts before step 1. FLOPs are of one training step a real token (forward × 3); bytes, seconds.
 
     `splits` are the parts of the data as the model sees them, the test part's answers apart; `exports` are the
-    libraries that can hold the model.
+    libraries that can hold the model; `counts` is what was met in the files; `of_pairs`: examples are pairs.
     """
 
     n_parameters: int
@@ -45,15 +47,23 @@ class Preflight:
     splits: dict[str, SplitRecord]
     exports: str
     warnings: list[DataWarning]
+    counts: dict[str, int] = field(default_factory=dict)
+    of_pairs: bool = False
 
     def lines(self) -> list[str]:
         """Return the same as lines of text."""
+        train = self.splits["train"]
         dropped = f", {counted(self.dropped, 'pairs')} too long and left out" if self.dropped else ""
+        unit = "pairs with an empty side" if self.of_pairs else "texts without a token to predict"
+        dropped += f", {train.n_empty:,} {unit} left out" if train.n_empty else ""
+        dropped += f", {train.n_duplicates:,} duplicates kept" if train.n_duplicates else ""
+        cut = f" ({train.n_truncated:,})" if train.n_truncated else ""
         return [
             f"model       {self.n_parameters:,} parameters, {self.flops_per_token / 1e6:.1f} MFLOP per token, "
             f"about {self.memory_bytes / 2**20:,.0f} MiB to train",
             f"data        {counted(self.n_examples, 'examples')}, {self.n_tokens:,} tokens; "
-            f"{self.truncated_rate:.1%} of texts truncated{dropped}; {self.padding:.1%} padding",
+            f"{self.truncated_rate:.1%} of texts{cut} truncated{dropped}; {self.padding:.1%} padding",
+            *([f"met         {', '.join(f'{name}: {n:,}' for name, n in self.counts.items())}"] if self.counts else []),
             f"unknown     {', '.join(_unknown(name, split) for name, split in self.splits.items())}",
             f"export      {self.exports}",
             f"speed       {self.tokens_per_s:,.0f} tokens/s, measured; an epoch takes "
@@ -65,6 +75,10 @@ FEW_OF_A_CLASS, FEW_PAIRS = 20, 500
 """Training examples a class, or pairs, below which hardly anything is learned that holds elsewhere."""
 MOST_OF_A_CLASS = 0.9
 """Share of one class from which accuracy says little."""
+MANY_CUT = 0.1
+"""Share of training texts that are cut from which it is a warning."""
+COUNTS = {f.name for f in fields(SplitRecord) if f.name.startswith("n_")} - {"n_texts_unknown"}
+"""Counts of a corpus that a split's record has fields for; others are the task's own."""
 IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
@@ -85,7 +99,7 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
     squares = (lengths.astype("float64") ** 2).sum()
     typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
     n_tokens = int(stats.get("n_tokens", 0))
-    per_epoch = pace.step * n_batches / c.accumulate
+    per_epoch, splits = pace.step * n_batches / c.accumulate, describe_splits(run)
     return Preflight(
         n_parameters=n_parameters(model),
         flops_per_token=(6 if c.adversarial else 3)
@@ -100,10 +114,31 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         tokens_per_s=pace.tokens_per_s,
         seconds_per_epoch=per_epoch,
         estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.step),
-        splits=(splits := describe_splits(run)),
+        splits=splits,
         exports=summary(run.task.explain_as, config),
-        warnings=[*_unread(run, splits), *_too_few(run), *_lopsided(run)],
+        warnings=[*_seen(run, splits), *_cut(run), *_unread(run, splits), *_too_few(run), *_lopsided(run)],
+        counts=run.data.counts,
+        of_pairs=run.task.schema.parallel,
     )
+
+
+def _seen(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[DataWarning]:
+    """Yield a warning about each part whose texts are in the training part too."""
+    running = run.task.running_text
+    for name, split in list(splits.items())[1:]:
+        if split.n_in_training and split.n_compared:
+            shared = overlap_text(IN_WORDS[name], Overlap(split.n_in_training, split.n_compared), running)
+            remedy = "scores on them say nothing of other texts, so remove them from one of the parts"
+            yield DataWarning(shared, remedy, "texts in training")
+
+
+def _cut(run: RunContext) -> Iterator[DataWarning]:
+    """Yield a warning if many of the training texts are cut."""
+    n, n_cut = run.train.stats.get("n", len(run.train)), run.train.stats.get("n_truncated", 0)
+    if not run.task.running_text and n and n_cut > MANY_CUT * n:
+        share = f"{n_cut:,} of {n:,} training texts ({percent(n_cut / n)})"
+        matter = f"{share} are cut at {run.config.text.max_len} tokens"
+        yield DataWarning(matter, run.task.report.truncation_hint, "truncated texts")
 
 
 def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[DataWarning]:
@@ -171,7 +206,7 @@ def describe_splits(p: RunContext) -> dict[str, SplitRecord]:
     Of the test split only the texts are read, never the targets.
     """
     parts = {"train": (p.train, p.data.train), "valid": (p.valid, p.data.valid)}
-    splits = {name: _describe_split(p.task, *part) for name, part in parts.items()}
+    splits = {name: replace(_describe_split(p.task, *part), **_compared(p, part[1])) for name, part in parts.items()}
     if (test := p.data.test) is not None:
         running, text = p.task.running_text, p.config.text
         n_tokens, n_cut, n_unknown, n_texts = count_unknown_tokens(p.task.tokenizer, test.text, text, running)
@@ -183,8 +218,17 @@ def describe_splits(p: RunContext) -> dict[str, SplitRecord]:
             sha256=fingerprint(test, []),
             unknown_rate=n_unknown / max(1, n_tokens),
             n_texts_unknown=None if running else n_texts,
+            **_compared(p, test),
         )
     return splits
+
+
+def _compared(p: RunContext, split: Split) -> dict[str, Any]:
+    """Return how many examples of a part occur twice, and how many of its texts are in the training part."""
+    counts = {} if p.task.running_text or split.shards else {"n_duplicates": n_duplicates(split)}
+    if split is p.data.train or (overlap := overlap_with_training(split, p.data.train, p.task.running_text)) is None:
+        return counts
+    return counts | {"n_in_training": overlap.n_shared, "n_compared": overlap.n}
 
 
 def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRecord:
@@ -192,8 +236,11 @@ def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRec
     columns = [column for column in (corpus.ids, corpus.target) if column is not None]
     running = task.running_text or corpus.is_running_text
     n_texts = None if running else n_texts_with_unknown(columns, task.tokenizer.unk_id)
+    own = {name: n for name, n in stats.items() if name not in COUNTS and name != "n"}
     return SplitRecord(
-        **stats | {"n": len(corpus)},
+        n=len(corpus),
+        **{name: n for name, n in stats.items() if name in COUNTS},
+        counts=own or None,
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
         n_texts_unknown=n_texts,
         sha256=fingerprint(split, []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import replace
+from pathlib import Path
 
 from glassformer.config import Config
 from glassformer.config.recipes import BUDGETS, dump_config
@@ -13,6 +14,7 @@ from glassformer.data.download import cache_dir
 from glassformer.data.splits import check_texts_differ
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DataError, UsageError
+from glassformer.runs.run_data import load_run_data
 from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
@@ -32,16 +34,17 @@ SLOW_CHARS = 20_000_000
 """Characters from which reading takes so long that it is announced."""
 
 
-def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
+def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | None = None) -> RunContext:
     """Load and encode the data and choose the device; return everything training needs.
 
     Args:
         config: the configuration, with settings of `auto` still to be chosen from the data.
         tokenizer: that of the run when it is resumed; trained, or taken from a pretrained run, when absent.
+        resumed: folder of the run when it is resumed.
 
     Raises:
         UsageError: no budget is given.
-        DataError: the data cannot be read, or leaves nothing to learn.
+        DataError: the data cannot be read, leaves nothing to learn, or has changed since the run began.
     """
     task_type, pretrained = task_class(config.task), None
     if not any(getattr(config.train, name) for name in BUDGETS) and not set(BUDGETS) & set(config.auto):
@@ -52,7 +55,11 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
         pretrained = load_pretrained(config.train.init_from)
         check_compatible(config, pretrained)
         tokenizer = pretrained.tokenizer
-    config, data = apply_auto_config(config, task_type, load_text_data(task_type.schema, config.data))
+    if resumed is None:
+        data = load_text_data(task_type.schema, config.data)
+    else:
+        data = load_run_data(resumed, task_type.schema, config.data).text
+    config, data = apply_auto_config(config, task_type, data)
     if task_type.schema.columns is not None:
         check_texts_differ(data.train)
     if (n_chars := sum(map(len, data.train.text))) >= SLOW_CHARS:
@@ -67,14 +74,16 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None) -> RunContext:
     return RunContext(data, task, train, valid, device, precision, pretrained)
 
 
-def prepare_distributed(config: Config, group: ProcessGroup, tokenizer: Tokenizer | None = None) -> RunContext:
+def prepare_distributed(
+    config: Config, group: ProcessGroup, tokenizer: Tokenizer | None = None, resumed: Path | None = None
+) -> RunContext:
     """Run `prepare` in every process, first in one per machine: the others find its encoded data in the cache.
 
     Raises:
         UsageError: the processes differ in what they were given, or are more than the examples of a step.
     """
     with group.local_main_first():
-        context = prepare(config, tokenizer)
+        context = prepare(config, tokenizer, resumed)
     context, versions = replace(context, group=group), package_versions(*PACKAGES)
     group.assert_same(
         configuration=dump_config(context.config),

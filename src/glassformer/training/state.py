@@ -20,7 +20,7 @@ from glassformer.tasks import Task
 from glassformer.training.activation_checkpointing import prepare_layers
 from glassformer.training.losses import LossModule, loss_from_config
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
-from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
+from glassformer.training.optimizer import check_like, load_optimizer_tensors, make_optimizer, optimizer_tensors
 
 
 @dataclass
@@ -113,24 +113,29 @@ class TrainState:
         """Restore a saved state.
 
         Raises:
-            CheckpointError: names or shapes are not those of this model.
+            CheckpointError: names, shapes or types are not those of this model and its optimizer, or one is missing.
         """
-        groups: dict[str, Weights] = {}
-        for full_name, tensor in tensors.items():
-            group, _, name = full_name.partition(":")
-            groups.setdefault(group, {})[name] = tensor
-        load_weights(self.model, groups.get("model", {}))
-        load_optimizer_tensors(self.model, self.optimizer, groups.get("optimizer", {}))
-        if self.ema is not None:
-            self.ema.tensors = _on_device_of(self.model, groups.get("ema", {}))
-        self.best = _on_device_of(self.model, groups["best"]) if "best" in groups else None
         try:
             self.progress = Progress(**progress)
         except TypeError as error:
             raise CheckpointError(f"the checkpoint's progress has other fields than this version's: {error}") from error
-        for name, generator in _generators().items():
-            if name in groups.get("rng", {}):
-                generator.set_rng_state(groups["rng"][name].cpu())
+        groups: dict[str, Weights] = {}
+        for full_name, tensor in tensors.items():
+            group, _, name = full_name.partition(":")
+            groups.setdefault(group, {})[name] = tensor
+        with_best = self.progress.best_metric is not None
+        expected = {"model", "rng"} | ({"ema"} if self.ema else set()) | ({"best"} if with_best else set())
+        if odd := expected ^ (groups.keys() - {"optimizer"}):
+            name = min(odd)
+            state = "lacks" if name in expected else "should not hold"
+            raise CheckpointError(f"the checkpoint {state} the tensors of {name!r}")
+        weights = {group: _like(self.model, groups[group], group) for group in sorted(expected - {"rng"})}
+        load_weights(self.model, weights["model"])
+        if self.ema is not None:
+            self.ema.tensors = weights["ema"]
+        self.best = weights.get("best")
+        load_optimizer_tensors(self.model, self.optimizer, groups.get("optimizer", {}), self.progress.step)
+        _restore_generators(groups["rng"])
 
 
 def copy_weights(weights: Weights) -> Weights:
@@ -145,9 +150,28 @@ def is_better(metric: float, best: float | None, higher_is_better: bool) -> bool
     return metric > best if higher_is_better else metric < best
 
 
-def _on_device_of(model: nn.Module, weights: Weights) -> Weights:
-    device = next(model.parameters()).device
-    return {name: t.to(device) for name, t in weights.items()}
+def _like(model: nn.Module, weights: Weights, group: str) -> Weights:
+    """Return saved weights on the model's device; raise CheckpointError unless names, shapes and types are its own."""
+    parameters = dict(model.named_parameters())
+    if odd := sorted(parameters.keys() ^ weights.keys()):
+        message = f"{odd[0]} (of {len(odd)} names) is in only one"
+        raise CheckpointError(f"the checkpoint's tensors of {group!r} are not this model's: {message}")
+    for name, parameter in parameters.items():
+        check_like(f"{group}:{name}", weights[name], parameter)
+    return {name: t.to(parameters[name].device) for name, t in weights.items()}
+
+
+def _restore_generators(states: Weights) -> None:
+    """Set the random generators; those of devices that this machine lacks, or had not, are left alone."""
+    if "cpu" not in states:
+        raise CheckpointError("the checkpoint lacks the state of the CPU's random generator")
+    for name, generator in _generators().items():
+        if name in states:
+            try:
+                generator.set_rng_state(states[name].cpu())
+            except (RuntimeError, TypeError) as error:
+                message = f"rng:{name} is no state of a random generator: {str(error)[:200]}"
+                raise CheckpointError(f"the checkpoint's {message}") from error
 
 
 def _generators() -> dict[str, Any]:

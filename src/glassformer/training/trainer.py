@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TextIO
@@ -18,11 +18,11 @@ import torch
 from torch import nn
 
 from glassformer.config import Config
-from glassformer.data.diagnostics import changed_files
 from glassformer.distributed.process_group import SINGLE_PROCESS, init_distributed
-from glassformer.errors import CheckpointError, DataError, DivergedError, ResourceError, UsageError
-from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
-from glassformer.runs.folder import RunFolder
+from glassformer.errors import CheckpointError, DivergedError, ResourceError, UsageError
+from glassformer.runs.checkpoints import STATE, latest_checkpoint, load_checkpoint, save_checkpoint
+from glassformer.runs.folder import BEGUN, RunFolder
+from glassformer.runs.lock import lock_folder
 from glassformer.runs.records import StepMetrics
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
 from glassformer.runs.tensor_file import load_weights
@@ -30,13 +30,15 @@ from glassformer.training.context import RunContext
 from glassformer.training.environment import describe_data, describe_environment
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import copy_pretrained_weights, reload_pretrained
-from glassformer.training.loop import train_steps
+from glassformer.training.loop import requested_stop, train_steps
 from glassformer.training.preparation import prepare_distributed, settle_budget
-from glassformer.training.signals import interruption_error, stop_requests
+from glassformer.training.saved_state import HINT, check_groups, count_groups, read_progress
+from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils import atomic_io
 from glassformer.utils.device import choose_device, tuned
+from glassformer.utils.process_settings import turns
 
 logger = logging.getLogger(__name__)
 
@@ -48,48 +50,64 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) 
     """Train a new run into `folder`, evaluate it once and write its report.
 
     Raises:
-        UsageError: the folder is not empty, or cannot be written.
+        UsageError: the folder is not empty, cannot be written, or another process trains into it.
+        Interrupted: a signal stopped the run.
     """
-    with init_distributed(config.train.device) as group:
-        group.assert_same(run_folder="new")
-        with group.raise_together():
-            if group.is_main:
-                folder.check_new()
-        context, facts = settle_budget(prepare_distributed(config, group))
-        with group.raise_together():
-            if group.is_main:
-                environment = describe_environment(context.device, context.precision)
-                folder.begin(context.config, environment, describe_data(context, facts), context.task.tokenizer)
-        with group.raise_together():
-            if not folder.resumable:
-                message = f"{folder.path} is not visible to every process"
-                raise UsageError(message, "name an --out on a disk that all machines share")
-        model = Trainer(context, folder, on_step).fit()
-    if group.is_main:
-        finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
+    with (
+        stop_requests(lambda: where_it_stopped(folder)) as request,
+        tuned(choose_device(config.train.device), config.train.deterministic),
+        ExitStack() as held,
+    ):
+        with init_distributed(config.train.device) as group:
+            group.assert_same(run_folder="new")
+            with group.raise_together():
+                if group.is_main:
+                    folder.check_new()
+                    held.enter_context(lock_folder(folder.path))
+                    folder.check_new()
+                    held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
+            context, facts = settle_budget(prepare_distributed(config, group))
+            with group.raise_together():
+                if group.is_main:
+                    environment = describe_environment(context.device, context.precision)
+                    folder.begin(context.config, environment, describe_data(context, facts), context.task.tokenizer)
+            with group.raise_together():
+                if not folder.resumable:
+                    message = f"{folder.path} is not visible to every process"
+                    raise UsageError(message, "name an --out on a disk that all machines share")
+            model = Trainer(context, folder, on_step).fit(request)
+        if group.is_main:
+            finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
 
 
 def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
     """Resume a run as if it had never stopped; of a finished one only the report is written again.
 
     Raises:
-        CheckpointError: there is no run in `folder`, or its budget is not in steps.
+        CheckpointError: there is no run in `folder`, its budget is not in steps, or its settings have changed.
         DataError: the data has changed since the run began.
+        UsageError: another process trains into the folder.
+        Interrupted: a signal stopped the run.
     """
+    folder.refuse_links()
     config = folder.read_config()
     if config.train.minutes is not None:
         raise CheckpointError(f"{folder.config} has a budget in minutes, not in steps", "start a new run")
     with (
+        stop_requests(lambda: where_it_stopped(folder)) as request,
         tuned(choose_device(config.train.device), config.train.deterministic),
-        init_distributed(config.train.device) as group,
+        ExitStack() as held,
     ):
-        group.assert_same(run_folder="begun")
-        context = prepare_distributed(config, group, folder.read_tokenizer())
-        if changed := changed_files(folder.read_data().hashes, context.data.hashes):
-            raise DataError(f"{changed[0]} has changed since the run began", "restore it, or start a new run")
-        model = Trainer(context, folder, on_step, resume=True).fit()
-    if group.is_main:
-        finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
+        with init_distributed(config.train.device) as group:
+            group.assert_same(run_folder="begun")
+            with group.raise_together():
+                if group.is_main:
+                    held.enter_context(lock_folder(folder.path))
+                    folder.check_unchanged()
+            context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
+            model = Trainer(context, folder, on_step, resume=True).fit(request)
+        if group.is_main:
+            finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
 
 
 class Trainer:
@@ -107,9 +125,10 @@ class Trainer:
     ) -> None:
         self.context, self.folder, self.on_step = context, folder, on_step
         self.config, self.is_main = context.config.train, context.group.is_main
+        self.start_record = folder.check_unchanged()
         self.state = self._setup(resume)
 
-    def fit(self) -> nn.Module:
+    def fit(self, request: StopRequest) -> nn.Module:
         """Train to the end and return the model with its best weights; the last ones if it was never validated.
 
         Raises:
@@ -121,16 +140,19 @@ class Trainer:
             self._save_snapshot()
         only_main_writes = nullcontext() if self.is_main else atomic_io.reading_only()
         path = folder.metrics if self.is_main else Path(os.devnull)
-        hint = f"resume, with any number of processes: … glassformer train --resume {folder.path}"
-        with stop_requests() as request, only_main_writes, open(path, "a", encoding="utf-8", newline="\n") as log:
+        hint = f"resume, with any number of processes: … {folder.resume_command}"
+        with request.waiting_for_step(), only_main_writes, open(path, "a", encoding="utf-8", newline="\n") as log:
             try:
                 with context.group.peer_failures(self._position, hint):
                     for report in train_steps(state, context, Validator(context), request):
                         self._after_step(report, log)
+                    stop = requested_stop(context.group, request)
             except DivergedError as error:
                 if self.is_main:
                     folder.write_divergence(state.progress.step + 1, error.message)
                 raise
+        if stop is not None:  # it came with the last step or its validation
+            raise interruption_error(stop, *where_it_stopped(folder))
         load_weights(state.eval_model, state.best or state.weights())
         return state.eval_model
 
@@ -139,9 +161,10 @@ class Trainer:
         if not self.is_main:
             return True
         began, progress = time.perf_counter(), self.state.progress
-        facts = {"progress": asdict(progress), "tokenizer": self.context.task.tokenizer.sha256}
+        tensors = self.state.tensors()
+        facts = {"progress": asdict(progress), "groups": count_groups(tensors), BEGUN: self.start_record}
         try:
-            save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", self.state.tensors(), facts)
+            save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", tensors, facts)
         except ResourceError as error:
             logger.warning(f"{error.message}; this checkpoint is not saved, the previous one stays")
             return False
@@ -162,9 +185,14 @@ class Trainer:
         state = TrainState.start(model, context.task, context.group)
         if checkpoint is not None:
             tensors, saved = load_checkpoint(checkpoint)
-            if saved["tokenizer"] != folder.read_tokenizer().sha256:
-                raise CheckpointError(f"{folder.tokenizer} is not the tokenizer this run was trained with")
-            state.load(tensors, saved["progress"])
+            where = checkpoint / STATE
+            folder.compare_start(saved.get(BEGUN), self.start_record, where)
+            progress = read_progress(saved.get("progress"), where, context)
+            check_groups(tensors, saved.get("groups"), where)
+            try:
+                state.load(tensors, progress)
+            except CheckpointError as error:
+                raise CheckpointError(f"{checkpoint}: {error.message}", error.hint or HINT) from error
             logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
         elif resume:
             logger.info("no checkpoint yet: starting from the beginning")
@@ -177,7 +205,8 @@ class Trainer:
         """Log the step, save what is due, and end the run where a signal asks for it."""
         log.write(report.line())
         if self.on_step is not None and self.is_main:
-            self.on_step(report)
+            with turns.released():  # it may wait for another thread that predicts
+                self.on_step(report)
         if self.config.snapshots and is_snapshot_step(report.step):
             self._save_snapshot()
         saved = False
@@ -185,7 +214,9 @@ class Trainer:
             log.flush()
             saved = self.save_checkpoint()
         if report.stop is not None and not self.state.progress.finished:
-            raise interruption_error(report.stop, report.step, self.folder.path, saved)
+            kept = "everything is saved" if saved else "the steps since the last checkpoint are lost"
+            where = f" at step {report.step}; {kept} in {self.folder.path}"
+            raise interruption_error(report.stop, where, f"resume with: {self.folder.resume_command}")
 
     def _save_snapshot(self) -> None:
         """Save the weights as they would be validated now, the time counted."""

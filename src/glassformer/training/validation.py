@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import cached_property
 
@@ -30,8 +31,8 @@ class Validator:
         too_soon = progress.step - progress.validated_step < self.config.validate_min_steps
         if epoch + 1e-9 < progress.next_validation or too_soon:
             return False
-        while progress.next_validation <= epoch + 1e-9:
-            progress.next_validation += self.config.validate_every
+        every = max(self.config.validate_every, 1e-9)
+        progress.next_validation = every * (math.floor((epoch + 1e-9) / every) + 1)
         return True
 
     def __call__(self, state: TrainState) -> dict[str, float]:

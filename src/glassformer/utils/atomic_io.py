@@ -18,10 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from glassformer.errors import CheckpointError, ResourceError
-
-MAX_JSON_BYTES = 256 << 20
-"""A JSON file of a run is far smaller; a larger one is refused unread."""
+from glassformer.errors import ResourceError
+from glassformer.utils.safe_read import parse_json as parse_json  # written and read under one name
+from glassformer.utils.safe_read import read_json as read_json
 
 _counter = itertools.count()
 
@@ -107,8 +106,11 @@ def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> tup
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """Write the text in UTF-8 as `atomic_write_bytes`, with its line ends unchanged."""
-    atomic_write_bytes(path, text.encode("utf-8"))
+    """Write the text in UTF-8 as `atomic_write_bytes`, with its line ends unchanged.
+
+    A path may hold bytes that are not UTF-8. They are written as escapes, which JSON reads again as the same path.
+    """
+    atomic_write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -124,28 +126,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     return [finite(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def read_json(path: Path) -> Any:
-    """Return the value of a JSON file of a run.
-
-    Raises:
-        CheckpointError: the file is missing, unreadable, far too large or not JSON.
-    """
-    try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise CheckpointError(f"{path} is larger than any file of its kind should be")
-        return parse_json(path.read_bytes(), path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def parse_json(data: bytes, where: Path) -> Any:
-    """Return the value of JSON in UTF-8."""
-    try:
-        return json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{where} is not the JSON it should be: {error}") from error
 
 
 def sha256_file(path: Path) -> str:

@@ -6,14 +6,16 @@ then. Libraries below the commands log through `logging.getLogger(__name__)` and
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import logging
 import os
 import sys
+import threading
 import unicodedata
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from glassformer.utils.atomic_io import finite
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
 
 _is_main: bool | None = None
+_showing, _n_showing = threading.Lock(), 0
+"""Guards the handler of `log_to_stderr`; and the number of its open blocks, in all threads."""
+_handler: tuple[logging.Handler, bool] | None = None
+"""The handler, and whether the logger propagated before."""
 
 
 def set_main_process(is_main: bool) -> None:
@@ -53,22 +59,28 @@ def log_to_stderr() -> Iterator[None]:
     """Show the package's log messages, from INFO, on stderr within the block (also a decorator).
 
     Does nothing where the caller has configured logging: the logger `glassformer` has a handler or a level, or the root
-    logger's level was changed.
+    logger's level was changed. Blocks of several threads share the handler.
     """
+    global _n_showing, _handler
     logger = logging.getLogger("glassformer")
-    if logger.handlers or logger.level or logging.getLogger().level != logging.WARNING:
-        yield
-        return
-    handler, propagate = StderrHandler(), logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    with _showing:
+        configured = logger.handlers or logger.level or logging.getLogger().level != logging.WARNING
+        shows = _n_showing > 0 or not configured
+        if shows and not _n_showing:
+            _handler = StderrHandler(), logger.propagate
+            logger.addHandler(_handler[0])
+            logger.setLevel(logging.INFO)
+            logger.propagate = False
+        _n_showing += shows
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(logging.NOTSET)
-        logger.propagate = propagate
+        with _showing:
+            _n_showing -= shows
+            if shows and not _n_showing and _handler is not None:
+                logger.removeHandler(_handler[0])
+                logger.setLevel(logging.NOTSET)
+                logger.propagate = _handler[1]
 
 
 def write_error(message: str, hint: str = "") -> None:
@@ -79,21 +91,87 @@ def write_error(message: str, hint: str = "") -> None:
 
 
 def _write_stderr(text: str, style: str | None = None) -> None:
-    # sys.stderr is None in a Windows program without a console.
-    if sys.stderr is None or not is_main_process():
+    """Write to stderr, as long as it can be written: what is said there never stops the work."""
+    with stderr_may_be_lost():
+        # sys.stderr is None in a Windows program without a console, and where it was closed.
+        if sys.stderr is None or not is_main_process():
+            return
+        if is_terminal(sys.stderr):
+            stderr_console().print(text, style=style, soft_wrap=True)
+        else:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+
+@contextmanager
+def stderr_may_be_lost() -> Iterator[None]:
+    """Ignore within the block that stderr is closed, full, a terminal that is gone, or a pipe without a reader."""
+    try:
+        yield
+    except (OSError, ValueError):  # ValueError: a closed file
+        discard(sys.stderr)
+
+
+class StdoutLost(BrokenPipeError):
+    """Nobody reads stdout: it is closed, or the reader of its pipe has gone."""
+
+
+_goes_on = False
+_lost: OSError | None = None
+
+
+@contextmanager
+def stdout_may_be_lost(goes_on: bool) -> Iterator[None]:
+    """Let the command within the block finish its work without stdout, where `goes_on`; `lost_stdout` then tells why.
+
+    Otherwise writing raises StdoutLost, or the OSError of a full disk.
+    """
+    global _goes_on, _lost
+    before, _goes_on, _lost = (_goes_on, _lost), goes_on, None
+    try:
+        yield
+    finally:
+        _goes_on, _lost = before
+
+
+def lost_stdout() -> OSError | None:
+    """Return the error that took stdout from a command that goes on without it; None while it can be written."""
+    return _lost
+
+
+def _write_stdout(print_on: Callable[[Any], None]) -> None:
+    """Call a function that writes to stdout, with its errors as `stdout_may_be_lost` says."""
+    global _lost
+    if not is_main_process() or _lost is not None:
         return
-    if is_terminal(sys.stderr):
-        stderr_console().print(text, style=style, soft_wrap=True)
-    else:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+    try:
+        if sys.stdout is None or sys.stdout.closed:
+            raise StdoutLost("stdout is closed")
+        try:
+            print_on(sys.stdout)
+            sys.stdout.flush()
+        except OSError as error:
+            discard(sys.stdout)
+            if error.errno in (errno.EPIPE, errno.EBADF) or isinstance(error, BrokenPipeError):
+                raise StdoutLost("the reader of stdout has gone") from error
+            raise
+    except OSError as error:
+        if not _goes_on:
+            raise
+        _lost = error
+
+
+def discard(stream: Any) -> None:
+    """Send what is written to a stream nowhere, also what waits in it: its flush at exit would fail again."""
+    with suppress(OSError, ValueError, AttributeError):  # not a file of its own: a test's; or already closed
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def write(text: str) -> None:
     """Write one line to stdout and flush it, so that a pipe gets it at once."""
-    if is_main_process():
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+    _write_stdout(lambda stdout: stdout.write(text + "\n"))
 
 
 def write_json(value: Any) -> None:
@@ -112,7 +190,7 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     table = Table(*columns, header_style="bold")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    _console(sys.stdout).print(table)
+    _write_stdout(lambda stdout: _console(stdout).print(table))
 
 
 def plain_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -109,6 +109,7 @@ def let_go() -> None:
 
 _began: Usage | None = None
 _threads: Threads | None = None
+_forked = False
 
 
 def watch() -> None:
@@ -127,7 +128,7 @@ def make_room() -> int:
 
     global _threads
     before = torch.get_num_threads()
-    if "OMP_NUM_THREADS" in os.environ:
+    if "OMP_NUM_THREADS" in os.environ or _forked:
         return before
     if _threads is None:
         _threads = Threads(before, len(cores()), began=_began)
@@ -137,3 +138,19 @@ def make_room() -> int:
     if n_threads != before:
         torch.set_num_threads(n_threads)
     return n_threads
+
+
+def _compute_alone() -> None:
+    """Limit torch to one thread in a child that was forked.
+
+    OpenMP's other threads are not in the child, and the first operation that is divided among them would wait for them
+    forever. `torch.set_num_threads` in the child chooses otherwise, where the parent had not computed.
+    """
+    global _forked
+    _forked = True
+    if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "set_num_threads"):
+        torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
+    os.register_at_fork(after_in_child=_compute_alone)

@@ -10,12 +10,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import Literal
 
 import torch
 
 from glassformer.errors import UsageError
 from glassformer.utils.cpu_threads import make_room
+from glassformer.utils.process_settings import Settings, turns
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
 
@@ -86,27 +88,35 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
       changes a number.
     - On a CPU there are as many threads as others leave room for (`utils/cpu_threads.py`).
 
-    They belong to the process: threads that compute beside the block share them.
+    They belong to the process: a thread that needs others waits for its turn (`utils/process_settings.py`).
     """
-    precision = torch.get_float32_matmul_precision()
-    strict = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    cudnn_attention = torch.backends.cuda.cudnn_sdp_enabled()
     _keep_large_blocks()
-    if device.type == "cpu":
-        make_room()
+    n_threads = torch.get_num_threads()
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
-        torch.set_float32_matmul_precision("highest" if deterministic else "medium")
-        _set_deterministic(deterministic, False)
-        if device.type == "cuda":
-            torch.backends.cuda.enable_cudnn_sdp(False)
+        with turns.hold(_settings_for(device, deterministic)):
+            if device.type == "cpu":
+                make_room()
+            yield
+    finally:
+        if torch.get_num_threads() != n_threads:
+            torch.set_num_threads(n_threads)
+
+
+@contextmanager
+def tuned_process(device: torch.device) -> Iterator[None]:
+    """Apply the settings of `tuned` within the block to all threads that hold no others, and hold none.
+
+    For a thread that waits meanwhile for others, which compute.
+    """
+    before = Settings.read()
+    _keep_large_blocks()
+    _settings_for(device, deterministic=False).apply()
+    try:
         yield
     finally:
-        torch.set_float32_matmul_precision(precision)
-        _set_deterministic(strict, warn_only)
-        torch.backends.cuda.enable_cudnn_sdp(cudnn_attention)
+        before.apply()
 
 
 @contextmanager
@@ -116,20 +126,26 @@ def many_shapes(device: torch.device) -> Iterator[None]:
     oneDNN, which "medium" prefers, is faster for large products, but compiles a kernel for every new shape. That costs
     more than a small product, and decoding has new shapes at every step.
     """
-    before = torch.get_float32_matmul_precision()
-    try:
-        if device.type == "cpu":
-            torch.set_float32_matmul_precision("highest")
+    with matmul_precision("highest") if device.type == "cpu" else nullcontext():
         yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
-def _set_deterministic(mode: bool, warn_only: bool) -> None:
-    """Set deterministic algorithms without the import of torch's compiler, which takes a second."""
-    was = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    if was != (mode, warn_only):
-        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+def matmul_precision(name: str) -> AbstractContextManager[None]:
+    """Return a context in which this thread multiplies fp32 matrices in this precision: "highest", "high", "medium".
+
+    Threads that need another one meanwhile wait for their turn.
+    """
+    return turns.hold(replace(turns.current, matmul=name))
+
+
+def current_matmul_precision() -> str:
+    """Return the precision in which this thread multiplies fp32 matrices, whatever another thread has set."""
+    return turns.current.matmul
+
+
+def _settings_for(device: torch.device, deterministic: bool) -> Settings:
+    cudnn_attention = turns.current.cudnn_attention and device.type != "cuda"
+    return Settings("highest" if deterministic else "medium", deterministic, False, cudnn_attention)
 
 
 def _keep_large_blocks() -> None:

@@ -7,6 +7,7 @@ metric is written how is said in `evaluate/metrics.py`.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,3 +92,8 @@ def fenced(text: str, language: str = "") -> str:
 def quoted(text: str) -> str:
     """Return text as a Markdown quotation."""
     return "\n".join(f"> {line}" for line in text.strip().split("\n"))
+
+
+def glassformer_command(*words: object) -> str:
+    """Return a command of the package as a shell reads it: words with spaces or other special characters quoted."""
+    return shlex.join(["glassformer", *map(str, words)])

@@ -162,3 +162,22 @@ def test_dates_come_through_the_door():
 def test_what_does_not_fit_is_a_usage_error(task, dataset, message):
     with pytest.raises(UsageError, match=message):
         load_text_data(task_class(task).schema, DataConfig(dataset=dataset))
+
+
+def test_another_text_called_input_is_not_taken_for_shakespeare(tmp_path, monkeypatch):
+    published = b"words, words, words\n" * 50
+    monkeypatch.setattr(shakespeare, "SHA256", hashlib.sha256(published).hexdigest())
+    shared, cache = tmp_path / "shared", tmp_path / "cache"
+    original = cache / "data" / "tinyshakespeare" / "input.txt"
+    for path, data in ((shared / "input.txt", b"a diary of one's own\n" * 50), (original, published)):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    monkeypatch.setenv("GLASSFORMER_DATA", str(shared))
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(cache))
+    data = load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare"))
+    assert data.hashes == {"input.txt": shakespeare.SHA256}
+    (shared / "input.txt").write_bytes(published)
+    original.unlink()
+    assert load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare")).hashes == data.hashes
+    own = DataConfig(dataset="shakespeare", data_dir=str(shared))
+    assert load_text_data(TASKS["lm"].schema, own).hashes == data.hashes

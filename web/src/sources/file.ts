@@ -27,7 +27,7 @@ export class FileSource implements Source {
   }
   async trace(request: TraceRequest): Promise<Manifest> {
     const found = this.data.traces.find((trace) => jsonEqual(trace.request, request));
-    if (!found) throw new Problem("This saved page does not hold the trace of this text with these settings and edits", OFFLINE_HINT);
+    if (!found) throw new Problem("This saved page does not hold the trace of this text with these settings and edits", OFFLINE_HINT, 400);
     return found;
   }
   peek(traceId: string, id: string, slice = ""): TensorValue | null {

@@ -8,11 +8,13 @@ import { LiveSource } from "../sources/live";
 import type { Source } from "../sources/source";
 import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
 import { formatHash, paramsFromRequest, parseHash, requestFromParams, type Route, type Screen } from "./address";
+import { sortEdits } from "./refusal";
 import { computed, effect, Loader, type Signal, signal, toErrorMessage, type ErrorMessage } from "./signals";
 
-/** The data inlined in an exported page, or null on a served page. */
-const inlined = document.getElementById("glassformer-data")?.textContent;
-export const source: Source = withDifferences(inlined ? new FileSource(JSON.parse(inlined) as SavedPageData) : new LiveSource());
+/** Whether this is the script of a saved page, which holds the data, or of a served one (`build.mjs`). */
+declare const SAVED: boolean;
+export const source: Source = withDifferences(
+  SAVED ? new FileSource(JSON.parse(document.getElementById("glassformer-data")!.textContent!) as SavedPageData) : new LiveSource());
 export const route = signal<Route>(parseHash(location.hash));
 const run = new Loader<RunInfo>();
 const first = new Loader<Manifest>();
@@ -56,7 +58,9 @@ export const manifest = computed([base, edited, difference, shown], () => {
 /** Description of the pending request; null: none. */
 export const busy = computed(loaders.map((loader) => loader.busy), () => loaders.map((loader) => loader.busy.value).find(Boolean) ?? null);
 const otherProblem = signal<ErrorMessage | null>(null);
-const problemSignals: Signal<ErrorMessage | null>[] = [...loaders.map((loader) => loader.problem), otherProblem];
+/** Why the last request was refused, until the next. */
+const refusal = signal<ErrorMessage | null>(null);
+const problemSignals: Signal<ErrorMessage | null>[] = [...loaders.map((loader) => loader.problem), refusal, otherProblem];
 /** All error messages; each can be dismissed. */
 export const problems = computed(problemSignals, () => problemSignals.filter((one) => one.value));
 /** The token under the pointer, highlighted in all views. */
@@ -123,9 +127,12 @@ export function trace(request: TraceRequest) {
 
 /** Sets the edits, with a new history entry, so that Back undoes. */
 export function setEdits(next: readonly string[], otherText = requestOf(route.value).other_text) {
-  const request: TraceRequest = { ...requestOf(route.value), edits: [...next], other_text: next.length ? otherText : undefined };
-  write({ ...route.value, params: withPatch(route.value.params, { ...paramsFromRequest(request), ...(next.length ? {} : { show: null }) }) }, false);
+  write({ ...route.value, params: withPatch(route.value.params, paramsOfEdits({ ...requestOf(route.value), edits: [...next], other_text: otherText })) }, false);
 }
+
+/** The parameters of a request whose edits may be none. */
+const paramsOfEdits = (request: TraceRequest): Patch =>
+  (request.edits?.length ? paramsFromRequest(request) : { ...paramsFromRequest({ ...request, other_text: undefined }), show: null });
 
 /** Sets the second trace, for Compare; null removes it. */
 export function traceOther(request: TraceRequest | null) {
@@ -148,20 +155,54 @@ export async function start() {
   await run.load("Opening the run", () => source.run());
   if (!runFacts.value) return;
   const json = (make: () => TraceRequest | null) => computed([route], () => JSON.stringify(make()));
-  effect(json(() => withoutEdits(requestOf(route.value))), (request) => {
+  const [baseRequest, otherRequest, editedRequest] = [
+    json(() => withoutEdits(requestOf(route.value))),
+    json(() => requestFromParams(route.value.params, "o.") ?? secondRequest()),
+    json(() => (edits.value.length ? requestOf(route.value) : null)),
+  ];
+  /** The request and the parameters of the address that are shown, and the second request; null before the first. */
+  let accepted: { request: string; params: Route["params"] } | null = null;
+  let acceptedOther: TraceRequest | null = null;
+  let base: Promise<unknown> = Promise.resolve(null);
+  effect(route, ({ params }) => {
+    if (accepted?.request === baseRequest.value) accepted.params = params;
+  });
+  effect(baseRequest, (request) => {
     const asked = JSON.parse(request) as TraceRequest;
     text.value = asked.text;
-    void first.load("Tracing", () => source.trace(asked));
+    refusal.value = null;
+    base = first.load("Tracing", () => source.trace(asked)).then((error) => {
+      if (request !== baseRequest.value) return null;
+      if (!error) accepted = { request, params: route.value.params };
+      else if (accepted) takeBack(accepted.params, toErrorMessage(error), () => (text.value = asked.text));
+      return error;
+    });
   });
-  effect(json(() => requestFromParams(route.value.params, "o.") ?? secondRequest()), (request) => {
+  effect(otherRequest, async (request) => {
     const asked = JSON.parse(request) as TraceRequest | null;
     otherText.value = asked?.text;
-    void second.load("Tracing the second", asked && (() => source.trace(asked)));
+    refusal.value = null;
+    const error = await second.load("Tracing the second", asked && (() => source.trace(asked)));
+    if (request !== otherRequest.value) return;
+    if (!error) acceptedOther = asked;
+    else takeBack(withPatch(route.value.params, paramsFromRequest(acceptedOther, "o.")), toErrorMessage(error), () => (otherText.value = asked?.text));
   });
-  effect(json(() => (edits.value.length ? requestOf(route.value) : null)), (request) => {
+  effect(editedRequest, async (request) => {
     const asked = JSON.parse(request) as TraceRequest | null;
-    void third.load("Tracing with edits", asked && (() => source.trace(asked)));
+    refusal.value = null;
+    const error = await third.load("Tracing with edits", asked && (() => source.trace(asked)));
+    // Where the text itself is refused the whole address is taken back.
+    if (!asked || !error || await base || request !== editedRequest.value) return;
+    const { applied, message } = await sortEdits(asked, error, (one) => source.trace(one));
+    if (request === editedRequest.value) takeBack(withPatch(route.value.params, paramsOfEdits({ ...asked, edits: applied })), message);
   });
+}
+
+/** Writes an address that can be shown over one that was refused, and says why; what was typed stays in its field. */
+function takeBack(params: Route["params"], why: ErrorMessage, keepTyped = () => {}) {
+  write({ screen: route.value.screen, params }, true);
+  keepTyped();
+  refusal.value = why;
 }
 
 const withoutEdits = ({ edits: _, other_text: __, ...request }: TraceRequest): TraceRequest => request;

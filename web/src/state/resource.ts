@@ -1,7 +1,10 @@
 /** Asynchronous data for components: the result of a request, or a tensor, requested when first needed. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { passOf } from "../sources/difference";
+import { toGrid, toTensorValue } from "../tensors/grid";
 import type { TensorValue } from "../tensors/tensor";
-import type { Manifest } from "../types";
+import { maskOfHead } from "../trace/edits";
+import type { Manifest, TraceNode } from "../types";
 import { manifest, source } from "./page";
 import { toErrorMessage, type ErrorMessage, useValue } from "./signals";
 
@@ -57,6 +60,19 @@ export function useTensor(id: string | null, slice = "", of?: Manifest): Resourc
     return source.tensor(trace!.id, id!, slice);
   });
   return here ? { value: here, error: null, stale: false } : asked;
+}
+
+/** The mask of the weights of a head, with the keys that edits block; of a difference that of the pass after. Null of other steps. */
+export function useMask(node: TraceNode | null, head: number | undefined, of?: Manifest): TensorValue | null {
+  const shown = useValue(manifest);
+  const trace = of ?? shown;
+  const id = node?.site === "weights" ? node.inputs[1] ?? null : null;
+  const { value } = useTensor(id, "", trace ? passOf(trace) : undefined);
+  return useMemo(() => {
+    if (!trace || node?.site !== "weights" || head === undefined) return value;
+    const [layer, own] = [value && toGrid(value), maskOfHead(trace, node.id, head, value && toGrid(value))];
+    return own && (own.data === layer?.data ? value : toTensorValue(own));
+  }, [value, trace, node?.id, head]);
 }
 
 function bytesOf({ nodes }: Manifest, id: string): number {

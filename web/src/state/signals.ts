@@ -96,8 +96,11 @@ export class Loader<T> {
   problem = signal<ErrorMessage | null>(null);
   private lastId = 0;
 
-  /** Keeps the last result until the next arrives. `request` null clears it and drops a pending one. */
-  async load(words: string, request: (() => Promise<T>) | null) {
+  /**
+   * Keeps the last result until the next arrives. `request` null clears it and drops a pending one. Returns the error, if
+   * this is still the latest request.
+   */
+  async load(words: string, request: (() => Promise<T>) | null): Promise<unknown> {
     const id = ++this.lastId;
     this.problem.value = null;
     this.busy.value = request && words;
@@ -105,8 +108,11 @@ export class Loader<T> {
     try {
       const result = request && (await request());
       if (id === this.lastId) this.result.value = result;
+      return null;
     } catch (error) {
-      if (id === this.lastId) this.problem.value = toErrorMessage(error);
+      if (id !== this.lastId) return null;
+      this.problem.value = toErrorMessage(error);
+      return error;
     } finally {
       if (id === this.lastId) this.busy.value = null;
     }

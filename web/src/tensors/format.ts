@@ -32,6 +32,13 @@ export function percent(p: number, digits = (p > 0 && p < 0.01) || (p < 1 && p >
   return `${(p * 100).toFixed(digits)}%`;
 }
 
+/** A difference of probabilities in percentage points: "+20.1 pp", "−0.03 pp", "<0.01 pp" in either direction, "0 pp". */
+export function points(change: number): string {
+  const size = 100 * Math.abs(change);
+  if (size < 0.005) return size > 0 ? "<0.01 pp" : "0 pp";
+  return `${change < 0 ? MINUS : "+"}${size.toFixed(size < 1 ? 2 : 1)} pp`;
+}
+
 /** "2.4e−7". */
 export const tiny = (x: number) => (x === 0 ? "0" : x < 0.001 ? x.toExponential(1).replace("-", MINUS) : number(x));
 
@@ -45,7 +52,11 @@ export const shapeText = (shape: readonly number[]) => (shape.length ? shape.map
 
 /** A token with visible spaces at its ends (␣) and line breaks (↵). */
 export function visible(piece = ""): string {
-  return piece.replace(/^ +| +$/g, (spaces) => "\u2423".repeat(spaces.length)).replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
+  let [start, end] = [0, piece.length];
+  while (piece[start] === " ") start++;
+  while (end > start && piece[end - 1] === " ") end--;
+  const shown = "\u2423".repeat(start) + piece.slice(start, end) + "\u2423".repeat(piece.length - end);
+  return shown.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
 }
 
 const AXES: Partial<Record<AxisName, [one: string, all: string]>> = {

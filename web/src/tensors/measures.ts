@@ -1,19 +1,20 @@
 /**
  * Measures of attention heads, each between 0 and 1: normalised entropy, weight on the previous token, weight on the
- * diagonal. Each is a mean over the queries with more than one possible key.
+ * diagonal. Each is a mean over the queries with more than one possible key. Of a difference of weights only the largest
+ * change is one.
  */
 import { at, type Grid, mayAttend } from "./grid";
+import { magnitude } from "./tensor";
 
-export type Measure = "entropy" | "previous" | "diagonal";
+export type Measure = "entropy" | "previous" | "diagonal" | "change";
 
-/**
- * The applicable measures: cross-attention has no previous token; with a window of the keys (`cut`) the entropy is
- * unknown, and in cross-attention the diagonal.
- */
-export const measuresOf = (cross: boolean, cut = false): [name: Measure, label: string, meaning: string][] => [
-  ...(cut ? [] : [["entropy", "entropy", "Normalized entropy of a row: 0 when all weight is on one token, 1 when it is uniform."] satisfies [Measure, string, string]]),
+/** The applicable measures: cross-attention has no previous token, and the rows of a difference are no distributions. */
+export const measuresOf = (cross: boolean, difference = false): [name: Measure, label: string, meaning: string][] => difference ? [
+  ["change", "change", "The largest change of a weight, in either direction."],
+] : [
+  ["entropy", "entropy", "Normalized entropy of a row: 0 when all weight is on one token, 1 when it is uniform."],
   ...(cross ? [] : [["previous", "previous token", "Mean weight of each token on the token before it."] satisfies [Measure, string, string]]),
-  ...(cut && cross ? [] : [["diagonal", "diagonal", `Mean weight ${cross ? "within one token of the same relative position" : "of each token on itself"}.`] satisfies [Measure, string, string]]),
+  ["diagonal", "diagonal", `Mean weight ${cross ? "within one token of the same relative position" : "of each token on itself"}.`],
 ];
 
 const mean = (values: number[]): number | null => (values.length ? values.reduce((a, b) => a + b, 0) / values.length : null);
@@ -55,6 +56,7 @@ export function diagonality(weights: Grid, queries: number[], halfWidth: number)
 
 /** One measure of one head; null where no row has more than one possible key. */
 export function measure(name: Measure, weights: Grid, mask: Grid | null, queries: number[], cross: boolean): number | null {
+  if (name === "change") return magnitude(weights.data);
   if (name === "entropy") return entropy(weights, mask, queries);
   return name === "previous" ? previousTokenShare(weights, queries) : diagonality(weights, queries, cross ? 1 : 0);
 }

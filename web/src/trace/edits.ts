@@ -1,6 +1,9 @@
 /** Edits of a forward pass as text, "encoder.0.self.context[head:2]=0", and in words. */
 import { nodeLocation, visible } from "../tensors/format";
-import type { Manifest } from "../types";
+import { fill, type Grid, mayAttend } from "../tensors/grid";
+import { sliceOffsets } from "../tensors/tensor";
+import type { Manifest, TraceNode } from "../types";
+import { rowTextsOf } from "./generation";
 import { streamOf } from "./stepData";
 import { title } from "./steps";
 
@@ -14,28 +17,60 @@ export const headOff = (weights: string, head: number) => editText(weights.repla
 export const blockOff = (out: string) => editText(out, "", "=0");
 export const layerOff = (stack: string, layer: number) => `${stack}.${layer}.state=skip`;
 
-const AXES: Record<string, string> = { token: "token", key: "key", feature: "feature", hidden: "feature", vocab: "vocabulary" };
+const AXES: Record<string, string> = { hidden: "feature", vocab: "vocabulary" };
 
-/** An edit in words: "Encoder layer 1, self-attention, head 4: set to 0". Indices count from 1 here, as in the titles. */
+/**
+ * An edit in words: "Encoder layer 1, self-attention, head 4: set to 0". Indices count from 1 here, as in the titles;
+ * in the edit itself they count from 0.
+ */
 export function describeEdit(edit: string, trace: Manifest): string {
-  const [, step = "", slice = "", change = ""] = EDIT.exec(edit) ?? [];
-  const skipped = /^(encoder|decoder)\.(\d+)\.state$/.exec(step);
+  const [, named = "", part = "", change = ""] = EDIT.exec(edit) ?? [];
+  const [step, slice] = withoutAlias(named, part, trace);
+  const skipped = /^(encoder|decoder)\.(\d+)\.state$/.exec(named);
   if (skipped && change === "=skip") return `${capital(skipped[1]!)} layer ${Number(skipped[2]) + 1}: skipped`;
   const node = trace.nodes.find((one) => one.id === step);
   if (!node) return edit;
-  const blocked = change === "=blocked";
-  const parts = slice.split(";").filter(Boolean).map((part) => {
-    const [name = "", at = ""] = part.split(":");
-    const axis = node.axes.find((one) => one.name === name);
-    const token = /^\d+$/.test(at) && axis?.stream && streamOf(trace, axis.stream)?.pieces[Number(at)];
-    const numbers = at.replace(/\d+/g, (n) => String(Number(n) + 1));
-    return `${name === "token" && blocked ? "query" : AXES[name] ?? name} ${token ? `${visible(token)} (${numbers})` : numbers}`;
-  });
+  const parts = partsOf(slice, node, trace);
   const off = change === "=0" && /^(context|out)(:|$)/.test(node.site);
-  const what = off || blocked ? "" : title(node);
-  const did = off ? "switched off" : blocked ? "blocked" : change === "=B" ? "from the second text" : change === "=mean" ? "set to its mean over reference texts"
-    : change === "=skip" ? "skipped" : change[0] === "*" ? `times ${change.slice(1)}` : `set to ${change.slice(1)}`;
-  return `${[nodeLocation(node), what, ...parts].filter(Boolean).join(", ")}: ${did}`;
+  const what = off || change === "=blocked" ? "" : title(node);
+  return `${[nodeLocation(node), what, ...parts].filter(Boolean).join(", ")}: ${off ? "switched off" : changeInWords(change, node)}`;
+}
+
+/** The step and the slice that an alias stands for (`edits/sites.py`). */
+function withoutAlias(step: string, slice: string, { model }: Manifest): [step: string, slice: string] {
+  const [, place, alias, index] = /^(.+)\.(head|neuron|branch|state)(\d*)$/.exec(step) ?? [];
+  if (alias === "branch") return [`${place}.out`, slice];
+  if (alias === "state") return [`${place}.ff.${model.pre_norm ? "residual" : "norm"}`, slice];
+  if (!alias || !index) return [step, slice];
+  const [name, axis] = alias === "head" ? ["context", "head"] : ["hidden", "hidden"];
+  return [`${place}.${name}`, `${axis}:${index}${slice && `;${slice}`}`];
+}
+
+function changeInWords(change: string, node: TraceNode): string {
+  const [, from] = /^=B\[(.*)\]$/.exec(change) ?? [];
+  if (from !== undefined) return `from ${partsOf(from, node, null).join(", ") || "all"} of the second text`;
+  const words: Record<string, string> = { "=blocked": "blocked", "=B": "from the second text", "=mean": "set to its mean over reference texts", "=skip": "skipped" };
+  return words[change] ?? (change[0] === "*" ? `times ${change.slice(1)}` : `set to ${change.slice(1)}`);
+}
+
+/** The parts of a slice in words: "head 2", "key [BOS] (token 1)". Without a trace the tokens are not named. */
+function partsOf(slice: string, node: TraceNode, trace: Manifest | null): string[] {
+  return slice.split(";").filter(Boolean).map((part) => {
+    const [name = "", at = ""] = part.split(":");
+    const query = name === "token" && node.axes.some((one) => one.name === "key");
+    const word = query ? "query" : AXES[name] ?? name;
+    const stream = node.axes.find((one) => one.name === name)?.stream;
+    const texts = !trace || !stream ? [] : name === "token" ? rowTextsOf(trace, node) : streamOf(trace, stream)!.pieces.map(visible);
+    const token = /^\d+$/.test(at) ? texts[Number(at)] : undefined;
+    return token === undefined ? `${word} ${fromOne(at)}` : `${name === "token" && !query ? "" : `${word} `}${token} (token ${fromOne(at)})`;
+  });
+}
+
+/** Indices as in titles: "2", "1 to 3" for "0-3", whose end is not selected, "2, 6" for "1.5". */
+function fromOne(indices: string): string {
+  const [start, end] = indices.split("-").map(Number);
+  if (end !== undefined) return start! + 1 < end ? `${start! + 1} to ${end}` : `${end}`;
+  return indices.split(".").map((one) => Number(one) + 1).join(", ");
 }
 
 const capital = (text: string) => text[0]!.toUpperCase() + text.slice(1);
@@ -46,3 +81,19 @@ export const toggled = (edits: readonly string[], edit: string) => (edits.includ
 /** The edits of a step, or of one of its heads, as they were applied. */
 export const editsOf = (trace: Manifest, id: string, head?: number) =>
   trace.edited?.applied.filter((one) => one.step === id && (head === undefined || !/head:\d+(;|$)/.test(one.slice) || `${one.slice};`.includes(`head:${head};`))) ?? [];
+
+/** The mask of one head of an attention: that of its layer without the keys that edits block. The same object if none are. */
+export function maskOfHead(trace: Manifest, weights: string, head: number, mask: Grid | null): Grid | null {
+  const scores = trace.nodes.find((one) => one.id === weights.replace(/weights$/, "scores"));
+  const blocked = trace.edited?.applied.filter(({ step, kind }) => kind === "blocked" && step === scores?.id) ?? [];
+  const [, rows, cols] = scores?.axes.map((axis) => axis.size) ?? [];
+  if (!scores || !blocked.length || scores.attrs.difference || !rows || !cols) return mask;
+  const free = fill(rows, cols, (row, col) => Number(mayAttend(mask, row, col)));
+  const data = Uint8Array.from(free.data);
+  for (const { slice } of blocked) {
+    for (const at of sliceOffsets(scores.axes.map((axis) => axis.size), scores.axes.map((axis) => axis.name), slice)) {
+      if (Math.floor(at / (rows * cols)) === head) data[at % (rows * cols)] = 0;
+    }
+  }
+  return { rows, cols, data };
+}

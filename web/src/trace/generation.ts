@@ -2,7 +2,8 @@
  * The generated text, as the manifest describes it: its stream, its first position, and which tokens can be forced. No
  * file of the page depends on the task of a model.
  */
-import type { Manifest, Stream, TraceRequest } from "../types";
+import { visible } from "../tensors/format";
+import type { Manifest, Stream, StreamName, TraceNode, TraceRequest } from "../types";
 
 /** Whether the model predicts once for the whole text; others predict at each position. */
 export const isClassifier = ({ predictions }: Pick<Manifest, "predictions">) => predictions[0]?.position === null;
@@ -19,6 +20,27 @@ export const hasSource = ({ streams }: Pick<Manifest, "streams">) => streams.len
 
 /** The stream that the model generates: the target, or the continued text. */
 export const outputStream = ({ streams }: Pick<Manifest, "streams">): Stream => streams.at(-1)!;
+
+/**
+ * What the rows of a stream are called, on every screen: where a row computes the next token "token read → token
+ * predicted", the last with the most probable one; elsewhere the token.
+ */
+export function rowTexts(manifest: Pick<Manifest, "streams" | "predictions" | "generation">, name: StreamName): string[] {
+  const { pieces = [], padding = [] } = manifest.streams.find((one) => one.name === name) ?? {};
+  const computesNext = name === outputStream(manifest).name && !isClassifier(manifest) && !isMasked(manifest);
+  return pieces.map((piece, i) => {
+    const prediction = computesNext && !padding[i] && manifest.predictions.find((one) => one.position === i);
+    const next = prediction && (prediction.actual ?? prediction.top[0])?.piece;
+    return next === undefined || next === false ? visible(piece) : `${visible(piece)} → ${visible(next)}`;
+  });
+}
+
+/** The same for the rows of a step: before the layers a row is of the token that is read. */
+export function rowTextsOf(manifest: Pick<Manifest, "streams" | "predictions" | "generation">, node: TraceNode): string[] {
+  const name = node.axes.find((axis) => axis.name === "token")?.stream;
+  if (node.stack === "decoder" || node.stack === "head") return name ? rowTexts(manifest, name) : [];
+  return manifest.streams.find((one) => one.name === name)?.pieces.map(visible) ?? [];
+}
 
 /** Index into `predictions` of the position in the address, by default of the first generated token. */
 export function predictionIndex({ predictions, generation }: Manifest, position: string | undefined): number {

@@ -5,8 +5,7 @@
 import { visible } from "../tensors/format";
 import { type Measure, measuresOf } from "../tensors/measures";
 import type { Manifest, StreamName, TraceNode } from "../types";
-import { windowOf } from "./stepData";
-import { isWindowed } from "./steps";
+import { rowTexts } from "./generation";
 
 export type Kind = "self" | "causal" | "cross";
 
@@ -24,8 +23,6 @@ export interface AttentionGroup {
   layers: AttentionLayer[];
   queries: StreamName;
   keys: StreamName;
-  /** Only a window of the keys is loaded, so rows sum to less than 1. */
-  cut: boolean;
 }
 
 const GROUPS: Record<Kind, [title: string, meaning: string]> = {
@@ -50,7 +47,7 @@ export function attentionGroups(manifest: Manifest): AttentionGroup[] {
     if (!groups.has(kind)) {
       const [title, meaning] = GROUPS[kind];
       const queries = axis("token")?.stream ?? manifest.streams.at(-1)!.name;
-      groups.set(kind, { kind, title, meaning, layers: [], queries, keys: axis("key")?.stream ?? queries, cut: isWindowed(manifest, node) });
+      groups.set(kind, { kind, title, meaning, layers: [], queries, keys: axis("key")?.stream ?? queries });
     }
     const mask = node.id.replace(/weights$/, "mask");
     groups.get(kind)!.layers.push({
@@ -70,14 +67,18 @@ export interface Label {
   padding: boolean;
 }
 
-/** The labels of a stream, of a long one those in the window. */
+/** The labels of a stream. */
 export function labelsOf(manifest: Manifest, name: StreamName): Label[] {
   const stream = manifest.streams.find((one) => one.name === name)!;
-  return stream.pieces
-    .map((piece, index) => ({
-      text: visible(piece), stream: name, index, special: stream.special[index]!, padding: stream.padding[index]!,
-    }))
-    .slice(...(windowOf(manifest, name) ?? []));
+  return stream.pieces.map((piece, index) => ({
+    text: visible(piece), stream: name, index, special: stream.special[index]!, padding: stream.padding[index]!,
+  }));
+}
+
+/** The same along the rows: where a row computes the next token, "token read → token predicted". */
+export function rowLabelsOf(manifest: Manifest, name: StreamName): Label[] {
+  const texts = rowTexts(manifest, name);
+  return labelsOf(manifest, name).map((label) => ({ ...label, text: texts[label.index]! }));
 }
 
 /** Indices of labels, optionally without special tokens and padding. */
@@ -100,6 +101,8 @@ export interface View {
   head: number;
   sort: Measure | "model";
   hide: boolean;
+  /** The weights are differences of weights. */
+  difference: boolean;
 }
 
 /** The view that the address selects; a node of another kind selects the attention of its layer. */
@@ -114,11 +117,12 @@ export function viewOf(manifest: Manifest, params: Record<string, string>): View
   const layer = group.layers.find((one) => one.layer === wanted) ?? group.layers[0]!;
   const head = Number(params.head ?? 0);
   const cross = groups.find((one) => one.kind === "cross");
+  const difference = Boolean(node?.attrs.difference ?? manifest.nodes[0]?.attrs.difference);
   return {
     name: params.view === "flow" ? "flow" : params.view === "alignment" && cross ? "alignment" : "heads",
     groups, cross, group, layer,
     head: Number.isInteger(head) && head >= 0 && head < layer.nHeads ? head : 0,
-    sort: measuresOf(group === cross, group.cut).find(([name]) => name === params.sort)?.[0] ?? "model",
-    hide: params.hide === "1",
+    sort: measuresOf(group === cross, difference).find(([name]) => name === params.sort)?.[0] ?? "model",
+    hide: params.hide === "1", difference,
   };
 }

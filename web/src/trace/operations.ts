@@ -6,8 +6,8 @@ import { count, number, visible } from "../tensors/format";
 import * as ops from "../tensors/ops";
 import type { Op } from "../types";
 import {
-  type Arithmetic, type Cell, inputData, firstPosition, input, inputNode, lastSize, requireWhole, requireParam, ngramsOf, cellValue, param, pieces, predictionAt,
-  PROBABILITIES, rowOf, rowSlice, sizeOf, startOf, type Step, streamOf, times, tokensOf, Unavailable, width, windowOf,
+  type Arithmetic, type Cell, inputData, firstPosition, input, inputNode, lastSize, requireParam, ngramsOf, cellValue, param, pieces, predictionAt,
+  PROBABILITIES, rowOf, rowSlice, sizeOf, type Step, streamOf, times, tokensOf, Unavailable, width,
 } from "./stepData";
 
 interface Operation {
@@ -59,8 +59,7 @@ const norm = (centred: boolean): Operation => ({
 export const OPERATIONS: Record<Op, Operation> = {
   ids: {
     recompute: async ({ trace, node }) => {
-      const start = startOf(trace, tokensOf(node));
-      return streamOf(trace, tokensOf(node))?.ids.slice(start, start + lastSize(node)) ?? [];
+      return streamOf(trace, tokensOf(node))?.ids ?? [];
     },
     cell: async (step, cell) => {
       const piece = pieces(step, step.node, 0)[cell.col];
@@ -73,7 +72,7 @@ export const OPERATIONS: Record<Op, Operation> = {
       lines(`Row ${(await inputData(step, 0))[cell.row]} of the ${/bigrams$/.test(step.node.id) ? "bigram table" : "embedding table"}, feature ${cell.col}: ${n(await cellValue(step, cell))}.`),
   },
   ngram_ids: {
-    recompute: async ({ trace }) => trace.streams[0]?.ngram_ids?.slice(...(windowOf(trace, trace.streams[0].name) ?? [0])).flat() ?? [],
+    recompute: async ({ trace }) => trace.streams[0]?.ngram_ids?.flat() ?? [],
     cell: async (step, cell) => lines(`${ngramsOf(step.trace, cell.row)[cell.col] ?? "None"}: ${await cellValue(step, cell)}`),
   },
   embedding_bag: {
@@ -85,7 +84,7 @@ export const OPERATIONS: Record<Op, Operation> = {
     },
   },
   bigram_ids: {
-    recompute: async ({ trace, node }) => trace.streams[0]?.bigram_ids?.slice(firstPosition({ trace, node }), firstPosition({ trace, node }) + lastSize(node)) ?? [],
+    recompute: async ({ trace, node }) => trace.streams[0]?.bigram_ids?.slice(firstPosition({ node }), firstPosition({ node }) + lastSize(node)) ?? [],
     cell: async (step, cell) => {
       const [row, pair] = [await cellValue(step, cell), step.trace.streams[0]?.bigrams?.[cell.col + firstPosition(step)]];
       return lines(row ? `“${pair}” has row ${row} of the bigram table.` : "This token and the one before it are not a listed bigram.");
@@ -192,23 +191,21 @@ export const OPERATIONS: Record<Op, Operation> = {
       const [kind, keys] = [node.attrs.kind, lastSize(node)];
       if (kind !== "causal" && kind !== "padding") throw new Unavailable("this mask was passed to the model by its caller");
       const read = node.axes.at(-1)?.stream;
-      const [padding, start] = [streamOf(trace, read)?.padding ?? [], startOf(trace, read)];
+      const padding = streamOf(trace, read)?.padding ?? [];
       const rows = node.axes.length > 1 ? node.axes.at(-2)!.size : 1;
       return Float64Array.from({ length: rows * keys }, (_, i) =>
-        Number(kind === "causal" ? i % keys <= Math.floor(i / keys) : !padding[start + (i % keys)]));
+        Number(kind === "causal" ? i % keys <= Math.floor(i / keys) : !padding[i % keys]));
     },
     cell: async (step, cell) => lines(await cellValue(step, cell) ? "Not masked." : "Masked: its attention weight is exactly 0."),
   },
   softmax: {
     recompute: async (step) => {
-      requireWhole(step, step.node.axes.at(-1));
       return ops.softmax(await inputData(step, 0), lastSize(step.node), step.node.inputs[1] ? await inputData(step, 1) : null);
     },
     cell: (step, cell) => (step.node.id === PROBABILITIES ? probabilityCell(step, cell) : softmaxCell(step, cell)),
   },
   mix: {
     recompute: async (step) => {
-      requireWhole(step, inputNode(step, 0)?.axes.at(-1));
       const weights = await input(step, 0);
       return ops.mixValues(weights.data, await inputData(step, 1), sizeOf(step.node, "head"), width(weights));
     },
@@ -231,7 +228,6 @@ export const OPERATIONS: Record<Op, Operation> = {
   },
   pool: {
     recompute: async (step) => {
-      requireWhole(step, inputNode(step, 0)?.axes[0]);
       const x = await input(step, 0);
       return ops.pool(x.data, width(x), String(step.node.attrs.how), step.node.inputs[1] ? await inputData(step, 1) : null);
     },

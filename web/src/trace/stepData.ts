@@ -58,23 +58,13 @@ export function predictionAt(trace: Manifest, position: number): Prediction | un
   return trace.predictions.find((one) => one.position === position) ?? trace.predictions[0];
 }
 
-/** The window [start, end) of a stream that is loaded; null where all of it is. */
-export function windowOf({ window, nodes, streams }: Pick<Manifest, "window" | "nodes" | "streams">, name: StreamName | undefined) {
-  const length = streams.find((one) => one.name === name)?.pieces.length;
-  const whole = nodes.some(({ axes }) => axes.some((axis) => axis.name === "token" && axis.stream === name && axis.size === length));
-  return whole ? null : window;
-}
-
-/** First loaded position of a stream. */
-export const startOf = (trace: Manifest, name: StreamName | undefined) => windowOf(trace, name)?.[0] ?? 0;
-
 /** The stream of a node's tokens. */
 export const tokensOf = ({ axes }: TraceNode) => axes.find((axis) => axis.name === "token")?.stream;
 
-/** The position of a node's first row, not 0 in a window or with a cache. */
-export const firstPosition = ({ trace, node }: Pick<Step, "trace" | "node">) => startOf(trace, tokensOf(node)) + Number(node.attrs.first ?? 0);
+/** The position of a node's first row, not 0 with a cache. */
+export const firstPosition = ({ node }: Pick<Step, "node">) => Number(node.attrs.first ?? 0);
 
-/** Row of a prediction in the logits, of which a window may be loaded. */
+/** Row of a prediction in the logits. */
 export const rowOf = ({ predictions }: Manifest, prediction: Prediction) => (prediction.position ?? 0) - (predictions[0]?.position ?? 0);
 
 /** A slice of ids, in ascending order; a single id as a range, which keeps the axis. */
@@ -90,7 +80,7 @@ export const streamOf = (trace: Manifest, name: StreamName | undefined) => trace
 /** The tokens along an axis of a node. */
 export function pieces({ trace }: Step, node: TraceNode | undefined, axis: number): string[] {
   const name = node?.axes.at(axis)?.stream;
-  return streamOf(trace, name)?.pieces.slice(startOf(trace, name)) ?? [];
+  return streamOf(trace, name)?.pieces ?? [];
 }
 
 /** Labels along one axis: tokens or class names; undefined where it has none. */
@@ -98,12 +88,11 @@ export function axisLabels(trace: Manifest, axis: Axis): readonly string[] | und
   const names = trace.model.label_names;
   if (axis.name === "class") return names?.length === axis.size ? names : undefined;
   if (!axis.stream || (axis.name !== "token" && axis.name !== "key")) return undefined;
-  const start = startOf(trace, axis.stream);
-  return streamOf(trace, axis.stream)?.pieces.slice(start, start + axis.size) ?? [];
+  return streamOf(trace, axis.stream)?.pieces ?? [];
 }
 
 /** The n-grams of the token of a row. */
-export const ngramsOf = (trace: Manifest, row: number) => trace.streams[0]?.ngrams?.[row + startOf(trace, trace.streams[0].name)] ?? [];
+export const ngramsOf = (trace: Manifest, row: number) => trace.streams[0]?.ngrams?.[row] ?? [];
 
 /** The factor of the sinusoids as text, empty for 1. */
 export const times = ({ attrs }: TraceNode) => (attrs.amplitude === 1 ? "" : `${attrs.amplitude} · `);
@@ -135,9 +124,4 @@ export function rowSlice({ node }: Step, { head, row }: Cell): string {
 export async function cellValue(step: Step, cell: Cell, i?: number): Promise<number> {
   const slice = `${rowSlice(step, cell)};${step.node.axes.at(-1)?.name}:${cell.col}`;
   return (await step.get(i === undefined ? step.node.id : step.node.inputs[i]!, slice.replace(/^;/, ""))).data[0] ?? NaN;
-}
-
-/** Throws where a sum runs over a stream of which only a window is loaded. */
-export function requireWhole({ trace }: Step, summed: TraceNode["axes"][number] | undefined) {
-  if (windowOf(trace, summed?.stream)) throw new Unavailable("the sum runs over the whole text, of which only a window is loaded");
 }

@@ -68,13 +68,13 @@ const STEPS: Record<string, Words> = {
   "scores:scaled": ["Scores, scaled", "Multiplied by a scale, which sets how sharp the softmax is.", "S = {factor} · Q K^T"],
   mask: ["Mask", "[PAD] tokens only fill a batch and are masked.", "M_s = [t_s ≠ [PAD]]"],
   "mask:causal": ["Mask", "A token attends to itself and to earlier tokens. Masked positions are hatched.", "M_{t,s} = [s ≤ t]"],
-  weights: ["Attention weights", "Softmax of each row of scores: nonnegative weights that sum to 1.{cut}",
+  weights: ["Attention weights", "Softmax of each row of scores: nonnegative weights that sum to 1.",
     "A_{t,s} = \\frac{e^{S_{t,s}}}{∑_r e^{S_{t,r}}}"],
   context: ["Weights · values", "The output of each head: the mean of the values, weighted by attention.", "C = A V"],
   concat: ["Heads concatenated", "The outputs of all heads are concatenated to one vector per token.", "C = [C_1 ; … ; C_H]"],
   out: ["Output projection", "A linear projection of the concatenated heads to the width of the residual stream.", "y = x W_O^T"],
-  residual: ["Residual sum", summed, "x ← x + Attention({x})"],
-  "ff.residual": ["Residual sum", summed, "x ← x + FeedForward({x})"],
+  residual: ["Residual sum", summed, "x ← x + Attention({read})"],
+  "ff.residual": ["Residual sum", summed, "x ← x + FeedForward({read})"],
   w_gate: ["Gate", "A second projection, which gates each hidden feature.", "g = x W_G^T"],
   w_in: ["Hidden projection", "A linear projection of each token from {d_model} to {d_ff} features.", "h = x W_1^T"],
   "hidden:relu": ["Activation", "ReLU: negative values become 0.", "max(0, h)"],
@@ -109,26 +109,33 @@ function words(node: TraceNode, model?: ModelInfo): Words {
 
 export const title = (node: TraceNode) => words(node)[0];
 
-/** Whether only a window of the keys is loaded. */
-export function isWindowed({ streams }: Pick<Manifest, "streams">, { axes }: TraceNode): boolean {
-  const keys = axes.find((axis) => axis.name === "key");
-  return keys !== undefined && keys.size < (streams.find((one) => one.name === keys.stream)?.pieces.length ?? 0);
-}
-
-/** A short description of a step. */
-export function sentence(node: TraceNode, trace: Pick<Manifest, "model" | "streams">): string {
-  const { model } = trace;
+/** A short description of a step; of a difference, of what the two passes compute. */
+export function sentence(node: TraceNode, { model }: Pick<Manifest, "model">): string {
   const memory = node.block === "cross" && leaf(node) !== "q_proj";
   const stream = memory ? "the encoder's output" : model.pre_norm ? "the normalised residual stream" : "the residual stream";
-  const cut = isWindowed(trace, node) ? " Only the keys of this window are loaded, so a row here sums to less." : "";
-  return words(node, model)[1].replace(/{(\w+)}/g, (_, name: string) => String({ ...model, stream, cut }[name as keyof ModelInfo]));
+  const says = node.attrs.difference && leaf(node) === "weights" ? "Softmax of each row of scores; what one weight of a row gains, the others lose."
+    : words(node, model)[1].replace(/{(\w+)}/g, (_, name: string) => String({ ...model, stream }[name as keyof ModelInfo]));
+  return node.attrs.difference ? `The change of this step, after minus before. In each of the two: ${says}` : says;
 }
 
 /** The formula, with its bias if the step has one. */
 export function formula(node: TraceNode, model: ModelInfo): string {
-  const put: Record<string, string> = { x: model.pre_norm ? "Norm(x)" : "x", factor: number(Number(node.attrs.factor)) };
-  return words(node, model)[2].replace(/#/g, leaf(node)[0]!).replace(/%/g, times(node)).replace(/{(x|factor)}/g, (_, name: string) => put[name]!)
+  const put: Record<string, string> = { read: model.pre_norm ? "Norm(x)" : "x", factor: number(Number(node.attrs.factor)) };
+  return words(node, model)[2].replace(/#/g, leaf(node)[0]!).replace(/%/g, times(node)).replace(/{(read|factor)}/g, (_, name: string) => put[name]!)
     + (node.op === "linear" && node.params.bias ? " + b" : "");
+}
+
+/** The pieces of a formula between which it may break: it breaks before its operators, outside of groups and brackets. */
+export function piecesOf(tex: string): string[] {
+  const pieces = [""];
+  let depth = 0;
+  for (const token of tex.match(/\\\w+|\s+|./gu) ?? []) {
+    if (/^[{([]$/.test(token)) depth++;
+    if (/^[})\]]$/.test(token)) depth--;
+    if (depth === 0 && /^[=+∓·←]$/.test(token)) pieces.push("");
+    pieces[pieces.length - 1] += token;
+  }
+  return pieces.filter((piece) => piece.trim());
 }
 
 /** Sequential for weights, masks and ids, signed for other values. */
@@ -139,7 +146,7 @@ export const scaleOfNode = (node: TraceNode) =>
 export function stepsOf(trace: Manifest): TraceNode[] {
   const logits = trace.nodes.find((node) => node.id === "logits");
   if (!logits || !trace.predictions.length) return trace.nodes;
-  return [...trace.nodes, { ...logits, id: PROBABILITIES, op: "softmax", inputs: ["logits"], params: {}, attrs: {}, source: null, min: 0, max: 1 }];
+  return [...trace.nodes, { ...logits, id: PROBABILITIES, op: "softmax", inputs: ["logits"], params: {}, attrs: logits.attrs.difference ? { difference: true } : {}, source: null, min: 0, max: 1 }];
 }
 
 export interface Group {

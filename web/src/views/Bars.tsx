@@ -32,7 +32,7 @@ export interface BarsProps {
 export function Bars({ bars, limit = 1, label, signs, onChoose }: BarsProps) {
   const width = (value: number) => ({ width: `${Math.max(0, Math.min(1, Math.abs(value) / limit)) * (signs ? 50 : 100)}%` });
   return (
-    <ol class="bars" aria-label={label}>
+    <ol class={signs ? "bars bars-signed" : "bars"} aria-label={label}>
       {bars.map((bar) => {
         const attributes = onChoose ? { onClick: () => onChoose(bar.key) } : bar.attributes;
         const Row = attributes?.onClick ? "button" : "div";

@@ -1,6 +1,5 @@
 /** Selection of one of several options, of a head, or of a position. */
 import { setParams } from "../state/page";
-import { windowOf } from "../trace/stepData";
 import { outputStream } from "../trace/generation";
 import type { Manifest } from "../types";
 import { Tokens } from "./Tokens";
@@ -45,7 +44,7 @@ export function PositionPicker({ trace, position }: { trace: Manifest; position:
     <div class="positions">
       <p class="small">Predictions after the selected token</p>
       <Tokens
-        stream={tokens} window={windowOf(trace, tokens.name)} chosen={position} label="Position"
+        stream={tokens} chosen={position} label="Position"
         onChoose={(index) => setParams({ position: index, cell: null })}
       />
     </div>

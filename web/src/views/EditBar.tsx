@@ -42,7 +42,7 @@ function Chips({ all, trace }: { all: readonly string[]; trace: Manifest }) {
         const words = describeEdit(edit, trace);
         return (
           <li key={edit}>
-            <span title={edit}>{words}</span>
+            <span>{words}{words !== edit && <code>{edit}</code>}</span>
             {source.live && <button type="button" class="quiet" aria-label={`Remove: ${words}`} onClick={() => setEdits(toggled(all, edit))}>×</button>}
           </li>
         );
@@ -58,8 +58,7 @@ function Change({ trace }: { trace: Manifest }) {
   const pictures = useValue(shown);
   const ignored = useValue(ignoresEdits);
   if (!after?.edited) return <p class="edit-change" aria-live="polite">Computing …</p>;
-  const { answer_before, answer_after, ensemble_before, ensemble_after, why_not, unchanged, effects } = after.edited;
-  const [before, now] = ensemble_before === null ? [answer_before, answer_after] : [ensemble_before, ensemble_after];
+  const { answer_before: before, answer_after: now, why_not, unchanged, effects } = after.edited;
   const differs = effects.filter((effect) => effect.before !== effect.after).length;
   const what = effects.length > 1 ? `${differs} of ${effects.length} predictions differ` : differs ? "another prediction" : "the same prediction";
   return (
@@ -104,7 +103,10 @@ function EditForm() {
         <label>Edit <input id="edit" ref={field} spellcheck={false} autocomplete="off" placeholder="encoder.0.self.context[head:1]=0" /></label>
         <label>Second text, for =B <input ref={other} spellcheck={false} autocomplete="off" dir="auto" /></label>
         <button type="submit">Apply</button>
-        <p class="note">A step, a part of it, and =0, =NUMBER, *NUMBER, =blocked, =skip or =B. Indices count from 0.</p>
+        <p class="note">
+          A step, a part of it, and =0, =NUMBER, *NUMBER, =mean, =blocked, =skip, =B or =B[PART], as in encoder.0.state[token:1]=B[token:2].
+          Indices count from 0 here and from 1 in titles: head:1 is head 2.
+        </p>
       </form>
     </details>
   );

@@ -100,7 +100,14 @@ function MiniHeatMap({ value, mask, scale = scaleOf(value), mini }: MatrixData) 
   return <Thumb grid={toGrid(value)} mask={mask ? toGrid(mask) : null} scale={scale} {...mini!} />;
 }
 
-const LABEL_WIDTH = 92;
+/** Least and most room for the labels of the rows, and the width of a letter, in CSS pixels. */
+const [LEAST, MOST, LETTER] = [92, 190, 8.6];
+
+/** Labels need room for both tokens of a row; on a phone less is left beside the numbers. */
+function labelWidth(labels: readonly string[] | undefined, room: number): number {
+  const letters = Math.max(0, ...(labels ?? []).map((label) => visible(label).length));
+  return Math.round(Math.min(Math.max(LEAST, letters * LETTER + 14), MOST, Math.max(LEAST, room * 0.36)));
+}
 
 function FullMatrix(props: MatrixData) {
   const { value, rowLabels, colLabels, onSelect, onHover } = props;
@@ -110,7 +117,8 @@ function FullMatrix(props: MatrixData) {
   const [open, setOpen] = useState(false);
   const wanted = props.cell ?? own;
   const cell: [number, number] = [Math.min(wanted[0], rows - 1), Math.min(wanted[1], cols - 1)];
-  const across = Math.max(120, room - LABEL_WIDTH - 2);
+  const labelled = labelWidth(rowLabels, room);
+  const across = Math.max(120, room - labelled - 2);
   const named = colLabels !== undefined;
   const cellWidth = Math.max(named ? 15 : cols > 192 ? 2 : 5, Math.min(named ? 28 : 22, Math.floor(across / Math.max(1, cols))));
   const cellHeight = rows > 40 ? 15 : Math.max(18, Math.min(26, named ? cellWidth : 200 / rows)); // keeps the numbers below visible
@@ -122,13 +130,13 @@ function FullMatrix(props: MatrixData) {
   const at = (event: MouseEvent): [number, number] => [
     Math.min(rows - 1, Math.floor(event.offsetY / cellHeight)), Math.min(cols - 1, Math.floor(event.offsetX / cellWidth)),
   ];
-  const width = LABEL_WIDTH + cols * cellWidth;
+  const width = labelled + cols * cellWidth;
   const always = props.numbers !== "toggle";
   const beside = room - width > 430 && always;
   return (
-    <div ref={measure} class={beside ? "matrix-body matrix-beside" : "matrix-body"}>
+    <div ref={measure} class={beside ? "matrix-body matrix-beside" : "matrix-body"} style={{ "--labels": `${labelled}px` }}>
       <Scroll class="matrix-scroll" label={`${props.label}: heat map`}>
-        <div class="matrix-grid" style={{ gridTemplateColumns: `${LABEL_WIDTH}px auto` }} aria-hidden="true">
+        <div class="matrix-grid" aria-hidden="true">
           <div class="matrix-corner">
             {props.rowName && <span>{props.rowName} ↓</span>}
             {props.colName && <span>{props.colName} →</span>}
@@ -173,7 +181,7 @@ function Legend({ limit, scale, masked }: { limit: number; scale: "signed" | "se
     <p class="legend" aria-hidden="true">
       <span>{scale === "signed" ? number(-limit) : 0}</span>
       <span class={`legend-bar legend-${scale}`} />
-      <span>{scale === "signed" ? `+${number(limit)}` : number(limit)}</span>
+      <span>{scale === "signed" && limit > 0 ? `+${number(limit)}` : number(limit)}</span>
       {masked && <><span class="legend-mask" /><span>masked</span></>}
     </p>
   );

@@ -2,7 +2,7 @@
 import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { busy, other, runFacts, source, text, trace as ask } from "../state/page";
-import { useValue } from "../state/signals";
+import { type ErrorMessage, useValue } from "../state/signals";
 import type { Manifest } from "../types";
 import { Choices } from "./Choices";
 
@@ -54,6 +54,15 @@ export function TextForm() {
   );
 }
 
+/** A sentence in which `code` is between backticks. */
+export const Sentence = ({ text }: { text: string }) => <>{text.split("`").map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>;
+
+/** An error and its hint, each as a sentence. */
+export function Message({ error: { message, hint } }: { error: ErrorMessage }) {
+  const ended = (text: string) => (/[.!?…]$/.test(text) ? text : `${text}.`);
+  return <><strong><Sentence text={ended(message)} /></strong>{hint && <> <Sentence text={ended(hint[0]!.toUpperCase() + hint.slice(1))} /></>}</>;
+}
+
 /** The answer of the model, and notes on this trace: truncation, unknown words, omissions. */
 export function Answer({ trace }: { trace: Manifest }) {
   const alone = useValue(other, (second) => second === null);
@@ -65,7 +74,7 @@ export function Answer({ trace }: { trace: Manifest }) {
         <strong>{trace.answer.headline}</strong> <span class="answer-detail">{trace.answer.detail}</span>
       </p>
       {bad.map((check) => <p key={check.name} class="note note-bad">{check.meaning}</p>)}
-      {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
+      {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}><Sentence text={note} /></li>)}</ul>}
       {source.live && trace.together && (
         <Choices
           name="member" label="Ensemble member" chosen={`${trace.together.member}`} onChoose={(member) => ask({ ...trace.request, member: +member })}

@@ -13,8 +13,6 @@ import type { Manifest, Stream } from "../types";
 
 export interface TokensProps {
   stream: Stream;
-  /** Only these positions [start, end). */
-  window?: [number, number] | null;
   chosen?: number | null;
   onChoose?: (index: number) => void;
   /** A tint per token, on a signed or sequential scale of `limit` (largest magnitude, if absent). */
@@ -27,7 +25,6 @@ export interface TokensProps {
 
 export function Tokens(props: TokensProps) {
   const { stream, chosen = null, onChoose, weights, scale = "signed", marks, label } = props;
-  const [start, end] = props.window ?? [0, stream.pieces.length];
   const limit = props.limit ?? Math.max(0, ...Array.from(weights ?? [], Math.abs));
   const hovered = useValue(hoveredToken, (at) => (at?.stream === stream.name ? at.index : null));
   const colours = useValue(palette);
@@ -39,7 +36,7 @@ export function Tokens(props: TokensProps) {
     if (stream.padding[index]) names.push("token-padding");
     if (index < stream.n_given) names.push("token-given");
     if (lit) names.push("token-lit");
-    const weight = weights?.[index - start];
+    const weight = weights?.[index];
     const attributes = {
       class: names.join(" "),
       "data-token": index,
@@ -50,7 +47,7 @@ export function Tokens(props: TokensProps) {
     const content = (
       <>
         <bdi>{visible(stream.pieces[index])}</bdi>
-        {marks?.[index - start] && <small>{marks[index - start]}</small>}
+        {marks?.[index] && <small>{marks[index]}</small>}
       </>
     );
     return (
@@ -70,7 +67,7 @@ export function Tokens(props: TokensProps) {
   };
   return (
     <ol class="tokens" data-stream={stream.name} aria-label={label ?? `Tokens of the ${stream.name}`}>
-      {Array.from({ length: end - start }, (_, i) => chip(start + i))}
+      {stream.pieces.map((_, index) => chip(index))}
     </ol>
   );
 }
@@ -85,11 +82,11 @@ interface OutputTokensProps {
 
 /** The generated tokens, coloured by probability, to select a step. */
 export function OutputTokens({ manifest, index, label, onStep }: OutputTokensProps) {
-  const { predictions, window } = manifest;
+  const { predictions } = manifest;
   const stream = outputStream(manifest);
   // A generated end token is not an input of the model, so the stream lacks it.
   const end = predictions.at(-1)?.actual;
-  const pieces = end && !window && !isMasked(manifest) ? [...stream.pieces, end.piece] : stream.pieces;
+  const pieces = end && !isMasked(manifest) ? [...stream.pieces, end.piece] : stream.pieces;
   const box = useRef<HTMLDivElement>(null);
   const position = predictions[index]?.position ?? 0;
   useEffect(() => {
@@ -101,8 +98,8 @@ export function OutputTokens({ manifest, index, label, onStep }: OutputTokensPro
   return (
     <div class="written" ref={box}>
       <Tokens
-        stream={{ ...stream, pieces }} window={window} chosen={predictedPosition(manifest, position)} label={label} scale="sequential" limit={3}
-        weights={probabilities.slice(window?.[0] ?? 0)}
+        stream={{ ...stream, pieces }} chosen={predictedPosition(manifest, position)} label={label} scale="sequential" limit={3}
+        weights={probabilities}
         onChoose={(token) => onStep(Math.max(0, predictions.findIndex((one) => predictedPosition(manifest, one.position) === token)))}
       />
     </div>

@@ -19,7 +19,8 @@ export interface Fetched {
 /** Fetches all heads of a layer, or those of `slice`. */
 export async function fetchLayer(traceId: string, layer: AttentionLayer, slice = ""): Promise<LayerValues> {
   const weights = await source.tensor(traceId, layer.weights, slice);
-  return { weights, mask: layer.mask ? toGrid(await source.tensor(traceId, layer.mask)) : null };
+  const [pass = ""] = traceId.split("~"); // the mask of a difference is that of the pass after
+  return { weights, mask: layer.mask ? toGrid(await source.tensor(pass, layer.mask)) : null };
 }
 
 /** `traceId` null: nothing is fetched. */

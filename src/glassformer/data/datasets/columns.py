@@ -12,10 +12,10 @@ import itertools
 import shlex
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from glassformer.data.datasets import headers
 from glassformer.data.datasets.labels import clean_labels, label_of_number
@@ -79,6 +79,7 @@ class Rows:
     lines: Sequence[int]
     path: Path
     columns: tuple[str | None, ...] = (None, None)
+    resolved: ResolvedColumns | None = None
     label_guessed: bool = False
 
     def split(self) -> Split:
@@ -98,13 +99,20 @@ class ResolvedColumns:
     has_header: bool = False
 
 
-def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
+FindColumns: TypeAlias = Callable[[Path, Sequence[Row], ColumnSpecs, Diagnostics], ResolvedColumns | None]
+"""Finds columns in the first rows of a table in a way of its own; None to guess them."""
+
+
+def read_table(
+    path: Path, specs: ColumnSpecs, diagnostics: Diagnostics, find_columns: FindColumns | None = None
+) -> Rows:
     """Read columns of a CSV, TSV or JSON Lines file; rows with an error are skipped.
 
     Args:
         path: the file.
         specs: the columns, such as (TEXT, LABEL), or (TEXT,).
         diagnostics: takes errors, and a note on columns that were guessed.
+        find_columns: is tried first.
 
     Raises:
         UsageError: the file's suffix is unknown, or a requested column is missing.
@@ -113,7 +121,8 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
     if not specs[-1].is_label:
         rows = unnested_rows(rows, [(spec.requested, spec.usual) for spec in specs])
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    columns = _resolve(path, sample, specs, diagnostics) if sample else None
+    columns = find_columns(path, sample, specs, diagnostics) if sample and find_columns else None
+    columns = columns or (_resolve(path, sample, specs, diagnostics) if sample else None)
     if columns is None:
         deque(rows, maxlen=0)  # to the end, so that every error is reported
         return Rows([], [], [], path, (None,) * len(specs))
@@ -135,13 +144,13 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
     else:
         joined.report(path, (), len(texts), diagnostics)
     guessed = of_label and specs[-1].requested is None
-    return Rows(texts, targets, lines, path, columns.headers, label_guessed=guessed)
+    return Rows(texts, targets, lines, path, columns.headers, columns, guessed)
 
 
 def _resolve(path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> ResolvedColumns | None:
     """Choose the columns to read; None after reporting that there are too few."""
     first = sample[0].fields
-    n_columns = len(first if isinstance(first, list) else _json_names(sample))
+    n_columns = len(first if isinstance(first, list) else json_names(sample))
     if n_columns < len(specs):
         needed = f"two columns are needed ({' and '.join(spec.name for spec in specs)})"
         diagnostics.error(path, sample[0].line, "columns", f"{needed}, but there is {n_columns}")
@@ -154,7 +163,7 @@ def _resolve(path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Dia
 
 
 def _resolve_json(path: Path, sample: list[Row], specs: ColumnSpecs) -> ResolvedColumns:
-    names = _json_names(sample)
+    names = json_names(sample)
     body = [[str(_fields(row).get(name, "")) for name in names] for row in sample]
     chosen = _by_values(_by_header(path, names, specs), body, specs, len(names))
     headers = tuple(names[i] for i in chosen)
@@ -242,7 +251,8 @@ def _fields(row: Row) -> dict[str, Any]:
     return row.fields if isinstance(row.fields, dict) else {}
 
 
-def _json_names(rows: list[Row]) -> list[str]:
+def json_names(rows: list[Row]) -> list[str]:
+    """Return the keys of the objects, in the order in which they appear."""
     return list(dict.fromkeys(key for row in rows for key in _fields(row)))
 
 

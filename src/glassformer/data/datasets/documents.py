@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +11,17 @@ import numpy as np
 from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import Rows
 from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
+from glassformer.data.folders import not_read, read_folder
+from glassformer.data.sources import TABLES, format_of, is_json_object, is_pipe, other_format, suffix_of, unreadable
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, with_reading
 from glassformer.errors import DataError
+from glassformer.utils.formatting import glassformer_command
 
 ENOUGH_FILES = 10
 """From so many files on, whole files are set aside; below, the running text is cut."""
 TEST_SHARE = 0.1
 
+SNIFFED_CHARS = 1 << 16
 LARGE_CHARS = 256 << 20
 """Text of so many characters had better be encoded ahead than held in memory."""
 
@@ -41,7 +44,7 @@ def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
     parts = {name: read_documents(Path(path), diagnostics) for name, path in named.items() if path}
     diagnostics.raise_if_any()
     if (size := sum(len(text) for _, text in parts["train"])) > LARGE_CHARS:
-        advice = f"glassformer data encode {shlex.quote(source)} --out shards, once, then --train-file shards"
+        advice = f"{glassformer_command('data', 'encode', source)} --out shards, once, then --train-file shards"
         diagnostics.notes.append(f"{source}: {size:,} characters are held in memory; to train from the disk: {advice}")
     shares = {"valid": data.valid_fraction, "test": 0.0 if len(parts) > 1 else TEST_SHARE}
     if data.use_test_as_validation and "test" in parts and "valid" not in parts:
@@ -53,15 +56,19 @@ def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
     for name, key in (("training", "train"), ("validation", "valid")):
         if sum(len(text) for _, text in parts[key]) < 2:
             raise DataError(f"{source}: too little text for the {name} part", "give more text")
-    splits = {name: Split([t for _, t in part], source=f"{source} ({name})") for name, part in parts.items()}
+    sources = {name: named[name] or f"{source} ({name}, set aside)" for name in parts}
+    splits = {name: Split([t for _, t in part], source=sources[name]) for name, part in parts.items()}
     test = splits["test"] if parts.get("test") else None
-    return TextData(splits["train"], splits["valid"], test, diagnostics.notes, diagnostics.hashes)
+    return with_reading(TextData(splits["train"], splits["valid"], test), diagnostics)
 
 
 def read_documents(path: Path, diagnostics: Diagnostics) -> Documents:
     """Read the text of a file, or of every .txt in a folder and its subfolders, in the order of their names."""
     if not path.is_dir():
+        if not unreadable(path) and refuse_other_formats(path, diagnostics):
+            return [(path.name, "")]
         text = read_document(path, diagnostics)
+        _note_json_lines(path, text, diagnostics)
         if not text and not diagnostics.n_issues:
             diagnostics.error(path, 0, "empty file", "the file is empty")
         return [(path.name, text)]
@@ -86,11 +93,42 @@ def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
 
 
 def _files_in(folder: Path, diagnostics: Diagnostics) -> list[Path]:
-    """Return every .txt in a folder and its subfolders, in the order of their names."""
-    files = [path for path in folder.rglob("*.txt") if path.is_file()]
-    if not files:
-        diagnostics.error(folder, 0, "missing", "there is no .txt file in this folder")
-    return sorted(files, key=lambda path: path.relative_to(folder).as_posix())
+    """Return every .txt or .txt.gz in a folder and its subfolders, in the order of their names; note what is not."""
+    found = read_folder(folder, (".txt",))
+    if not found.texts:
+        also = f"; {not_read(found.others)}" if found.others else ""
+        diagnostics.error(folder, 0, "missing", f"there is no .txt file in this folder{also}")
+    elif found.others:
+        diagnostics.counts["other files not read"] += len(found.others)
+        diagnostics.notes.append(f"{folder}: {not_read(found.others)}")
+    return found.texts
+
+
+def _note_json_lines(path: Path, text: str, diagnostics: Diagnostics) -> None:
+    """Note that a text looks like JSON Lines, which a model would learn to write."""
+    first = [line for line in text[:SNIFFED_CHARS].split("\n")[:-1] if line.strip()][:3]
+    if len(first) == 3 and all(is_json_object(line.encode("utf-8", "replace")) for line in first):
+        advice = "to read a field of them, name the file .jsonl and use: glassformer data encode"
+        diagnostics.notes.append(f"{path}: its lines are JSON objects, read as they are written; {advice}")
+
+
+def refuse_other_formats(path: Path, diagnostics: Diagnostics) -> bool:
+    """Note an error if a file is a table or of a format that is not plain text; return whether it is.
+
+    A file is judged by its name and its first bytes, a pipe also by its first line, which may be JSON.
+    """
+    kind = suffix_of(path)
+    if is_pipe(path) and kind not in TABLES and format_of(path) == ".jsonl":  # running text has commas and tabs too
+        kind = ".jsonl"
+    if kind in TABLES:
+        fields = kind in (".jsonl", ".ndjson")
+        how = "glassformer data encode reads a field of it" if fields else "save its texts as .txt, or as JSON Lines"
+        what = f"this is a table ({kind[1:]}), and running text is expected; {how}"
+        diagnostics.error(path, 0, "format", what + ("" if fields else " for glassformer data encode"))
+        return True
+    if name := other_format(path):
+        diagnostics.error(path, 0, "format", f"this is {name}, and running text is expected; save the text as .txt")
+    return bool(name)
 
 
 def _set_aside(

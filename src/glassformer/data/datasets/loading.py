@@ -8,8 +8,10 @@ from __future__ import annotations
 from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import check_config
 from glassformer.data.datasets import dates, imdb, local_files, multi30k, shakespeare
+from glassformer.data.datasets.known_columns import KnownColumns
 from glassformer.data.datasets.pseudo_labels import with_pseudo_labels
 from glassformer.data.schema import DataSchema
+from glassformer.data.sources import pipes_kept
 from glassformer.data.splits import TextData, limited
 from glassformer.errors import UsageError
 
@@ -25,12 +27,14 @@ ANSWERS = {"imdb": "label", "imdb-texts": "", "multi30k": "target", "dates": "ta
 _IN_WORDS = {None: "running text", "": "texts alone", "label": "texts with labels", "target": "pairs of sentences"}
 
 
-def load_text_data(schema: DataSchema, data: DataConfig) -> TextData:
+@pipes_kept()
+def load_text_data(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None) -> TextData:
     """Load the texts of `data.dataset` for a task.
 
     Args:
         schema: what the task reads.
         data: which data set, and how to split it.
+        known: the columns that a run was trained on, where its data is read again.
 
     Raises:
         UsageError: the data set does not exist, or holds something else than the task reads; a setting is
@@ -46,7 +50,7 @@ def load_text_data(schema: DataSchema, data: DataConfig) -> TextData:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     data = check_config(Config(data=data)).data
     if data.dataset == "files":
-        text = local_files.load(schema, data)
+        text = local_files.load(schema, data, known)
     elif data.dataset in LOADERS:
         text = LOADERS[data.dataset](data)
     else:

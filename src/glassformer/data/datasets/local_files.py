@@ -13,13 +13,22 @@ from pathlib import Path
 from typing import TypeAlias
 
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.data.datasets.columns import ColumnSpecs, Rows, read_table
+from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, Rows, read_table
 from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
+from glassformer.data.datasets.known_columns import KnownColumns
 from glassformer.data.diagnostics import Diagnostics, read_lines
 from glassformer.data.pretokenized.index import is_pretokenized
 from glassformer.data.pretokenized.loader import load_pretokenized
 from glassformer.data.schema import DataSchema
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_group_split, stratified_group_split
+from glassformer.data.sources import TABLES, format_of, is_pipe, pipes_kept, suffix_of
+from glassformer.data.splits import (
+    TEST_IS_VALIDATION,
+    Split,
+    TextData,
+    random_group_split,
+    stratified_group_split,
+    with_reading,
+)
 from glassformer.errors import DataError, UsageError
 
 Part: TypeAlias = Path | tuple[Path, Path] | None
@@ -27,8 +36,8 @@ Part: TypeAlias = Path | tuple[Path, Path] | None
 none."""
 
 
-def load(schema: DataSchema, data: DataConfig) -> TextData:
-    """Load all splits of the user's own data.
+def load(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None) -> TextData:
+    """Load all splits of the user's own data; `known` are the columns that a run was trained on.
 
     Without a validation file, a seeded share of the training data is held out, with equal texts always on the same
     side. Without a test file there is no test split, except of running text (see `documents.py`).
@@ -43,28 +52,36 @@ def load(schema: DataSchema, data: DataConfig) -> TextData:
         return load_pretokenized(schema, data, diagnostics)
     if schema.columns is None:
         return load_documents(data, diagnostics)
-    splits = {name: rows.split() for name, rows in read_parts(schema, parts, data, diagnostics).items()}
+    rows = read_parts(schema, parts, data, diagnostics, known)
+    splits = {name: part.split() for name, part in rows.items()}
     diagnostics.raise_if_any()
     train, valid = splits["train"], splits.get("valid")
+    columns = KnownColumns.of_rows(rows["train"], schema.columns)
     if valid is None and data.use_test_as_validation and "test" in splits:
         valid = splits["test"]
         diagnostics.notes.append(TEST_IS_VALIDATION)
     elif valid is None:
         train, valid = _set_aside(schema, train, data, diagnostics)
-    return TextData(train, valid, splits.get("test"), diagnostics.notes, diagnostics.hashes)
+    text = TextData(train, valid, splits.get("test"), columns=columns.to_json() if columns else {})
+    return with_reading(text, diagnostics)
 
 
-def load_test(schema: DataSchema, data: DataConfig) -> Split:
+@pipes_kept()
+def load_test(
+    schema: DataSchema, data: DataConfig, known: KnownColumns | None = None, diagnostics: Diagnostics | None = None
+) -> Split:
     """Load the test split alone, for scoring a trained model.
 
     Args:
         schema: what the model's task reads; its check knows the answers that the model does.
         data: names test_file, or test_src_file and test_tgt_file (or src_file and tgt_file).
+        known: the columns that the model was trained on.
+        diagnostics: takes notes and counts.
 
     Raises:
         UsageError, DataError: as `load`; also for an answer the model does not know.
     """
-    diagnostics = Diagnostics()
+    diagnostics = Diagnostics() if diagnostics is None else diagnostics
     if schema.columns is None:
         if not data.files.test_file:
             raise UsageError("there is no text to score", "name one: --test-file book.txt")
@@ -77,7 +94,7 @@ def load_test(schema: DataSchema, data: DataConfig) -> Split:
     if part is None:
         files = "--test-file, or --src-file and --ref-file" if schema.parallel else "--test-file"
         raise UsageError("there is nothing to score", f"name the files: {files}")
-    rows = read_parts(schema, {"test": part}, data, diagnostics)["test"]
+    rows = read_parts(schema, {"test": part}, data, diagnostics, known)["test"]
     diagnostics.raise_if_any()
     return rows.split()
 
@@ -97,9 +114,13 @@ def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) ->
 
 
 def read_parts(
-    schema: DataSchema, parts: dict[str, Part], data: DataConfig, diagnostics: Diagnostics
+    schema: DataSchema,
+    parts: dict[str, Part],
+    data: DataConfig,
+    diagnostics: Diagnostics,
+    known: KnownColumns | None = None,
 ) -> dict[str, Rows]:
-    """Read the rows of every split that has files; columns are first looked up under the training split's names.
+    """Read the rows of every split that has files; columns are first looked for where those of training are.
 
     Problems go to `diagnostics`, including those that the task finds in the targets; rows with others are dropped.
     """
@@ -109,8 +130,9 @@ def read_parts(
     )
     for name, part in parts.items():
         if part:
-            rows[name] = _read_part(part, specs, diagnostics)
-            specs = tuple(spec.preferring(name) for spec, name in zip(specs, rows[name].columns, strict=True))
+            specs = known.preferred(specs) if known else specs
+            rows[name] = _read_part(part, specs, diagnostics, known)
+            known = known or KnownColumns.of_rows(rows[name], specs)
     for part in rows.values():
         if not part.text and not diagnostics.n_issues:
             diagnostics.error(part.path, 0, "empty file", "there is no example in this file")
@@ -121,16 +143,28 @@ def read_parts(
     return rows
 
 
-def _read_part(part: Path | tuple[Path, Path], specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
+def _read_part(
+    part: Path | tuple[Path, Path], specs: ColumnSpecs, diagnostics: Diagnostics, known: KnownColumns | None
+) -> Rows:
     if isinstance(part, Path):
-        lines = len(specs) == 1 and (part.is_dir() or part.suffix.lower() == ".txt")
-        return read_texts(part, diagnostics) if lines else read_table(part, specs, diagnostics)
+        if len(specs) == 1 and _is_lines(part, specs[0]):
+            return read_texts(part, diagnostics)
+        return read_table(part, specs, diagnostics, known.resolve if known else None)
     src, tgt = (read_lines(path, diagnostics) for path in part)
     n = min(len(src), len(tgt))
     if len(src) != len(tgt) and n:
         counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"
         diagnostics.error(part[0], n + 1, "line counts", f"{counted}; parallel files pair them line by line")
     return Rows(src[:n], tgt[:n], range(1, n + 1), part[0])
+
+
+def _is_lines(path: Path, spec: ColumnSpec) -> bool:
+    """Return True for texts one a line; of a pipe, whose lines may have commas, unless it is JSON or has a column."""
+    if path.is_dir() or suffix_of(path) == ".txt":
+        return True
+    if not is_pipe(path) or suffix_of(path) in TABLES:
+        return False
+    return format_of(path) == ".txt" or (spec.requested is None and format_of(path) != ".jsonl")
 
 
 def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: Diagnostics) -> tuple[Split, Split]:

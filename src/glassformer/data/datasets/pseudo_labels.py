@@ -50,7 +50,12 @@ def with_pseudo_labels(schema: DataSchema, data: DataConfig, text: TextData) -> 
         n_pseudo=len(added),
     )
     return replace(
-        text, train=joined, notes=[*text.notes, *diagnostics.notes], hashes={**text.hashes, **diagnostics.hashes}
+        text,
+        train=joined,
+        notes=[*text.notes, *diagnostics.notes],
+        hashes={**text.hashes, **diagnostics.hashes},
+        counts=dict(Counter(text.counts) + diagnostics.counts),
+        pipes=[*text.pipes, *diagnostics.pipes],
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from glassformer.config import DataConfig
 from glassformer.data.archives import MAX_FILE_BYTES, check_published, read_text
 from glassformer.data.download import Remote, cache_dir, fetch, find
+from glassformer.data.sources import sha256_of
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError
 
@@ -31,7 +32,7 @@ def load(data: DataConfig) -> TextData:
     Raises:
         DataError: the file is damaged, or cannot be found or fetched.
     """
-    path = find(data, "tinyshakespeare", _probe, f"tiny Shakespeare ({NAME})")
+    path = find(data, "tinyshakespeare", _probe if data.data_dir else _probe_shared, f"tiny Shakespeare ({NAME})")
     if path is None:
         check = partial(check_published, name="tiny Shakespeare", sha256=SHA256)
         path = fetch(Remote(URL, NAME, MAX_FILE_BYTES, check), cache_dir() / "data" / "tinyshakespeare")
@@ -50,6 +51,14 @@ def load(data: DataConfig) -> TextData:
         notes.append(f"validation: the first {train_from:,} characters, none drawn at random")
     train = Split([text[train_from:test_from]], source="tinyshakespeare")
     return TextData(train, valid, test, notes=notes, hashes={NAME: sha256})
+
+
+def _probe_shared(place: Path) -> Path | None:
+    """Return the file of a folder that other data may share, where any text may be called input.txt."""
+    if place.name == "tinyshakespeare":
+        return _probe(place)
+    path = place / NAME
+    return path if path.is_file() and sha256_of(path) == SHA256 else None
 
 
 def _probe(place: Path) -> Path | None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from glassformer.data.datasets.quotes import LineBreaks, all_quoted, note_literal_quotes, quotes_of_csv
 from glassformer.data.diagnostics import Diagnostics, numbered_lines
+from glassformer.data.sources import format_of
 from glassformer.errors import UsageError
 
 LARGEST_FIELD = 1 << 30
@@ -45,9 +46,9 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a table with its header; empty lines are skipped and counted.
 
     Raises:
-        UsageError: the file's name does not tell its format.
+        UsageError: the file's name does not tell its format (of a pipe, its first line does: `format_of`).
     """
-    match path.suffix.lower():
+    match format_of(path):
         case ".csv":
             rows = _delimited_rows(path, True, diagnostics)
         case ".tsv" | ".tab":

@@ -11,18 +11,23 @@ import gzip
 import hashlib
 import itertools
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.data.folders import read_folder
 from glassformer.data.pretokenized.config import PretokenizeConfig
+from glassformer.data.sources import TABLES, is_pipe, other_format, suffix_of
 from glassformer.errors import DataError, UsageError
 from glassformer.text.splitting import find_split
 
 SUFFIXES = (".txt", ".jsonl", ".ndjson")
 SEGMENT_BYTES = 1 << 13
+MAX_UNBROKEN_CHARS = 16 << 20
+_SPACE = re.compile(r"(?<=\S) (?=\S)")
 
 
 class SourceFile(NamedTuple):
@@ -43,37 +48,68 @@ class Segment(NamedTuple):
     random: int
 
 
+class FoundFiles(NamedTuple):
+    """The files to encode, and the names of files in given folders that are not read."""
+
+    sources: list[SourceFile]
+    others: list[str]
+
+
 def find_source_files(paths: Iterable[str | Path]) -> list[SourceFile]:
     """Return the given files, and in place of a given folder the text files in it, sorted by name.
 
     Raises:
-        UsageError: a path does not exist.
-        DataError: a folder holds no text file.
+        UsageError: a path does not exist, or is a pipe.
+        DataError: a folder holds no text file, or a file is a table or of another format.
     """
-    found: list[tuple[Path, str]] = []
+    return find_files(paths).sources
+
+
+def find_files(paths: Iterable[str | Path]) -> FoundFiles:
+    """Return what `find_source_files` returns, with the names of other files in the folders; errors likewise."""
+    found, others = list[tuple[Path, str]](), list[str]()
     for path in map(Path, paths):
+        if is_pipe(path):
+            raise UsageError(f"{path} is a pipe, and the text is read twice", "write it to a file")
         if path.is_file():
+            _check_format(path)
             found.append((path, path.name))
         elif not path.is_dir():
             raise UsageError(f"{path}: there is no such file", "give a text file or a folder of them")
-        elif inside := [p for p in sorted(path.rglob("*")) if p.is_file() and _suffix(p) in SUFFIXES]:
-            found += [(p, p.relative_to(path).as_posix()) for p in inside]
+        elif (inside := read_folder(path, SUFFIXES)).texts:
+            found += [(p, p.relative_to(path).as_posix()) for p in inside.texts]
+            others += inside.others
         else:
             hint = f"give a folder with files of {', '.join(SUFFIXES)} or .gz of them"
             raise DataError(f"{path}: there is no text file in this folder", hint)
-    return [SourceFile(path, name, path.stat().st_size, path.stat().st_mtime_ns) for path, name in found]
+    sources = [SourceFile(path, name, path.stat().st_size, path.stat().st_mtime_ns) for path, name in found]
+    return FoundFiles(sources, others)
 
 
-def read_segments(source: SourceFile, config: PretokenizeConfig) -> Iterator[Segment]:
+def _check_format(path: Path) -> None:
+    """Raise a DataError for a file that is neither plain text nor JSON Lines."""
+    name = "a table" if suffix_of(path) in TABLES and suffix_of(path) not in SUFFIXES else other_format(path)
+    if name:
+        message = f"{path}: this is {name}; running text or JSON Lines are expected"
+        raise DataError(message, "save its texts as .txt, or as .jsonl with a field named by --column")
+
+
+def read_segments(source: SourceFile, config: PretokenizeConfig, at_spaces: bool = False) -> Iterator[Segment]:
     """Yield the segments of a file in order; empty documents are left out.
+
+    Args:
+        source: the file.
+        config: the settings.
+        at_spaces: cut plain text at single spaces only, which are left out: for tokenizers that put the mark of a space
+            before every text.
 
     Raises:
         DataError: the file is damaged, or not text in UTF-8; with file and line.
     """
-    path, is_plain, follows_held_out = source.path, _suffix(source.path) not in SUFFIXES[1:], False
+    path, is_plain, follows_held_out = source.path, suffix_of(source.path) not in SUFFIXES[1:], False
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            texts = _split_text(file, path) if is_plain else _read_rows(file, path, config.column)
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            texts = _split_text(file, path, at_spaces) if is_plain else _read_rows(file, path, config.column)
             for position, text in texts:
                 key = f"{config.seed}\0{source.name}\0{position}".encode()
                 random = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest())
@@ -87,8 +123,11 @@ def read_segments(source: SourceFile, config: PretokenizeConfig) -> Iterator[Seg
         raise DataError(message, "download or compress it again") from error
 
 
-def _split_text(file: BufferedIOBase, path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (n, part) of plain text; part n begins at the first place for a cut from byte n · SEGMENT_BYTES on."""
+def _split_text(file: BufferedIOBase, path: Path, at_spaces: bool) -> Iterator[tuple[int, str]]:
+    """Yield (n, part) of plain text; part n begins at the first place for a cut from byte n · SEGMENT_BYTES on.
+
+    With `at_spaces` a block without such a place joins the part before it.
+    """
     decoder, text, line = codecs.getincrementaldecoder("utf-8-sig")(), "", 1
     for number in itertools.count():
         data, start = file.read(SEGMENT_BYTES), len(text)
@@ -105,7 +144,15 @@ def _split_text(file: BufferedIOBase, path: Path) -> Iterator[tuple[int, str]]:
         if is_last:
             yield max(0, number - 1), text.replace("\r\n", "\n")
             return
-        if number:
+        if number and at_spaces:
+            if (space := _SPACE.search(text, max(0, start - 1))) is None:
+                if len(text) > MAX_UNBROKEN_CHARS:
+                    message = f"{path}:{line}: there is no space in {MAX_UNBROKEN_CHARS:,} characters to cut at"
+                    raise DataError(message, "encode it with --kind byte-bpe or --kind char")
+                continue
+            yield number - 1, text[: space.start()].replace("\r\n", "\n")
+            line, text = line + text.count("\n", 0, space.start()), text[space.end() :]
+        elif number:
             cut = find_split(text, start, len(text) - start) or start
             yield number - 1, text[:cut].replace("\r\n", "\n")
             text, line = text[cut:], line + text.count("\n", 0, cut)
@@ -125,7 +172,3 @@ def _read_rows(file: BufferedIOBase, path: Path, column: str) -> Iterator[tuple[
                 raise DataError(message, "name the field that holds the text: --column") from None
             yield position, text
         position += len(data)
-
-
-def _suffix(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix

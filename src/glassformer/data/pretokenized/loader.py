@@ -10,10 +10,10 @@ from glassformer.config import DataConfig
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.datasets.documents import read_documents
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.pretokenized.index import INDEX, TOKENIZER, ShardIndex
+from glassformer.data.pretokenized.index import INDEX, ShardIndex, load_tokenizer
 from glassformer.data.ragged import RaggedArray
 from glassformer.data.schema import DataSchema
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, with_reading
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -50,9 +50,9 @@ def load_pretokenized(schema: DataSchema, data: DataConfig, diagnostics: Diagnos
         parts["valid"] = Split(held_out, source=f"{path} (held out)")
         diagnostics.notes.append(f"validation: {len(held_out):,} pieces held out when {path} was encoded")
     train = Split([], source=str(path), shards=index)
-    tokenizer = Tokenizer.load(path / TOKENIZER)
+    tokenizer = load_tokenizer(path)
     index.check_tokenizer(tokenizer)
-    return TextData(train, parts["valid"], parts.get("test"), diagnostics.notes, diagnostics.hashes, (), tokenizer)
+    return with_reading(TextData(train, parts["valid"], parts.get("test"), tokenizer=tokenizer), diagnostics)
 
 
 def pretokenized_corpus(index: ShardIndex, tokenizer: Tokenizer) -> EncodedCorpus:

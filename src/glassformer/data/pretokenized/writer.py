@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import TextConfig
+from glassformer.data.folders import not_read_record
 from glassformer.data.pretokenized.config import PretokenizeConfig
-from glassformer.data.pretokenized.documents import Segment, find_source_files, read_segments
-from glassformer.data.pretokenized.index import FORMAT, INDEX, TOKENIZER, Shard
+from glassformer.data.pretokenized.documents import Segment, find_files, find_source_files, read_segments
+from glassformer.data.pretokenized.index import FORMAT, INDEX, TOKENIZER, Shard, load_tokenizer, read_unfinished
 from glassformer.data.pretokenized.workers import encode_batches
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.atomic_io import atomic_write_chunks, read_json, remove_leftovers, write_json
+from glassformer.utils.atomic_io import atomic_write_chunks, remove_leftovers, write_json
 
 BATCH_CHARS = 1 << 20
 SAMPLE_CHARS = 16 << 20
@@ -51,12 +52,13 @@ class PretokenizedWriter:
     def __init__(
         self, out: Path, paths: Sequence[str | Path], config: PretokenizeConfig, tokenizer: Tokenizer | None
     ) -> None:
-        self.out, self.paths, self.sources = out, paths, find_source_files(paths)
+        self.out, self.paths, (self.sources, self.others) = out, paths, find_files(paths)
         if not (size := sum(source.size for source in self.sources)):
             raise DataError(f"{paths[0]}: there is no text, every file is empty")
         if config.valid_fraction is None:
             config = replace(config, valid_fraction=min(VALID_FRACTION, VALID_BYTES / size))
         self.config = config
+        self.at_spaces = tokenizer.marks_start if tokenizer else config.kind == "bpe"
         settings = {field.name: getattr(config, field.name) for field in fields(PretokenizeConfig)}
         request = {
             "settings": settings | {"tokenizer": tokenizer.sha256 if tokenizer else None},
@@ -64,7 +66,7 @@ class PretokenizedWriter:
         }
         remove_leftovers(out)
         if (out / INDEX).is_file():
-            self.tokenizer, self.index = Tokenizer.load(out / TOKENIZER), read_json(out / INDEX)
+            self.tokenizer, self.index = load_tokenizer(out), read_unfinished(out)
             self._check_same(request)
         else:
             if out.exists() and not (out.is_dir() and {path.name for path in out.iterdir()} <= {TOKENIZER}):
@@ -73,6 +75,7 @@ class PretokenizedWriter:
             text = {"tokenizer": t.kind, "vocab_size": t.vocab_size, "lowercase": t.lowercases}
             dtype = "<u2" if t.vocab_size <= 1 << 16 else "<u4"
             about = {"format": FORMAT, "finished": False, "dtype": dtype, "tokenizer": t.sha256, "text": text}
+            about["not_read"] = not_read_record(self.others)
             self.index: dict[str, Any] = about | request | {"counts": {}, "shards": []}
             t.save(out / TOKENIZER)
             write_json(out / INDEX, self.index)
@@ -129,7 +132,7 @@ class PretokenizedWriter:
         return Tokenizer.train([text for _, text in sorted(drawn)], text)
 
     def _segments(self) -> Iterator[Segment]:
-        return chain.from_iterable(read_segments(source, self.config) for source in self.sources)
+        return chain.from_iterable(read_segments(source, self.config, self.at_spaces) for source in self.sources)
 
     def _batches(self) -> Iterator[list[Segment]]:
         """Yield the text in batches of about BATCH_CHARS characters."""

@@ -81,7 +81,7 @@ def alignment(
         shifted: the step, see `Reading`. None for either chooses the reading that agrees best with erasing.
 
     Raises:
-        UsageError: the model is not a translator, has no such layer, or the text is too long.
+        UsageError: the model is not a translator, has no such layer, or the forward pass is edited.
     """
     n_layers = _n_decoder_layers(explanation)
     if layer is not None and not 0 <= layer < n_layers:
@@ -115,7 +115,7 @@ def measure_readings(explanation: ExplanationData) -> list[Reading]:
     is the paper's choice: a layer of the lower half, shifted.
 
     Raises:
-        UsageError: the model is not a translator, or only a window of the text is kept.
+        UsageError: the model is not a translator, or the forward pass is edited.
     """
     n_layers = _n_decoder_layers(explanation)
     drops = erasure_drops(explanation)
@@ -250,6 +250,4 @@ def _n_decoder_layers(explanation: ExplanationData) -> int:
     if not n_layers:
         name = explanation.subject.task.name
         raise UsageError(f"a model trained to {name} has no cross attention to align by")
-    if explanation.window is not None:
-        raise UsageError("only a window of this text is kept, which is not enough for an alignment")
     return n_layers

@@ -39,6 +39,7 @@ from glassformer.explain.attribution.value_function import BATCH_TOKENS, ValueFu
 from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.explain.explanation_data import Inference
 from glassformer.explain.predictions import Candidate, Prediction, top_predictions
+from glassformer.explain.streams import words_read
 from glassformer.text.tokenizer import UNK
 from glassformer.utils.device import tuned
 
@@ -73,6 +74,9 @@ class Attribution:
     scores: Annotated[dict[str, list[float]], "Partial<Record<StreamName, number[]>>"]
     """Score of each token by stream, in the units of the quantity: logits for a difference, nats for a log-probability.
     Special tokens, which are never erased, and tokens after the explained position score 0."""
+    word_texts: Annotated[dict[str, list[str]], "Partial<Record<StreamName, string[]>>"]
+    """The words of each stream as far as the explained position reads them: of the answer only what is before it. The
+    empty text for a word that it does not read."""
     completeness: Completeness | None
     """Only for integrated gradients."""
     comprehensiveness: Faithfulness
@@ -138,6 +142,10 @@ def attribute(inference: Inference, request: AttributeRequest | None = None) -> 
         value=value,
         baseline_value=baseline,
         scores=_padded_to_streams(inference, scores),
+        word_texts={
+            stream.name: words_read(stream, len(words.word_of))
+            for stream, words in zip(inference.streams, value_fn.words, strict=True)
+        },
         completeness=completeness,
         comprehensiveness=comprehensiveness,
         sufficiency=sufficiency,

@@ -5,16 +5,17 @@ Requests may come from a page, so nothing in them is trusted. The model is not c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from glassformer.config.fields import number, string
+from glassformer.config.requests import build_request, check_request
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.value_function import ValueFunction, Words
 from glassformer.explain.explanation_data import Inference
-from glassformer.explain.request import check_fields, check_ids, check_integer
+from glassformer.explain.request import IDS, MAX_PREFIX
 from glassformer.explain.streams import Stream
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK, UNK
@@ -28,14 +29,17 @@ INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 class AttributeRequest:
     """The prediction to explain, and the method."""
 
-    trace: str = ""
+    trace: str = string(40, "")
     method: Method = "erase"
-    prediction: int | None = None
+    prediction: int | None = number(None, IDS)
     """Index into `predictions`; default: the first generated token."""
-    target: int | None = None
+    target: int | None = number(None, IDS)
     """Class or token id; default: the predicted class, or the token that follows."""
-    foil: int | None = None
+    foil: int | None = number(None, IDS)
     """Class or token id to contrast with; default: the second most probable class, or none for tokens."""
+
+    def __post_init__(self) -> None:
+        check_request(self)
 
     @staticmethod
     def from_dict(data: Any) -> AttributeRequest:
@@ -44,19 +48,24 @@ class AttributeRequest:
         Raises:
             UsageError: a field is unknown, of the wrong type or out of range; it is named.
         """
-        return AttributeRequest(**check_fields(data, _CHECKS | {"method": _check_method}))
+        return build_request(AttributeRequest, data)
 
 
 @dataclass(frozen=True)
 class EraseRequest:
     """The tokens to erase, and the prediction to repeat without them."""
 
-    erase: Annotated[dict[str, list[int]], "Partial<Record<StreamName, number[]>>"]
+    erase: Annotated[dict[str, list[int]], "Partial<Record<StreamName, number[]>>"] = field(
+        metadata={"keys": tuple(INPUTS), "items": {"longest": MAX_PREFIX, "items": {"interval": IDS}}}
+    )
     """Positions of the tokens by stream."""
-    trace: str = ""
-    prediction: int | None = None
-    target: int | None = None
-    foil: int | None = None
+    trace: str = string(40, "")
+    prediction: int | None = number(None, IDS)
+    target: int | None = number(None, IDS)
+    foil: int | None = number(None, IDS)
+
+    def __post_init__(self) -> None:
+        check_request(self)
 
     @staticmethod
     def from_dict(data: Any) -> EraseRequest:
@@ -65,7 +74,7 @@ class EraseRequest:
         Raises:
             UsageError: a field is missing, unknown, of the wrong type or out of range; it is named.
         """
-        return EraseRequest(**check_fields(data, _CHECKS | {"erase": _check_erase}, required=("erase",)))
+        return build_request(EraseRequest, data)
 
 
 def make_value_function(inference: Inference, request: AttributeRequest | EraseRequest) -> ValueFunction:
@@ -151,32 +160,3 @@ def prediction_index(inference: Inference, prediction: int | None) -> int:
     if prediction >= n:
         raise UsageError(f"prediction {prediction} does not exist", f"predictions run from 0 to {n - 1}")
     return prediction
-
-
-def _check_method(name: str, value: Any) -> str:
-    if value not in ("erase", "integrated_gradients"):
-        raise UsageError(f'{name} should be "erase" or "integrated_gradients"')
-    return value
-
-
-def _check_trace(name: str, value: Any) -> str:
-    if not isinstance(value, str) or len(value) > 40:
-        raise UsageError(f"{name} should be the id of a trace")
-    return value
-
-
-def _check_erase(name: str, value: Any) -> dict[str, list[int]]:
-    """Return lists of positions by stream."""
-    if not isinstance(value, dict) or len(value) > len(INPUTS):
-        raise UsageError(f"{name} should be a JSON object of streams and their positions")
-    if unknown := [str(stream)[:40] for stream in value if stream not in INPUTS]:
-        raise UsageError(f"{name} has no stream {unknown[0]!r}", f"there are {', '.join(INPUTS)}")
-    return {stream: list(check_ids(f"{name}.{stream}", ids)) for stream, ids in value.items()}
-
-
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "trace": _check_trace,
-    "prediction": check_integer(0, 2**31 - 1),
-    "target": check_integer(0, 2**31 - 1),
-    "foil": check_integer(0, 2**31 - 1),
-}

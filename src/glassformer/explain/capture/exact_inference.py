@@ -4,7 +4,7 @@ All forward passes of an explanation run this way, also those that decode or mas
 comparable.
 
 Some of these settings belong to the model or the process, not to a thread. Overlapping blocks share them: the first
-block sets them, the last restores them.
+block sets them, the last restores them. The precision of products is held by each thread (`utils/device.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from glassformer.utils.device import current_matmul_precision, matmul_precision
+
 _lock = threading.Lock()
 _shared: dict[Hashable, tuple[int, Callable[[], None]]] = {}
 """For each shared setting the number of open blocks and the function that restores it."""
@@ -32,8 +34,9 @@ def exact_inference(model: nn.Module) -> Iterator[None]:
         stack.enter_context(_shared_setting(id(model), lambda: _evaluate(model)))
         if torch.amp.is_autocast_available(device):
             stack.enter_context(torch.autocast(device, enabled=False))
-        if _rounds_matmul(device, torch.get_float32_matmul_precision()):
-            stack.enter_context(_shared_setting("precision", _full_precision))
+        # What this thread holds: another may have set full precision for a block that ends before this one.
+        if _rounds_matmul(device, current_matmul_precision()):
+            stack.enter_context(matmul_precision("highest"))
         # Without this module nothing is compiled, and importing it takes seconds.
         if "torch._dynamo" in sys.modules:
             stack.enter_context(_shared_setting("stance", _eager))
@@ -94,16 +97,11 @@ def _rounds_matmul(device: str, setting: str) -> bool:
     """
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(128, 128, generator=generator) for _ in range(2))
-    product = (a.to(device) @ b.to(device)).cpu().double()
+    with matmul_precision(setting):
+        product = (a.to(device) @ b.to(device)).cpu().double()
     exact = a.double() @ b.double()
     # fp32 gives 1e-7, bf16 1e-3.
     return float((product - exact).abs().max() / exact.abs().max()) > 1e-5
-
-
-def _full_precision() -> Callable[[], None]:
-    previous = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    return lambda: torch.set_float32_matmul_precision(previous)
 
 
 def _eager() -> Callable[[], None]:

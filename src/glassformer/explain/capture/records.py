@@ -11,6 +11,9 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 
+BLOCKED = 1e30
+"""Scores below minus this are of blocked keys (`edits/apply.py`)."""
+
 
 class Axis(NamedTuple):
     """An axis of a record: its name ("token", "key", "head", "feature", …), and of tokens and keys their stream."""

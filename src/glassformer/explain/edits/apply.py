@@ -16,11 +16,13 @@ from torch import Tensor
 from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Record
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.edits.reference import Means, has_mean
+from glassformer.explain.edits.reference import Means, has_mean, means_of_run
 from glassformer.explain.edits.sites import resolve, state_before
 from glassformer.explain.effects import AppliedEdit
+from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.record_store import axis_indices
 from glassformer.explain.request import MAX_EDITS
+from glassformer.explain.weak_cache import weak_cache
 
 
 class Edits:
@@ -31,9 +33,11 @@ class Edits:
         records: the steps of an unedited pass, by which names and slices are checked.
         other: the steps of a second text, for =B.
         means: returns the means of steps over reference texts, for =mean; called if an edit needs them.
+        first: edits that act before these at each step, those of an explanation that is edited further.
 
     Attributes:
         ids: ids of the steps that the tap wants.
+        edits: the edits, without those of `first`.
         unchanged: texts of the edits that have not changed any number so far.
 
     Raises:
@@ -46,21 +50,24 @@ class Edits:
         records: Mapping[str, Record],
         other: Mapping[str, Record] | None = None,
         means: Callable[[], Means] | None = None,
+        first: Edits | None = None,
     ) -> None:
         if not 1 <= len(edits) <= MAX_EDITS:
             raise UsageError(f"from 1 to {MAX_EDITS} edits can be applied together, not {len(edits)}")
         self.edits = [Edit.parse(edit) if isinstance(edit, str) else edit for edit in edits]
-        self.records, self.other = records, other or {}
-        self.means = means
+        self.records, self.means = records, means
+        earlier = [] if first is None else first._all
+        self._all = earlier + [(edit, other or {}) for edit in self.edits]
+        self._n_first = len(earlier)
         self._plan: dict[str, list[tuple[int, Edit]]] = {}
         self._states: dict[str, Tensor] = {}
         self._blocked: dict[str, Tensor] = {}
         self._before: dict[str, str] = {}
         self._fired: set[int] = set()
         self._changed: set[int] = set()
-        for number, edit in enumerate(self.edits):
+        for number, (edit, theirs) in enumerate(self._all):
             for one in resolve(edit, records):
-                self._check(one)
+                self._check(one, theirs)
                 self._plan.setdefault(one.step, []).append((number, one))
                 if one.kind == "skip":
                     self._before[one.step] = state_before(one.step, records)
@@ -68,7 +75,13 @@ class Edits:
 
     @property
     def unchanged(self) -> list[str]:
-        return [str(edit) for number, edit in enumerate(self.edits) if number not in self._changed]
+        own = enumerate(self.edits, start=self._n_first)
+        return [str(edit) for number, edit in own if number not in self._changed]
+
+    @property
+    def never_acted(self) -> list[str]:
+        """Return the texts of the edits whose step was not reached so far."""
+        return [str(edit) for number, (edit, _) in enumerate(self._all) if number not in self._fired]
 
     def at_positions_of(self, stream: str) -> list[str]:
         """Return the texts of edits that name positions of a stream, which fit only a pass over all its tokens."""
@@ -77,14 +90,14 @@ class Edits:
             for number, edit in planned:
                 axes = [axis.name for axis in self.records[edit.step].axes if axis.stream == stream]
                 if axes and (edit.kind == "B" or any(item.partition(":")[0] in axes for item in edit.slice.split(";"))):
-                    found[str(self.edits[number])] = None
+                    found[str(self._all[number][0])] = None
         return list(found)
 
     def applied(self) -> list[AppliedEdit]:
-        """Return the edits by step, in the order of application."""
+        """Return the edits by step, in the order of application, without those of `first`."""
         found, blocked = [], []
         for step, planned in self._plan.items():
-            for number, edit in planned:
+            for number, edit in ((n - self._n_first, edit) for n, edit in planned if n >= self._n_first):
                 source = self._before[step] if edit.kind == "skip" else step
                 found.append(AppliedEdit(number, step, edit.slice, edit.kind, edit.number, source))
                 if edit.kind == "blocked":
@@ -98,15 +111,14 @@ class Edits:
         Raises:
             UsageError: the pass did not reach a step that an edit names.
         """
-        for number, edit in enumerate(self.edits):
-            if number not in self._fired:
-                raise UsageError(f"the edit {edit} never acted: the forward pass did not reach its step")
+        for edit in self.never_acted:
+            raise UsageError(f"the edit {edit} never acted: the forward pass did not reach its step")
 
     def __call__(self, id: str, x: Tensor) -> Tensor:
         """Return the tensor to use for a step; a later call of the same module is edited like the first."""
         id = id.partition("@")[0]
         for number, edit in self._plan.get(id, ()):
-            edited = self._apply(edit, x)
+            edited = self._apply(edit, x, self._all[number][1])
             self._fired.add(number)
             if not torch.equal(edited, x):
                 self._changed.add(number)
@@ -116,7 +128,7 @@ class Edits:
         blocked = self._blocked.pop(id, None)
         return x if blocked is None else _without_blocked(x, blocked)
 
-    def _apply(self, edit: Edit, x: Tensor) -> Tensor:
+    def _apply(self, edit: Edit, x: Tensor, other: Mapping[str, Record]) -> Tensor:
         if edit.kind == "skip":
             return self._states[self._before[edit.step]]
         axes = [axis.name for axis in self.records[edit.step].axes]
@@ -133,7 +145,7 @@ class Edits:
             case "scale":
                 x[grid] = x[grid] * edit.number
             case "B":
-                x[grid] = self._values_of_other(edit).to(x)
+                x[grid] = _values_of_other(edit, other).to(x)
             case "mean":
                 x[grid] = self._mean(edit.step, x)[grid]
             case "blocked":
@@ -144,12 +156,6 @@ class Edits:
                 self._blocked[weights] = self._blocked.get(weights, torch.zeros_like(where)) | where
         return x
 
-    def _values_of_other(self, edit: Edit) -> Tensor:
-        """Return the second text's values."""
-        record = self.other[edit.step]
-        indices = axis_indices([axis.name for axis in record.axes], record.shape, edit.other or edit.slice)
-        return record.value[torch.meshgrid(*map(torch.tensor, indices), indexing="ij")]
-
     def _mean(self, step: str, x: Tensor) -> Tensor:
         """Return the mean of a step, in the shape of its tensor: the same at every token."""
         assert self.means is not None
@@ -159,7 +165,7 @@ class Edits:
                 mean = mean.unsqueeze(i)
         return mean.expand_as(x)
 
-    def _check(self, edit: Edit) -> None:
+    def _check(self, edit: Edit, other: Mapping[str, Record]) -> None:
         """Refuse an edit that does not fit its step, before any pass."""
         record = self.records[edit.step]
         axes = [axis.name for axis in record.axes]
@@ -175,19 +181,64 @@ class Edits:
             if edit.step not in self.means():
                 raise UsageError(f"{edit}: no reference text reaches this step", "use =0")
         if edit.kind == "B":
-            if edit.step not in self.other:
+            if edit.step not in other:
                 hint = "give a second text, whose values are taken"
                 raise UsageError(f"{edit}: there is no second text with the step {edit.step}", hint)
-            theirs = self.other[edit.step]
-            other = axis_indices([axis.name for axis in theirs.axes], theirs.shape, edit.other or edit.slice)
-            if [len(i) for i in indices] != [len(i) for i in other]:
-                sizes, others = (" × ".join(str(len(i)) for i in some) for some in (indices, other))
+            theirs = other[edit.step]
+            taken = axis_indices([axis.name for axis in theirs.axes], theirs.shape, edit.other or edit.slice)
+            if [len(i) for i in indices] != [len(i) for i in taken]:
+                sizes, others = (" × ".join(str(len(i)) for i in some) for some in (indices, taken))
                 message = f"{edit}: the slice is {sizes} here and {others} in the second text"
                 raise UsageError(message, "name a slice of the second text that is as large: =B[token:0-3]")
 
     def _blocking(self) -> list[str]:
         """Return the steps of which something is blocked."""
         return [id for id, planned in self._plan.items() if any(edit.kind == "blocked" for _, edit in planned)]
+
+
+def edits_on(explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None) -> Edits:
+    """Return the tap of edits of an explanation: its own act first, each with the values of its own second text.
+
+    Args:
+        explanation: the explanation, perhaps edited.
+        edits: more edits as text.
+        other: the explanation of a second text by the same model, for their =B.
+
+    Raises:
+        UsageError: an edit is malformed, names no step, does not fit, or needs a second text.
+    """
+    base, means = explanation.base or explanation, _means_of(explanation)
+    first = None
+    if explanation.edited is not None:
+        theirs = None if explanation.other is None else explanation.other.records
+        first = Edits(explanation.edited.edits, base.records, theirs, means)
+    return Edits(edits, base.records, None if other is None else other.records, means, first)
+
+
+@weak_cache
+def _means_of(explanation: ExplanationData) -> Callable[[], Means]:
+    return means_of_run(explanation.subject, (explanation.base or explanation).records)
+
+
+def check_same_model(explanation: ExplanationData, other: ExplanationData | None) -> None:
+    """Check that a second text was explained by the same weights.
+
+    Raises:
+        UsageError: it was not.
+    """
+    if other is None or other.subject.model is explanation.subject.model:
+        return
+    one, two = explanation.subject.model.state_dict(), other.subject.model.state_dict()
+    if one.keys() != two.keys() or not all(torch.equal(one[name], two[name]) for name in one):
+        message = "the second text was explained by another model, whose values do not fit this one"
+        raise UsageError(message, "explain both texts by the same run, checkpoint and member")
+
+
+def _values_of_other(edit: Edit, other: Mapping[str, Record]) -> Tensor:
+    """Return the second text's values."""
+    record = other[edit.step]
+    indices = axis_indices([axis.name for axis in record.axes], record.shape, edit.other or edit.slice)
+    return record.value[torch.meshgrid(*map(torch.tensor, indices), indexing="ij")]
 
 
 def _weights_of(scores: str) -> str:

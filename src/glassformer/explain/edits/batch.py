@@ -12,8 +12,7 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.edits.apply import Edits
-from glassformer.explain.edits.reference import means_of_run
+from glassformer.explain.edits.apply import Edits, edits_on
 from glassformer.explain.edits.what_if import check_whole
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.predictions import readable
@@ -55,7 +54,7 @@ def edited_logits(
     """Return the logits of one text under each of several sets of edits, in double precision.
 
     Args:
-        explanation: the explanation of the text, of at most 128 tokens.
+        explanation: the explanation of the text, of at most 128 tokens; if it is edited, its edits act first.
         variants: N sets of edits.
         other: the explanation of a second text, for =B.
 
@@ -69,7 +68,12 @@ def edited_logits(
 
 
 def base_logits(explanation: ExplanationData) -> Float[Tensor, "P C"]:
-    """Return the logits of a text without edits, in double precision."""
+    """Return the logits of a text without further edits, in double precision.
+
+    Raises:
+        UsageError: the text is too long to be edited.
+    """
+    check_whole(explanation)
     return _rows(explanation.records["logits"].value[None])[0]
 
 
@@ -81,13 +85,11 @@ def _rows(logits: Tensor) -> Float[Tensor, "N P C"]:
 def _batches(
     explanation: ExplanationData, variants: Sequence[Sequence[str]], other: ExplanationData | None
 ) -> Iterator[Tensor]:
-    subject, records = explanation.subject, explanation.records
-    means = means_of_run(subject, records)
+    subject = explanation.subject
     size = max(1, BATCH_TOKENS // sum(len(stream) for stream in explanation.streams))
     for start in range(0, len(variants), size):
         check_cancelled()
-        theirs = None if other is None else other.records
-        rows = [Edits(v, records, theirs, means) for v in variants[start : start + size]]
+        rows = [edits_on(explanation, v, other) for v in variants[start : start + size]]
         inputs = {name: _repeated(value, len(rows)) for name, value in explanation.model_inputs.items()}
         with tuned(subject.device), torch.no_grad(), trace(subject.model, lambda _: False, tap=BatchedEdits(rows)):
             yield exact_forward(subject.model, **inputs)
@@ -126,7 +128,7 @@ def variant_effects(
     """Return the effects of several sets of edits; arguments and errors as in `edited_logits`."""
     if not variants:
         return []
-    chosen = [0] if explanation.is_classifier else explanation.generated
+    chosen = explanation.answered
     base = base_logits(explanation)[chosen].log_softmax(dim=-1)
     after = edited_logits(explanation, variants, other)[:, chosen].log_softmax(dim=-1)
     predictions = [explanation.predictions[i] for i in chosen]
@@ -149,7 +151,7 @@ def variant_effects(
 
 def followed(explanation: ExplanationData, log_probs: Float[Tensor, "... P C"]) -> Float[Tensor, "... P"]:
     """Return the log-probabilities of the classes or tokens that are predicted without edits."""
-    chosen = [0] if explanation.is_classifier else explanation.generated
+    chosen = explanation.answered
     predictions = [explanation.predictions[i] for i in chosen]
     targets = torch.tensor([(p.actual or p.top[0]).id for p in predictions], device=log_probs.device)
     return log_probs.gather(-1, targets.expand(log_probs.shape[:-1])[..., None])[..., 0]

@@ -1,4 +1,8 @@
-"""The effect of edits at every saved point of training: when the part that they change came to matter."""
+"""The effect of edits at every saved point of training: when the part that they change came to matter.
+
+Every checkpoint reads the tokens of one model, the one that the request names (teacher forcing), so that edits of any
+position fit, and the numbers of all checkpoints are of the same tokens.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from glassformer.explain.compute import compute_explanation
+from glassformer.explain.edits.batch import followed
 from glassformer.explain.edits.what_if import what_if
+from glassformer.explain.ensemble_member import with_member
 from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.inputs.masked_language_model import filled_answer
+from glassformer.explain.predictions import readable, top_predictions
+from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.subject import Subject, list_checkpoints
+from glassformer.explain.subject import Subject, list_checkpoints, with_checkpoint
 from glassformer.utils.cancellation import check_cancelled
+from glassformer.utils.device import tuned
 
 
 @dataclass(frozen=True)
@@ -23,9 +33,13 @@ class CheckpointEffect:
     step: int | None
     """Its training step."""
     answer_before: str
-    """Its answer without edits."""
-    answer_after: str | None
-    """Its answer with edits; null where it was not decoded again."""
+    """What it predicts without edits: the class; or after each of the tokens that all checkpoints read, the next."""
+    answer_after: str
+    """The same with edits."""
+    log_prob_before: float
+    """Log-probability of the tokens, or of the class, without edits, in nats."""
+    log_prob_after: float
+    """The same with edits."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +61,6 @@ def sweep_checkpoints(
 ) -> CheckpointsSweep:
     """Return the effect of the edits of a request at each checkpoint, the first training step first.
 
-    Each checkpoint decodes the text itself, without edits and with them.
-
     Args:
         subject: a loaded `Run`.
         request: a text, its edits, and the second text of =B.
@@ -58,12 +70,47 @@ def sweep_checkpoints(
         UsageError: an edit does not fit, or the text is too long.
         Cancelled: the computation was cancelled between two checkpoints.
     """
+    base = explain(subject, request.without_edits())
+    other = None if request.other_text is None else explain(subject, request.of_other_text())
     found = []
     for info in list_checkpoints(subject):
         check_cancelled()
-        at = replace(request, checkpoint=info["name"])
-        base = explain(subject, at.without_edits())
-        other = None if at.other_text is None else explain(subject, at.of_other_text())
-        result = what_if(base, at.edits, other)
-        found.append(CheckpointEffect(info["name"], info["step"], result.answer_before, result.answer_after))
+        model = with_member(with_checkpoint(subject, info["name"]), request.member)
+        at = _at(base, model)
+        result = what_if(at, request.edits, None if other is None else _at(other, model), again=False)
+        logits = [_rows(at), result.records["logits"].value.reshape(-1, _rows(at).shape[-1])]
+        before, after = (_answer(base, one) for one in logits)
+        log_probs = (float(followed(base, one[base.answered].double().log_softmax(dim=-1)).sum()) for one in logits)
+        found.append(CheckpointEffect(info["name"], info["step"], before, after, *log_probs))
     return CheckpointsSweep(found)
+
+
+def _at(explanation: ExplanationData, subject: Subject) -> ExplanationData:
+    """Return the explanation of the same tokens by other weights."""
+    lengths = {stream.name: len(stream) for stream in explanation.streams}
+    with tuned(subject.device):
+        records = RecordStore(subject.model, explanation.model_inputs, lengths)
+    old = explanation.predictions
+    following = [None if p.actual is None else p.actual.id for p in old]
+    logits = records["logits"].value
+    rows = logits[None] if logits.dim() == 1 else logits
+    predictions = top_predictions(subject.task, rows[: len(old)], [p.position for p in old], following)
+    return replace(explanation, subject=subject, records=records, predictions=predictions)
+
+
+def _rows(explanation: ExplanationData) -> Any:
+    """Return the logits with a row per prediction."""
+    logits = explanation.records["logits"].value
+    return logits.reshape(-1, logits.shape[-1])
+
+
+def _answer(explanation: ExplanationData, logits: Any) -> str:
+    """Return what logits (P, C) predict, token by token."""
+    task = explanation.subject.task
+    best = logits[explanation.answered].argmax(dim=-1).tolist()
+    if explanation.is_classifier:
+        return readable(task, best[0])
+    if explanation.generation.masked:
+        return filled_answer(explanation.subject, explanation.request.text, logits[explanation.answered])["headline"]
+    ends = [i for i, token in enumerate(best) if token == task.tokenizer.eos_id]
+    return task.tokenizer.decode(best[: ends[-1]] if ends[-1:] == [len(best) - 1] else best)

@@ -7,6 +7,9 @@ these are several. The sum is checked against the logits.
 
 A contribution is the direct effect of a part: what later parts make of it is not in it. The total effect, measured by
 switching the part off, is given with it; where both have opposite signs, later parts make up for it.
+
+Of an edited pass the parts are those that it computed, and what an edit added to the stream is a part of its own,
+"edit of encoder.0.self.out", so that the sum stays whole.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from torch import Tensor
 from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Record
 from glassformer.explain.edits.batch import base_logits, edited_logits
+from glassformer.explain.edits.what_if import check_whole
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import get_parameter
 from glassformer.explain.predictions import readable
@@ -77,8 +81,9 @@ def contributions(explanation: ExplanationData, prediction: int | None = None) -
     Raises:
         UsageError: there is no such prediction, the text is too long, or the model ends in a step that is not linear.
     """
+    check_whole(explanation)
     if prediction is None:
-        prediction = 0 if explanation.is_classifier else explanation.generated[0]
+        prediction = explanation.answered[0]
     if not 0 <= prediction < len(explanation.predictions):
         raise UsageError(f"there is no prediction {prediction}", f"there are {len(explanation.predictions)}, from 0")
     chosen = explanation.predictions[prediction]
@@ -90,6 +95,9 @@ def contributions(explanation: ExplanationData, prediction: int | None = None) -
         for name, edit, values in _logit_parts(explanation, target, contrast)
         for value in [float(values if values.dim() == 0 else values[prediction])]
     ]
+    if (steps := _edited_steps(explanation)) and (ends := [id for id in _ends(explanation) if id in steps]):
+        rest = float(row[target] - row[contrast]) - sum(value for _, _, value in parts)
+        parts.append((f"edit of {ends[-1]}", "", rest))
     edits = [[edit] for _, edit, _ in parts if edit]
     after = edited_logits(explanation, edits)[:, prediction]
     difference = float(row[target] - row[contrast])
@@ -127,6 +135,33 @@ def _logit_parts(explanation: ExplanationData, target: int, contrast: int) -> It
 
 def _parts(explanation: ExplanationData, id: str) -> Iterator[Part]:
     """Yield the parts whose sum is a step of the residual stream, (L, D) in double precision."""
+    parts = list(_computed_parts(explanation, id))
+    yield from parts
+    edited = {id, f"{id.removesuffix('.out')}.concat"} & _edited_steps(explanation)
+    if edited and len(parts) > 1:  # a single part is the step itself, as it was edited
+        total = torch.stack([value for _, _, value in parts]).sum(dim=0)
+        yield f"edit of {edited.pop()}", "", explanation.records[id].value.double() - total
+
+
+def _ends(explanation: ExplanationData) -> list[str]:
+    """Return the ids of the steps after the residual stream: of pooling, and of the products up to the logits."""
+    found, id = [], "logits"
+    while (record := explanation.records[id]).op in ("linear", "pin_zero", "pool"):
+        found.insert(0, id)
+        id = record.inputs[0]
+    return found
+
+
+def _edited_steps(explanation: ExplanationData) -> set[str]:
+    """Return the ids of the steps of which an edit of this explanation changed a number."""
+    result = explanation.edited
+    if result is None:
+        return set()
+    return {one.step for one in result.applied if result.edits[one.edit] not in result.unchanged}
+
+
+def _computed_parts(explanation: ExplanationData, id: str) -> Iterator[Part]:
+    """Yield the parts that a step computes from its inputs."""
     records, model = explanation.records, explanation.subject.model
     record = records[id]
     match record.op:

@@ -83,6 +83,7 @@ def evaluate_edits(
             before = task.evaluate(model, split, decode)
         with trace(model, lambda _: False, tap=tap):
             after = task.evaluate(model, split, decode)
+    tap.check_fired()
     scores = [task.report.score(Evaluation(task.name, "", each)) for each in (before, after)]
     truth_key, key = task.report.comparison_keys
     truth, was, is_now = (

@@ -18,59 +18,73 @@ after = "2026-04-05"
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import UsageError
+from glassformer.config.fields import string
+from glassformer.config.requests import build_request, check_request
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.compute import compute_explanation
+from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_TEXT, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
+from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text
+from glassformer.utils.safe_read import LIMITS
 
 MAX_TRIED = 5
 """Maximum heads that `find_head` tries, those with the largest effect first."""
 CHANGE_TOLERANCE = 0.01
 """Largest difference of a change in log-probability, relative, and absolute in nats, between two machines."""
 HINT = "write findings with glassformer explain RUN TEXT --edit … -o findings.toml"
-_HEAD = re.compile(r"\b(head:?)(\d+)")
+_HEAD = re.compile(r"\b(head:?)([0-9]+)")
+
+
+EDITS = field(metadata={"longest": MAX_EDITS, "items": {"longest": MAX_EDIT_TEXT}})
+"""The field of edits, with the limits of a request."""
 
 
 @dataclass(frozen=True)
 class Control:
     """Other edits, of which nothing is expected."""
 
-    edits: list[str]
+    edits: list[str] = EDITS
     """The edits."""
-    after: str
+    after: str = string(MAX_TEXT)
     """The answer with them."""
+
+    def __post_init__(self) -> None:
+        check_request(self, "control")
 
 
 @dataclass(frozen=True)
 class Finding:
     """What some edits change in the answer to one text."""
 
-    name: str
+    name: str = string(MAX_TEXT)
     """What was found, in words."""
-    text: str
+    text: str = string(MAX_TEXT)
     """The text."""
-    edits: list[str]
+    edits: list[str] = EDITS
     """The edits."""
-    before: str
+    before: str = string(MAX_TEXT)
     """The answer without them."""
-    after: str
+    after: str = string(MAX_TEXT)
     """The answer with them; where it was not decoded again, the empty text."""
-    change: float
+    change: float = field(metadata={"interval": "(-inf, inf)"})
     """Change of the log-probability of the tokens predicted without edits, in nats."""
-    other_text: str | None = None
+    other_text: str | None = string(MAX_TEXT, None)
     """The second text, for =B."""
-    control: list[Control] = field(default_factory=list)
+    control: list[Control] = field(default_factory=list, metadata={"tables": Control})
     """Other edits, for comparison."""
+
+    def __post_init__(self) -> None:
+        check_request(self, "finding")
 
     @property
     def request(self) -> TraceRequest:
@@ -193,31 +207,26 @@ def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
     """Return the hash of the weights that findings were made with, and the findings.
 
     Raises:
-        UsageError: the file is not there, is no TOML, or a finding has another form.
+        UsageError: the file is not there.
+        CheckpointError: it is no TOML, or a finding has another form.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "name a file of findings") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}", HINT) from None
+    if not path.exists():
+        raise UsageError(f"{path} cannot be read: there is no such file", "name a file of findings")
+    data = safe_read.read_toml(path, LIMITS["findings"])
     findings = data.get("finding")
     if not isinstance(findings, list) or not findings or not isinstance(data.get("weights", ""), str):
-        raise UsageError(f"{path} holds no [[finding]]", HINT)
+        raise CheckpointError(f"{path} holds no [[finding]]", HINT)
     return data.get("weights"), [_finding(path, number, one) for number, one in enumerate(findings, start=1)]
 
 
 def _finding(path: Path, number: int, data: Any) -> Finding:
     try:
-        controls = [Control(**control) for control in data.get("control", [])]
-        finding = replace(Finding(**data), control=controls)
-        request = {"text": finding.text, "edits": finding.edits, "other_text": finding.other_text}
-        TraceRequest.from_dict(request)
-        float(finding.change)
-    except (TypeError, ValueError, AttributeError, UsageError) as error:
-        raise UsageError(
-            f"{path}, finding {number}: {error}", "it needs name, text, edits, before, after, change"
-        ) from None
+        finding = build_request(Finding, data, "this finding")
+        for edit in (*finding.edits, *(edit for control in finding.control for edit in control.edits)):
+            Edit.parse(edit)
+    except UsageError as error:
+        needs = "it needs name, text, edits, before, after, change"
+        raise CheckpointError(f"{path}, finding {number}: {error}", needs) from None
     return finding
 
 

@@ -17,8 +17,9 @@ from typing import cast
 
 from glassformer.errors import UsageError
 from glassformer.explain.effects import EditKind
+from glassformer.explain.request import MAX_EDIT_TEXT
 
-NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _EDIT = re.compile(
     rf"(?P<step>[A-Za-z0-9_.*]+)(?:\[(?P<slice>[a-z0-9_:;.\-]*)\])?"
     rf"(?:=(?P<word>B|blocked|mean|skip)(?:\[(?P<other>[a-z0-9_:;.\-]*)\])?|=(?P<value>{NUMBER})|\*(?P<factor>{NUMBER}))"
@@ -55,6 +56,8 @@ class Edit:
         Raises:
             UsageError: it is malformed, or its number is out of range.
         """
+        if len(text) > MAX_EDIT_TEXT:
+            raise UsageError(f"an edit has at most {MAX_EDIT_TEXT} characters, this one {len(text):,}", HINT)
         match = _EDIT.fullmatch(text.strip())
         if match is None:
             raise UsageError(f"the edit {text[:80]!r} is malformed", HINT)
@@ -74,8 +77,14 @@ class Edit:
         part = f"[{self.slice}]" if self.slice else ""
         match self.kind:
             case "set":
-                return f"{self.step}{part}={self.number:g}"
+                return f"{self.step}{part}={_written(self.number)}"
             case "scale":
-                return f"{self.step}{part}*{self.number:g}"
+                return f"{self.step}{part}*{_written(self.number)}"
             case _:
                 return f"{self.step}{part}={self.kind}" + (f"[{self.other}]" if self.other else "")
+
+
+def _written(number: float) -> str:
+    """Return a number as short as it can be read again."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)

@@ -74,7 +74,7 @@ def sweep_layers(explanation: ExplanationData) -> LayersSweep:
         for stack, n_layers in depth.items()
         for n in range(n_layers)
     ]
-    chosen = [0] if explanation.is_classifier else explanation.generated
+    chosen = explanation.answered
     whole = base_logits(explanation)[chosen]
     early = iter(edited_logits(explanation, variants)[:, chosen])
     stacks = []

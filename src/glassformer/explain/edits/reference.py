@@ -16,22 +16,25 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.splits import Split
-from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.errors import ChangedDataError, CheckpointError, DataError, ResourceError, UsageError
 from glassformer.explain.capture.records import Record
 from glassformer.explain.capture.sites import SITES
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.explain.trace import trace
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.run_data import load_run_data
 from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 from glassformer.utils.atomic_io import atomic_write_chunks
 from glassformer.utils.device import tuned
+from glassformer.utils.safe_read import read_bytes
 
 logger = logging.getLogger(__name__)
 
 N_TEXTS = 128
 """Number of reference texts, spread evenly over the lengths that occur; the error of their mean is small enough."""
+MAX_MEANS_BYTES = 1 << 28
+"""Largest size of a file of means: a vector per step."""
 Means = Mapping[str, Tensor]
 T = TypeVar("T")
 
@@ -51,27 +54,41 @@ def _kept_means(subject: Subject, records: Mapping[str, Record]) -> Means:
 
     Raises:
         UsageError: there are none, and the validation texts are not there.
+        ChangedDataError: likewise, and they have changed since training.
     """
     path = RunFolder(subject.path).reference_means / f"{_sha256_of(subject.model)}.safetensors"
-    if path.is_file():
+    if path.exists():
         try:
-            return read_tensors(path.read_bytes(), path)
+            return read_tensors(read_bytes(path, MAX_MEANS_BYTES), path)
         except CheckpointError as error:
             logger.warning(f"{error}; the means are computed again")
+    allowed = _allows_changed_data(subject)
     try:
-        split = load_text_data(subject.task.schema, subject.task.config.data).valid
+        read = load_run_data(subject.path, subject.task.schema, subject.task.config.data, allow_changed=allowed)
+        split = read.text.valid
+    except ChangedDataError:
+        raise
     except (DataError, UsageError) as error:
         message = f"=mean averages over the validation texts of the run, which cannot be read: {error}"
         raise UsageError(message, "use =0, or =B with a second text") from error
-    logger.info(f"averaging {min(len(split), N_TEXTS)} validation texts for =mean; the means are kept with the run")
+    kept = "not kept, as the data has changed" if read.changed else "kept with the run"
+    logger.info(f"averaging {min(len(split), N_TEXTS)} validation texts for =mean; the means are {kept}")
     means = reference_means(subject, split, records)
-    if RunFolder(subject.path).model_folder is not None:
+    if RunFolder(subject.path).model_folder is not None and not read.changed:
         try:
+            RunFolder(subject.path).refuse_links(path.parent)
             path.parent.mkdir(exist_ok=True)
             atomic_write_chunks(path, tensor_chunks(means))
-        except (OSError, UsageError) as error:
+        except (OSError, UsageError, CheckpointError, ResourceError) as error:
             logger.warning(f"the means cannot be kept: {error}")
     return means
+
+
+def _allows_changed_data(subject: Subject) -> bool:
+    """Return whether the run of a subject, which may be a part of it, allows that its data has changed."""
+    while isinstance(subject, LoadedSubject):
+        subject = subject.base
+    return bool(getattr(subject, "allow_changed_data", False))
 
 
 def reference_means(subject: Subject, split: Split, records: Mapping[str, Record]) -> Means:

@@ -18,11 +18,11 @@ from glassformer.explain.capture.sites import SITES
 from glassformer.explain.edits.grammar import Edit
 
 _PARTS = (
-    (re.compile(r"(.+\.(?:self|cross))\.head(\d+)"), "context", "head"),
-    (re.compile(r"(.+\.ff)\.neuron(\d+)"), "hidden", "hidden"),
+    (re.compile(r"(.+\.(?:self|cross))\.head([0-9]+)"), "context", "head"),
+    (re.compile(r"(.+\.ff)\.neuron([0-9]+)"), "hidden", "hidden"),
 )
 _BRANCH = re.compile(r"(.+\.(?:self|cross|ff))\.branch")
-_STATE = re.compile(r"(encoder|decoder)\.(\d+|\*)\.state")
+_STATE = re.compile(r"(encoder|decoder)\.([0-9]+|\*)\.state")
 
 
 def resolve(edit: Edit, records: Mapping[str, Record]) -> list[Edit]:
@@ -36,8 +36,7 @@ def resolve(edit: Edit, records: Mapping[str, Record]) -> list[Edit]:
         UsageError: no step has this name, or the forward pass does not use it; the nearest are named.
     """
     step, slice = _without_alias(edit, records)
-    pattern = re.compile(re.escape(step).replace(r"\*", "[^.]*"))
-    found = [id for id in records if pattern.fullmatch(id)]
+    found = [id for id in records if _matches(step.split("."), id.split("."))]
     if not found:
         near = difflib.get_close_matches(edit.step, records, n=3, cutoff=0.4)
         raise UsageError(f"no step is called {edit.step!r}", f"the nearest are {', '.join(near or list(records)[:3])}")
@@ -72,6 +71,28 @@ def _without_alias(edit: Edit, records: Mapping[str, Record]) -> tuple[str, str]
     if edit.step in ("embedding", "source", "target"):
         return embedded(records, "text" if edit.step == "embedding" else edit.step), edit.slice
     return edit.step, edit.slice
+
+
+def _matches(wanted: list[str], parts: list[str]) -> bool:
+    """Return whether the parts of an id fit those of a step, in which `*` stands for any characters."""
+    return len(wanted) == len(parts) and all(map(_fits, wanted, parts))
+
+
+def _fits(wanted: str, part: str) -> bool:
+    """Return whether a part fits: each piece between two `*` at the first place where it occurs, without going back."""
+    first, *pieces = wanted.split("*")
+    if not pieces:
+        return wanted == part
+    *inner, last = pieces
+    if not part.startswith(first):
+        return False
+    at = len(first)
+    for piece in inner:
+        found = part.find(piece, at)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return part.endswith(last) and len(part) - len(last) >= at
 
 
 def state_before(id: str, records: Mapping[str, Record]) -> str:

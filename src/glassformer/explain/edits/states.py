@@ -15,6 +15,7 @@ from typing import Any
 
 from glassformer.errors import UsageError
 from glassformer.explain.edits.batch import base_logits, edited_logits
+from glassformer.explain.edits.what_if import check_whole
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.predictions import readable
 
@@ -79,6 +80,7 @@ def sweep_states(explanation: ExplanationData, other: ExplanationData) -> States
         UsageError: the answers are the same, or differ only by their number of tokens; or a text is too long.
         Cancelled: the computation was cancelled between two batches.
     """
+    check_whole(explanation, other)
     index, answer, other_answer = _first_difference(explanation, other)
 
     def difference(e: ExplanationData) -> float:

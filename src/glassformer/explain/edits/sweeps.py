@@ -138,15 +138,16 @@ def _attentions(explanation: ExplanationData) -> list[tuple[str, int]]:
 
 
 def _untrained(explanation: ExplanationData, variants: Sequence[Sequence[str]]) -> float:
-    """Return the largest change of the log-probability by an edit of the model with initial weights."""
+    """Return the largest change of the log-probability by one edit alone, in the model with initial weights."""
     subject = explanation.subject
     devices = [subject.device] if subject.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(0)
         model = subject.task.build_model()
     model = members_of(model)[0].to(subject.device).eval()
-    fresh = replace(explanation, subject=LoadedSubject(subject, model))
-    chosen = [0] if explanation.is_classifier else explanation.generated
+    # The edits of an edited explanation are of the trained model.
+    fresh = replace(explanation.base or explanation, subject=LoadedSubject(subject, model))
+    chosen = explanation.answered
     logits = edited_logits(fresh, [["logits*1"], *variants])[:, chosen].log_softmax(dim=-1)
     totals = followed(explanation, logits).sum(dim=-1)
     return float((totals[1:] - totals[0]).abs().max())

@@ -7,31 +7,29 @@ what the model would say instead.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.answers import Answer, class_answer
+from glassformer.explain.answers import Answer, class_answer, text_answer
 from glassformer.explain.capture.records import Check
 from glassformer.explain.compute import compute_explanation
-from glassformer.explain.edits.apply import Edits
-from glassformer.explain.edits.reference import means_of_run
+from glassformer.explain.edits.apply import Edits, check_same_model, edits_on
+from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.effects import Effect, WhatIf
-from glassformer.explain.ensemble_member import ensemble_class_answer
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.inputs.families import encode
 from glassformer.explain.inputs.masked_language_model import filled_answer
 from glassformer.explain.predictions import Prediction, top_predictions
 from glassformer.explain.record_store import RecordStore
-from glassformer.explain.request import TraceRequest
-from glassformer.explain.subject import LoadedSubject, Subject
+from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.subject import Subject
 from glassformer.explain.trace import trace
-from glassformer.models.ensemble import Ensemble
 from glassformer.utils.device import tuned
 
 
@@ -39,7 +37,7 @@ def explain_edited(
     subject: Subject,
     request: TraceRequest,
     trace_id: str,
-    explain: Callable[[Subject, TraceRequest], ExplanationData] = compute_explanation,
+    explain: Callable[[Subject, TraceRequest], ExplanationData] | None = None,
 ) -> ExplanationData:
     """Return the explanation of a text under the edits of the request: the tokens are those without edits.
 
@@ -53,31 +51,34 @@ def explain_edited(
         UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
         CheckpointError, DivergedError: as in `compute_explanation`.
     """
-    base = explain(subject, request.without_edits())
-    other = None if request.other_text is None else explain(subject, request.of_other_text())
-    return edited_explanation(base, request, trace_id, what_if(base, request.edits, other))
+    for edit in request.edits:
+        Edit.parse(edit)  # before anything is computed
+    if explain is None:
+        base = compute_explanation(subject, request.without_edits(), f"{trace_id}-without")
+    else:
+        base = explain(subject, request.without_edits())
+    other = None
+    if request.other_text is not None:
+        other = (explain or compute_explanation)(subject, request.of_other_text())
+    return edited_explanation(base, request, trace_id, what_if(base, request.edits, other), other)
 
 
-def edited_explanation(base: ExplanationData, request: TraceRequest, trace_id: str, result: WhatIf) -> ExplanationData:
+def edited_explanation(
+    base: ExplanationData, request: TraceRequest, trace_id: str, result: WhatIf, other: ExplanationData | None = None
+) -> ExplanationData:
     """Return the explanation of a text under edits, given that without them and the result of the edits."""
-    predictions = _predictions(base, result.records["logits"].value)
     return replace(
         base,
         request=request,
         id=trace_id,
         records=result.records,
-        predictions=predictions,
-        answer=_answer_line(base, predictions, result),
+        predictions=_predictions(base, result.records["logits"].value),
+        answer=result.answer,
         checks=[_untouched(base, result)],
         edited=result,
+        base=base,
+        other=other,
     )
-
-
-def _answer_line(base: ExplanationData, predictions: list[Prediction], result: WhatIf) -> Answer:
-    if base.is_classifier and base.together is None:
-        return class_answer(predictions[0])
-    after = result.answer_after if base.together is None else result.ensemble_after
-    return base.answer if after is None else {"headline": after, "detail": "with the edits"}
 
 
 def _untouched(base: ExplanationData, result: WhatIf) -> Check:
@@ -97,7 +98,7 @@ def what_if(
     """Return what the model predicts when steps of its forward pass are replaced.
 
     Args:
-        explanation: the explanation of the text, of at most 128 tokens.
+        explanation: the explanation of the text, of at most 128 tokens; if it is edited, its edits stay in both passes.
         edits: edits as text (`grammar.py`).
         other: the explanation of a second text by the same model, for =B.
         again: decode again, which takes most of the time.
@@ -107,10 +108,9 @@ def what_if(
     """
     check_whole(explanation, other)
     subject, records = explanation.subject, explanation.records
-    means = means_of_run(subject, records)
 
     def apply() -> Edits:
-        return Edits(edits, records, None if other is None else other.records, means)
+        return edits_on(explanation, edits, other)
 
     tap = apply()
     lengths = {stream.name: len(stream) for stream in explanation.streams}
@@ -118,36 +118,36 @@ def what_if(
     tap.check_fired()
     after = _predictions(explanation, edited["logits"].value)
     logits = [_rows(e["logits"].value) for e in (records, edited)]
-    effects = [
-        _effect(explanation, i, logits[0][i], logits[1][i], after[i])
-        for i in ([0] if explanation.is_classifier else explanation.generated)
-    ]
-    answer, ensemble_after, why_not = (
-        _decode_again(explanation, after, edited, tap, apply) if again else (None, None, "")
-    )
+    effects = [_effect(explanation, i, logits[0][i], logits[1][i], after[i]) for i in explanation.answered]
+    answer, why_not = _decode_again(explanation, after, edited, tap, apply) if again else (None, "")
     return WhatIf(
         edits=[str(edit) for edit in tap.edits],
         applied=tap.applied(),
         unchanged=tap.unchanged,
-        answer_before=(explanation.answer if explanation.together is None else explanation.together.own)["headline"],
-        answer_after=answer,
-        ensemble_before=None if explanation.together is None else explanation.answer["headline"],
-        ensemble_after=ensemble_after,
+        answer_before=explanation.answer["headline"],
+        answer_after=None if answer is None else answer["headline"],
         why_not=why_not,
         same=[id for id, record in edited.items() if torch.equal(record.value, records[id].value)],
         effects=effects,
         records=edited,
+        answer=answer or _given_answer(explanation, after),
     )
 
 
 def check_whole(*explanations: ExplanationData | None) -> None:
-    """Check that all tensors of these explanations are kept.
+    """Check that all tensors of these explanations are kept, and that they are of one model.
 
     Raises:
-        UsageError: a text is too long.
+        UsageError: a text is too long, or was explained by another model than the first.
     """
-    if any(e is not None and e.records.trace is None for e in explanations):
-        raise UsageError("edits need a text of at most 128 tokens", "shorten the text")
+    first, *others = (e for e in explanations if e is not None)
+    for other in others:
+        check_same_model(first, other)
+    for e in (first, *others):
+        if e.records.trace is None:
+            longest = max(len(stream) for stream in e.streams)
+            message = f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {longest}"
+            raise UsageError(message, "shorten the text")
 
 
 def _rows(logits: Float[Tensor, "..."]) -> Float[Tensor, "N C"]:
@@ -184,30 +184,33 @@ def _effect(explanation: ExplanationData, i: int, a: Tensor, w: Tensor, after: P
     )
 
 
+def _given_answer(explanation: ExplanationData, after: list[Prediction]) -> Answer:
+    """Return the text of the explanation with its log-probability under edits, where it is not decoded again."""
+    if not explanation.decode.hypotheses:
+        return explanation.answer
+    first = 0 if len(explanation.streams) > 1 else explanation.generation.first
+    log_prob = math.fsum(p.actual.log_prob for p in after[first:] if p.actual is not None)
+    best, *others = explanation.decode.hypotheses
+    log = replace(explanation.decode, hypotheses=[replace(best, log_prob=log_prob), *others])
+    return text_answer(explanation.answer["headline"], log)
+
+
 def _decode_again(
     explanation: ExplanationData, after: list[Prediction], edited: RecordStore, tap: Edits, apply: Callable[[], Edits]
-) -> tuple[str | None, str | None, str]:
-    """Return what the model answers under edits, what its ensemble does, and if it was not decoded again, why."""
+) -> tuple[Answer | None, str]:
+    """Return what the model answers under edits, or why it was not decoded again."""
     subject, request = explanation.subject, explanation.request
-    whole = subject.base if isinstance(subject, LoadedSubject) and explanation.together is not None else None
     if explanation.is_classifier:
-        answer = after[0].top[0].piece
-        if whole is None:
-            return answer, None, ""
-        with trace(subject.model, lambda _: False, tap=apply()):
-            of_all = ensemble_class_answer(whole.task, cast(Ensemble, whole.model), explanation.model_inputs)
-        return answer, of_all["headline"], ""
+        return class_answer(after[0]), ""
     if (masked := explanation.generation.masked) is not None:
-        return filled_answer(subject, request.text, edited["logits"].value[masked])["headline"], None, ""
+        return filled_answer(subject, request.text, edited["logits"].value[masked]), ""
     if request.target is not None:
-        return None, None, "the text was given, so it is not decoded again"
+        return None, "the text was given, so it is not decoded again"
     if placed := tap.at_positions_of(explanation.streams[-1].name):
-        return None, None, f"not decoded again, as {placed[0]} is about positions of this text"
-    answers: list[str | None] = []
-    for one in (subject, whole):
-        if one is None:
-            answers.append(None)
-            continue
-        with tuned(subject.device), trace(subject.model, lambda _: False, tap=apply()):
-            answers.append(encode(one, request).answer)
-    return answers[0], answers[1], ""
+        return None, f"not decoded again, as {placed[0]} is about positions of this text"
+    used = apply()
+    with tuned(subject.device), trace(subject.model, lambda _: False, tap=used):
+        encoded = encode(subject, request)
+    if idle := used.never_acted:
+        return None, f"not decoded again, as {idle[0]} does not act while decoding"
+    return text_answer(encoded.answer, encoded.decode), ""

@@ -33,14 +33,24 @@ class ScoredWord:
 def draw_attribution(streams: Sequence[Stream], attribution: dict[str, Any]) -> Any:
     """Return the figure of an `Attribution` in JSON form."""
     with fs.style():
-        return _draw([(s.name, scored_words(s, attribution["scores"][s.name])) for s in streams], attribution)
+        texts = attribution.get("word_texts", {})
+        words = [(s.name, scored_words(s, attribution["scores"][s.name], texts.get(s.name))) for s in streams]
+        return _draw(words, attribution)
 
 
-def scored_words(stream: Stream, scores: Sequence[float]) -> list[ScoredWord]:
-    """Return the words of a stream with their scores, in the order of the text."""
+def scored_words(stream: Stream, scores: Sequence[float], texts: Sequence[str] | None = None) -> list[ScoredWord]:
+    """Return the words of a stream that the prediction reads with their scores, in the order of the text.
+
+    Args:
+        stream: the stream.
+        scores: the scores of its tokens.
+        texts: its words, as far as they are read; whole by default.
+    """
     words: list[ScoredWord] = []
     end = 0
-    for i, text in enumerate(stream.word_texts):
+    for i, text in enumerate(stream.word_texts if texts is None else texts):
+        if not text:
+            continue
         tokens = [index for index, word in enumerate(stream.words) if word == i]
         spans = [span for span in (stream.spans[index] for index in tokens) if span is not None]
         start = min((span[0] for span in spans), default=end)

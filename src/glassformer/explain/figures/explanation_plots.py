@@ -15,7 +15,6 @@ from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution
 from glassformer.explain.figures.effect_figure import draw_effect
 from glassformer.explain.figures.trace_plots import TracePlots
-from glassformer.explain.request import MAX_LAYERED_TOKENS
 
 FAMILIES = ("attention", "positions", "alignment", "attribution", "effect")
 
@@ -24,16 +23,19 @@ class ExplanationPlots(TracePlots):
     """Figures of an explanation, as `explanation.plot`: with tokens as labels, and attributions."""
 
     def __init__(self, explanation: ExplanationData) -> None:
-        start, end = explanation.window or (0, None)
-        tokens = {stream.name: stream.pieces for stream in explanation.streams}
-        visible = {name: t[start:end] if len(t) > MAX_LAYERED_TOKENS else t for name, t in tokens.items()}
-        super().__init__(explanation.records, visible)
+        super().__init__(explanation.records, {stream.name: stream.pieces for stream in explanation.streams})
         self._explanation = explanation
 
+    def _following(self, texts: list[str]) -> list[str]:
+        last = self._explanation.predictions[-1]
+        return [*texts[1:], (last.actual or last.top[0]).piece]
+
     def _reading(self, layer: int | None, shifted: bool | None) -> tuple[int | None, bool, str]:
-        if self._explanation.window is not None or not self._has_cross or None not in (layer, shifted):
+        if not self._has_cross or None not in (layer, shifted):
             return super()._reading(layer, shifted)
-        fits = [r for r in readings(self._explanation) if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
+        # Words are erased in the model without edits.
+        found = readings(self._explanation.base or self._explanation)
+        fits = [r for r in found if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
         # There is no such layer.
         if not fits:
             return super()._reading(layer, shifted)

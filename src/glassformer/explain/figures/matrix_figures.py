@@ -72,7 +72,7 @@ def heads_figure(
     title: str,
     subtitle: str,
     weights: Float[np.ndarray, "H Q K"],
-    masked: Bool[np.ndarray, "Q K"] | None,
+    masked: Bool[np.ndarray, "H Q K"] | None,
     labels: tuple[Sequence[str], Sequence[str]],
 ) -> Any:
     """Return a figure of the heads of a layer side by side on one scale, with tokens where there is room."""
@@ -101,7 +101,7 @@ def heads_figure(
         row, column = divmod(head, across)
         top = HEADER + row * (line + height + 0.1) + line
         axes = fs.inset(figure, left + column * (width + gap), top, width, height)
-        drawn = fs.draw_matrix(axes, weights[head], limits=limits, masked=masked)
+        drawn = fs.draw_matrix(axes, weights[head], limits=limits, masked=None if masked is None else masked[head])
         axes.set_xticks([])
         axes.set_yticks([])
         if labelled:

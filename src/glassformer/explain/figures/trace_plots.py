@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Record
+from glassformer.explain.capture.records import BLOCKED, Record
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.matrix_figures import heads_figure, matrix_figure, positions_figure
 
@@ -59,11 +59,12 @@ class TracePlots:
         weights, masked = _head_weights(record), self._masked(id)
         labels = self._labels(record, tokens)
         heads = _indices(head, len(weights), "head")
-        title, subtitle = _attention_title(id, number, block), _attention_subtitle(masked)
+        title, subtitle = _attention_title(id, number, block), _attention_subtitle(masked, record.stack)
         with fs.style():
             if len(heads) == 1:
                 title += f", head {heads[0] + 1}" if len(weights) > 1 else ""
-                return matrix_figure(title, subtitle, weights[heads[0]], masked, labels)
+                of_head = None if masked is None else masked[heads[0]]
+                return matrix_figure(title, subtitle, weights[heads[0]], of_head, labels)
             return heads_figure(f"{title}, all {len(weights)} heads", subtitle, weights, masked, labels)
 
     def positions(self) -> Any:
@@ -132,16 +133,16 @@ class TracePlots:
         # [BOS] is not aligned.
         steps = slice(1, None) if shifted else slice(None, -1)
         masked = self._masked(id)
-        step = "where the token is the decoder's input" if shifted else "where the token was predicted"
+        step = "for the token read" if shifted else "for the token predicted"
         averaged = f"head {heads[0] + 1}" if len(heads) == 1 else f"mean of {len(heads)} heads"
         with fs.style():
             return matrix_figure(
                 "Alignment",
                 f"cross-attention of layer {number}, {averaged}, read {step}{reason}; a dot: the largest of a row",
                 weights[heads].mean(axis=0)[steps],
-                None if masked is None else masked[steps],
-                (rows[1:], columns),
-                axis_labels=("translation", "source"),
+                None if masked is None else masked[heads].all(axis=0)[steps],
+                (rows[steps], columns),
+                axis_labels=("token read → token predicted", "source"),
                 mark_maxima=True,
             )
 
@@ -174,12 +175,24 @@ class TracePlots:
         return stack_ids[index], index + 1
 
     def _masked(self, id: str) -> np.ndarray | None:
-        """Return True for the masked cells, (Q, K); None where nothing is masked."""
-        mask_id = id.removesuffix("weights") + "mask"
-        if mask_id not in self._records:
-            return None
-        allowed = np.asarray(self._records[mask_id]).astype(bool)
-        return np.broadcast_to(~allowed, self._records[id].shape[-2:])
+        """Return True for the masked cells, and those blocked by an edit, (H, Q, K); None where there is none."""
+        block = id.removesuffix("weights")
+        masked = np.zeros(_head_weights(self._records[id]).shape, dtype=bool)
+        if f"{block}mask" in self._records:
+            masked |= ~np.asarray(self._records[f"{block}mask"]).astype(bool)
+        if f"{block}scores" in self._records:
+            masked |= np.asarray(self._records[f"{block}scores"]) < -BLOCKED
+        return masked if masked.any() else None
+
+    def _row_labels(self, record: Record, texts: list[str]) -> list[str]:
+        """Return the labels of rows: of a decoder the token that is read and, behind an arrow, the one predicted."""
+        if record.stack != "decoder":
+            return texts
+        return [f"{text} → {following}" for text, following in zip(texts, self._following(texts), strict=True)]
+
+    def _following(self, texts: list[str]) -> list[str]:
+        """Return the token that is predicted at each position of the last stream; "…" where it is not known."""
+        return [*texts[1:], "…"]
 
     def _labels(self, record: Record, tokens: Tokens | None) -> tuple[list[str], list[str]]:
         """Return the labels of rows and columns."""
@@ -196,7 +209,7 @@ class TracePlots:
                     f"{len(texts)} tokens were given for {axis.name} of {size}", "give one string per token"
                 )
             labels.append(list(texts) if texts is not None else [str(i + 1) for i in range(size)])
-        return labels[0], labels[1]
+        return self._row_labels(record, labels[0]) if tokens is not None else labels[0], labels[1]
 
 
 def _head_weights(record: Record) -> np.ndarray:
@@ -232,6 +245,7 @@ def _attention_title(id: str, number: int, block: str) -> str:
     return f"{where} {number}: {block}-attention"
 
 
-def _attention_subtitle(masked: np.ndarray | None) -> str:
-    subtitle = "rows: queries; columns: keys; each row sums to 1"
-    return subtitle if masked is None or not masked.any() else subtitle + "; hatched: masked"
+def _attention_subtitle(masked: np.ndarray | None, stack: str) -> str:
+    rows = "rows: queries, token read → token predicted" if stack == "decoder" else "rows: queries"
+    subtitle = f"{rows}; columns: keys; each row sums to 1"
+    return subtitle if masked is None or not masked.any() else subtitle + "; hatched: masked or blocked"

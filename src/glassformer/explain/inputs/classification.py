@@ -13,7 +13,7 @@ from glassformer.explain.inputs.encoded_text import (
     input_warnings,
     with_padding_mask,
 )
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.request import MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import make_stream
 from glassformer.explain.subject import Subject
 
@@ -22,12 +22,12 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     """Encode a text as in training, with its n-grams and bigrams. `settings` are not used."""
     t, text = subject.task.tokenizer, subject.task.config.text
     ids, spans = t.encode(request.text), t.offsets(request.text)
-    kept = truncate(list(range(len(ids))), text.max_len, text.truncate)
-    warnings = input_warnings(ids, kept, t, "the text", text.truncate)
+    kept = truncate(list(range(len(ids))), min(text.max_len, MAX_LAYERED_TOKENS), text.truncate)
+    warnings = input_warnings(ids, kept, t, "the text", text.truncate, reads=text.max_len)
     ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
     # An empty text is encoded as one token of padding.
     n_pad = request.pad or (0 if ids else 1)
-    check_length(len(ids), n_pad, text.max_len)
+    check_length(len(ids), n_pad, min(text.max_len, MAX_LAYERED_TOKENS))
     stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
     inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
     [(_, surfaces)] = t.encode_with_surfaces([request.text]) if t.ngrams else [([], [])]

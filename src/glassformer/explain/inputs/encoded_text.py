@@ -11,10 +11,14 @@ import torch
 from glassformer.errors import UsageError
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.ngram_streams import add_bigrams, add_ngrams
+from glassformer.explain.request import MAX_LAYERED_TOKENS
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text.tokenizer import Tokenizer
+
+PARTS = {"head": "beginning", "tail": "end", "head+tail": "beginning and end", "middle": "middle"}
+"""The parts of a text that truncation keeps (`TextConfig.truncate`), and the middle, where [MASK] is."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,14 @@ def add_embeddings(stream: Stream, subject: Subject, surfaces: Sequence[str], in
 
 
 def input_warnings(
-    ids: Sequence[int], kept: Sequence[int], t: Tokenizer, name: str, keep: str, warn_if_empty: bool = True
+    ids: Sequence[int],
+    kept: Sequence[int],
+    t: Tokenizer,
+    name: str,
+    keep: str,
+    *,
+    reads: int = 0,
+    warn_if_empty: bool = True,
 ) -> list[str]:
     """Return a sentence each for an empty text, truncation and unknown tokens.
 
@@ -100,15 +111,20 @@ def input_warnings(
         kept: the indices of those that the model reads.
         t: the tokenizer.
         name: the text in the sentences, "the prompt".
-        keep: the part that truncation keeps, as in `TextConfig.truncate`.
+        keep: the part that truncation keeps, a key of `PARTS`.
+        reads: number of tokens that the model reads in prediction.
         warn_if_empty: warn of an empty text.
     """
     warnings: list[str] = []
     if not ids and warn_if_empty:
         warnings.append(f"{name} is empty")
     if len(kept) < len(ids):
-        part = {"head": "beginning", "tail": "end", "head+tail": "beginning and end"}[keep]
-        warnings.append(f"{name} was truncated from {len(ids)} to {len(kept)} tokens, keeping its {part}")
+        warnings.append(f"{name} was truncated from {len(ids)} to {len(kept)} tokens, keeping its {PARTS[keep]}")
+        if len(kept) < min(len(ids), reads):
+            warnings.append(
+                f"an explanation shows at most {MAX_LAYERED_TOKENS} tokens, and prediction reads up to {reads}: "
+                "it may answer differently"
+            )
     n_unknown = sum(ids[i] == t.unk_id for i in kept)
     if n_unknown:
         verb = "is" if n_unknown == 1 else "are"

@@ -19,7 +19,7 @@ from glassformer.explain.inputs.encoded_text import (
     input_warnings,
 )
 from glassformer.explain.ngram_streams import add_hashed_ngrams
-from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Span, decoded_spans, make_stream
 from glassformer.explain.subject import Subject
 from glassformer.models import LanguageModel
@@ -42,23 +42,31 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     warnings = input_warnings(prompt_ids, range(len(prompt_ids)), t, "the prompt", "tail")
     prompt: list[int] = [*(prompt_ids or [t.eos_id]), *request.prefix]
     # The start of the sampler's window, for a prompt longer than the context.
-    start = window_start(len(prompt), model.max_len)
+    context = min(model.max_len, MAX_LAYERED_TOKENS)
+    start = window_start(len(prompt), context)
     if start:
         warnings.append(f"the prompt was truncated from {len(prompt)} to {len(prompt) - start} tokens, keeping its end")
-    room = max(1, model.max_len - (len(prompt) - start))
+    room = max(1, context - (len(prompt) - start))
+    of_context = f"the context of {context} tokens"
+    if context < model.max_len:
+        of_context = f"the {context} tokens of an explanation"
+        if start:
+            warnings.append(f"prediction reads up to {model.max_len} tokens: it may answer differently")
     if "max_new_tokens" not in request.decode:
         limit = MAX_FULL_TOKENS - len(prompt) if len(prompt) < MAX_FULL_TOKENS else DEFAULT_NEW_TOKENS
         settings = replace(settings, max_new_tokens=min(settings.max_new_tokens, limit, room))
     elif settings.max_new_tokens > room:
-        warnings.append(f"max_new_tokens was lowered to {room}, to fit into the context of {model.max_len} tokens")
+        warnings.append(f"max_new_tokens was lowered to {room}, to fit into {of_context}")
         settings = replace(settings, max_new_tokens=room)
     suppressed = subject.task.suppress_tokens
-    decode, new = generate(model, t, prompt, settings, suppressed)
+    # The random number of a token depends on its position in the whole text, so prediction's decoder gets all of it.
+    read = prompt if context == model.max_len else prompt[start:]
+    decode, new = generate(model, t, read, settings, suppressed)
     decode = replace(decode, prefix=list(request.prefix))
     all_ids = [*prompt, *new.ids]
     text, spans = _join(t, request.text, prompt_spans, all_ids, len(prompt_ids))
-    ids = all_ids[start : start + model.max_len]
-    check_length(len(ids), request.pad, model.max_len)
+    ids = all_ids[start : start + context]
+    check_length(len(ids), request.pad, context)
     stream = make_stream(
         t, "text", ids, spans[start : start + len(ids)], text, n_given=len(prompt) - start, n_pad=request.pad
     )

@@ -18,7 +18,7 @@ from glassformer.explain.inputs.encoded_text import (
     input_warnings,
     with_padding_mask,
 )
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.request import MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Span, make_stream
 from glassformer.explain.subject import Subject
 from glassformer.tasks.pretrain.task import Pretrain
@@ -32,16 +32,21 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
     `settings` are not used.
     """
     task = cast(Pretrain, subject.task)
-    t, max_len = task.tokenizer, task.config.text.max_len
+    t, reads = task.tokenizer, task.config.text.max_len
+    max_len = min(reads, MAX_LAYERED_TOKENS)
     ids, surfaces = masked_text.encode_masked(task.tokenizer, request.text)
     spans: list[Span | None] = []
     for number, (start, part) in enumerate(masked_text.parts(task.tokenizer, request.text)):
         if number:
             spans.append(None)  # of the [MASK] before this part
         spans += [(start + a, start + b) for a, b in t.offsets(part)]
-    start = ids.index(t.mask_id) // max_len * max_len if t.mask_id in ids else 0
-    kept = range(start, min(start + max_len, len(ids)))
-    warnings = input_warnings(ids, kept, t, "the text", "head" if start == 0 else "tail")
+    # Prediction reads chunks of `reads` tokens; of a long one the part with the mask is shown.
+    first = ids.index(t.mask_id) if t.mask_id in ids else 0
+    chunk = first // reads * reads
+    start = chunk + (first - chunk) // max_len * max_len
+    kept = range(start, min(start + max_len, chunk + reads, len(ids)))
+    keep = "head" if start == 0 else "tail" if kept.stop == len(ids) else "middle"
+    warnings = input_warnings(ids, kept, t, "the text", keep, reads=min(reads, len(ids) - chunk))
     ids, spans, surfaces = ids[start : kept.stop], spans[start : kept.stop], surfaces[start : kept.stop]
     # An empty text is encoded as one token of padding.
     n_pad = request.pad or (0 if ids else 1)

@@ -17,7 +17,7 @@ from glassformer.explain.inputs.encoded_text import (
     input_warnings,
     with_padding_mask,
 )
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.request import MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Span, decoded_spans, make_stream
 from glassformer.explain.subject import Subject
 from glassformer.models import Translator
@@ -27,16 +27,17 @@ from glassformer.models.ensemble import Ensemble
 def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
     """Encode the source with its end token, and the target after [BOS]: the best hypothesis or the given target."""
     t, model = subject.task.tokenizer, cast("Translator | Ensemble", subject.model)
-    max_len, empty = subject.task.config.text.max_len, not request.text.strip()
+    reads, empty = subject.task.config.text.max_len, not request.text.strip()
+    max_len = min(reads, MAX_LAYERED_TOKENS - 1)  # and [EOS], or [BOS]
     ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
-    warnings = input_warnings(ids, range(min(max_len, len(ids))), t, "the text", "head")
+    warnings = input_warnings(ids, range(min(max_len, len(ids))), t, "the text", "head", reads=reads)
     source: list[int] = [*ids[:max_len], t.eos_id]
-    check_length(len(source), request.pad, model.max_len)
+    check_length(len(source), request.pad, min(model.max_len, MAX_LAYERED_TOKENS))
     src = make_stream(t, "source", source, [*spans[:max_len], None], request.text, n_pad=request.pad)
     if request.target is not None:
         target, target_spans = t.encode(request.target), t.offsets(request.target)
         warnings += input_warnings(
-            target, range(min(max_len, len(target))), t, "the target", "head", warn_if_empty=False
+            target, range(min(max_len, len(target))), t, "the target", "head", reads=reads, warn_if_empty=False
         )
         output, text = Hypothesis(target[:max_len], 0.0, 0.0, True), request.target
         output_spans: list[Span | None] = [*target_spans[:max_len]]
@@ -54,7 +55,9 @@ def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> E
         warnings += (
             [] if best.finished else [f"the translation was truncated at {len(best.ids)} tokens, without an end token"]
         )
-    tgt_in = [t.bos_id, *output.ids][: model.max_len]
+    tgt_in = [t.bos_id, *output.ids][: min(model.max_len, MAX_LAYERED_TOKENS)]
+    if len(tgt_in) <= len(output.ids):
+        warnings.append(f"the translation has {len(output.ids)} tokens, of which the first {len(tgt_in) - 1} are shown")
     n_given = len(tgt_in) if decode.kind == "given" else 1 + len(request.prefix)
     tgt = make_stream(t, "target", tgt_in, [None, *output_spans][: len(tgt_in)], text, n_given=n_given)
     inputs = with_padding_mask(src, subject, "src", "src_padding_mask")

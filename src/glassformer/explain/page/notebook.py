@@ -46,7 +46,7 @@ def page_iframe(explanation: ExplanationData) -> str:
     try:
         page, _ = saved_page_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS, parameters=True)
     except GlassformerError as error:
-        return f"<p>{html.escape(error.message)} {html.escape(error.hint)}</p>"
+        return f"<p>{html.escape(' '.join(filter(None, (error.message, error.hint))))}</p>"
     return (
         f'<iframe title="{html.escape(repr(explanation))}" sandbox="allow-scripts" width="100%" '
         f'height="{HEIGHT}" style="border:0" srcdoc="{html.escape(page)}"></iframe>'

@@ -67,7 +67,7 @@ def saved_attributions(
                 if time.monotonic() > deadline and not explained.is_classifier:
                     dropped.append(
                         f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
-                        f"{len(targets)} written tokens, to keep the export short; the live page weighs any."
+                        f"{len(targets)} written tokens are left out, to keep the file short; the live page has any."
                     )
                     break
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
@@ -77,7 +77,7 @@ def saved_attributions(
                 if not room.take(saved):
                     dropped.append(
                         f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
-                        f"{len(targets)} answers, as the file is full; the live page weighs any."
+                        f"{len(targets)} answers are left out, as the file is full; the live page weighs any."
                     )
                     break
                 attributions.append(saved)
@@ -87,7 +87,7 @@ def saved_attributions(
                         n_left += not fits
                         erasures += [one] * fits
     if n_left:
-        dropped.append(f"Why: {n_left} erased words, as the file is full; the live page erases any.")
+        dropped.append(f"Why: {n_left} erased words are left out, as the file is full; the live page erases any.")
     return attributions, erasures
 
 
@@ -101,8 +101,12 @@ def word_erasures(inference: Inference, which: dict[str, Any]) -> Iterator[Saved
 
 
 def written(inference: Inference) -> list[int]:
-    """Return the indices into `predictions` of tokens that were generated, or given as a translation."""
-    return [i for i in inference.generated if inference.predictions[i].actual is not None]
+    """Return the indices into `predictions` that the page can explain: of tokens that were written, or are masked.
+
+    Nothing follows a [MASK]: what is explained there is the most probable token.
+    """
+    masked = inference.generation.masked is not None
+    return [i for i in inference.generated if masked or inference.predictions[i].actual is not None]
 
 
 def words_before(inference: Inference, prediction: int | None) -> Iterator[dict[str, list[int]]]:

@@ -113,7 +113,7 @@ def saved_page_html(
     """Return the page as text, and what it lacks, a sentence each.
 
     Args:
-        explanation: as in `write_saved_page`, like the next four.
+        explanation: as in `write_saved_page`, like the next four; of one with edits its base is shown with it.
         edited: the same text under edits.
         other: a second one to compare with.
         subject: the run.
@@ -124,13 +124,15 @@ def saved_page_html(
     Raises:
         UsageError: the page without tensors is larger than `max_bytes`.
     """
+    if explanation.base is not None and edited is None:
+        explanation, edited = explanation.base, explanation
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
     explanations = [e for e in (explanation, edited, other) if e is not None]
     unedited = [e for e in explanations if e.edited is None]
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
     data: SavedPageData = {
-        "run": run_info(subject or explanation.subject),
+        "run": run_info(subject or explanation.run),
         "traces": [manifest(e) for e in explanations],
         "tensors": {},
         "attributions": [],
@@ -153,7 +155,7 @@ def saved_page_html(
 
 def alignments(explanations: list[ExplanationData]) -> dict[str, Alignments]:
     """Return `SavedPageData.alignments`."""
-    return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1 and e.window is None}
+    return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1}
 
 
 def embedding_views(explanation: ExplanationData, dropped: list[str]) -> dict[str, EmbeddingView]:
@@ -164,8 +166,8 @@ def embedding_views(explanation: ExplanationData, dropped: list[str]) -> dict[st
         for id in [*dict.fromkeys(stream.ids)][:MAX_EMBEDDING_VIEWS]:
             views[f"{node}/{id}"] = embedding_view(explanation, node, first[id])
         if len(first) > MAX_EMBEDDING_VIEWS:
-            which = f"all but the first {MAX_EMBEDDING_VIEWS} distinct tokens"
-            dropped.append(f"Nearest embeddings of {which}: the served page has all.")
+            which = f"of all but the first {MAX_EMBEDDING_VIEWS} distinct tokens of the {stream.name}"
+            dropped.append(f"The nearest embeddings {which} are left out: the served page has all.")
     return views
 
 
@@ -190,8 +192,8 @@ def pack_tensors(
         nodes = [n for n in kept if not _is_large_logits(n["axes"])]
         if len(nodes) < len(kept):
             dropped.append(
-                "Logits of the whole vocabulary: this file has the 50 most probable tokens of each position; "
-                "the served page has all."
+                "Logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each "
+                "position, and the served page has all."
             )
         nodes.sort(key=lambda n: RANKS.get(n["op"], OTHER_RANK))  # stable: in computing order within a rank
         for name, axes, dtype in [(n["id"], n["axes"], n["dtype"]) for n in nodes]:
@@ -213,14 +215,14 @@ def pack_tensors(
             )
     if limited and left_out_parameters:
         dropped.append(
-            f"{len(left_out_parameters)} parameters, so that steps computed with them cannot be recomputed here: "
-            "`glassformer explain --parameters` stores them, if they fit in 20 MB."
+            f"{len(left_out_parameters)} parameters are left out, so that steps computed with them cannot be "
+            "recomputed here: glassformer explain --parameters stores them, if they fit in 20 MB."
         )
     if left_out:
         shown = ", ".join(left_out[:6]) + (f" and {len(left_out) - 6} more" if len(left_out) > 6 else "")
         dropped.append(
-            f"{len(left_out)} tensors, to limit the size of the file: {shown}. Steps computed from them cannot be "
-            "checked here; `glassformer explain` shows them."
+            f"{len(left_out)} tensors are left out, to limit the size of the file: {shown}. Steps computed from them "
+            "cannot be checked here; glassformer explain shows them."
         )
     return packed
 

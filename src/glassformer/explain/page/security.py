@@ -13,6 +13,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -22,8 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from glassformer.explain.page.responses import RequestError, error_response
 
 COOKIE = "glassformer"
-MAX_BODY_BYTES = 1 << 20
-"""Enough for a text of a few thousand words with a forced prefix."""
+MAX_BODY_BYTES = 512 << 10
+"""Enough for two texts of the largest size (`run_info.py`) with a forced prefix and edits."""
 BODY_SECONDS = 10.0
 """Time limit for receiving a body."""
 PAGE_POLICY = (
@@ -38,6 +39,16 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """Limits of connections; `connections.py` applies them."""
+
+    head_seconds: float = 10.0
+    """Time from the connection, or the last answer, to the end of the next request's headers."""
+    unauthenticated: int = 64
+    """Connections without the cookie, whatever they do; one more closes the oldest."""
 
 
 def new_token() -> str:

@@ -22,7 +22,7 @@ from glassformer.errors import GlassformerError
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
 from glassformer.explain.page.port import HOST, PORT, listen
 from glassformer.explain.page.responses import RequestError, error_response, json_response, tensor_response
-from glassformer.explain.page.security import AccessControl, SecurityMiddleware, read_json
+from glassformer.explain.page.security import AccessControl, ConnectionLimits, SecurityMiddleware, read_json
 from glassformer.explain.page.service import Service
 from glassformer.explain.page.worker import Worker
 from glassformer.explain.subject import Subject
@@ -183,6 +183,7 @@ class PageServer:
         subject: the run to look into.
         port: the port, 0 for any free one, None for the first that is free from 8317 on.
         start: `TraceRequest`s the page begins with.
+        limits: of the connections.
 
     Attributes:
         door: who lets browsers in.
@@ -191,8 +192,17 @@ class PageServer:
         UsageError: the port is taken, or may not be used.
     """
 
-    def __init__(self, subject: Subject, *, port: int | None = None, start: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        *,
+        port: int | None = None,
+        start: Sequence[Mapping[str, Any]] = (),
+        limits: ConnectionLimits | None = None,
+    ) -> None:
         import uvicorn
+
+        from glassformer.explain.page.connections import guarded
 
         asset("index.html")  # nobody should be sent to a page that is not there
         self._listener = listen(port)
@@ -201,7 +211,7 @@ class PageServer:
         app = build_app(Service(subject, start), self._workers, self.port, self.door)
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=guarded(self.door, limits or ConnectionLimits()),
             ws="none",
             loop="asyncio",
             lifespan="off",

@@ -6,14 +6,17 @@ Requests and responses are plain dictionaries or arrays; `server.py` transports 
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from glassformer.errors import UsageError
+from glassformer.config.fields import number
+from glassformer.config.requests import check_request
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.compute import compute_decoding, compute_explanation
@@ -23,10 +26,23 @@ from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.sweep_requests import SweepRequest, run_sweep
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.request import IDS, TraceRequest
 from glassformer.explain.run_info import MAX_TEXT_BYTES, MAX_TRACES, RunInfo, run_info
 from glassformer.explain.subject import Subject
 from glassformer.explain.tensor_values import get_captured_tensor, get_tensor
+
+_ROW = re.compile("[0-9]{1,10}")
+
+
+@dataclass(frozen=True)
+class NeighboursRequest:
+    """The token whose nearest embeddings are asked for."""
+
+    row: int = number(0, IDS)
+    """Its position."""
+
+    def __post_init__(self) -> None:
+        check_request(self)
 
 
 class Service:
@@ -54,8 +70,9 @@ class Service:
         """Trace a text and return its manifest."""
         request = _trace_request(body)
         with self._model_lock:
-            explanation = self._explain_edited(request) if request.edits else self._explain(self.subject, request)
-            return manifest(explanation)
+            if request.edits:
+                return manifest(self._explain_edited(request))
+            return manifest(self._keep(self._explain(self.subject, request)))
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """Return `tensor` without waiting for the model; None where it takes another forward pass."""
@@ -75,11 +92,10 @@ class Service:
 
     def neighbours(self, trace_id: str, name: str, row: str) -> EmbeddingView:
         """Return the `EmbeddingView` of one row of a lookup."""
-        if not row.isascii() or not row.isdigit():
-            raise UsageError(f"row must be a whole number, not {row[:20]!r}")
+        request = NeighboursRequest(int(row) if _ROW.fullmatch(row) else row)  # pyright: ignore[reportArgumentType]
         explanation = self._find(trace_id)
         with self._model_lock:
-            return embedding_view(explanation, name, int(row))
+            return embedding_view(explanation, name, request.row)
 
     def attribute(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Attribution` for an `AttributeRequest`."""
@@ -105,18 +121,27 @@ class Service:
             return compute_decoding(self.subject, _trace_request(body))
 
     def _explain(self, subject: Subject, request: TraceRequest) -> ExplanationData:
-        """Return the explanation of a request without edits, which is kept."""
-        return self._keep(compute_explanation(subject, request, f"t{next(self._numbers)}"))
+        """Return the explanation of a request without edits."""
+        return compute_explanation(subject, request, f"t{next(self._numbers)}")
 
     def _explain_edited(self, request: TraceRequest) -> ExplanationData:
-        """Return the explanation of a request with edits; that without edits is computed only if it is not kept."""
+        """Return the explanation of a request with edits; that without edits is computed only if it is not kept.
+
+        Where the edits are refused, no trace is kept, and none is dropped.
+        """
+        computed = []
 
         def explain(subject: Subject, request: TraceRequest) -> ExplanationData:
             with self._traces_lock:
                 kept = next((e for e in self._traces.values() if e.request == request), None)
-            return kept or self._explain(subject, request)
+            if kept is None:
+                computed.append(kept := self._explain(subject, request))
+            return kept
 
-        return self._keep(explain_edited(self.subject, request, f"t{next(self._numbers)}", explain))
+        edited = explain_edited(self.subject, request, f"t{next(self._numbers)}", explain)
+        for explanation in computed:
+            self._keep(explanation)
+        return self._keep(edited)
 
     def _keep(self, explanation: ExplanationData) -> ExplanationData:
         """Keep an explanation; the least recently used one is dropped."""
@@ -142,7 +167,7 @@ def _trace_request(body: dict[str, Any]) -> TraceRequest:
         RequestError: a text is too long.
     """
     request = TraceRequest.from_dict(body)
-    for text in (request.text, request.target or ""):
+    for text in (request.text, request.target or "", request.other_text or ""):
         if len(text.encode("utf-8")) > MAX_TEXT_BYTES:
             raise RequestError(413, f"a text must have at most {MAX_TEXT_BYTES:,} bytes", "shorten it, or use Python")
     return request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from glassformer.data.datasets.labels import normalised_label, similarity_key
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split, TextData
+from glassformer.data.storage import ArrayWriter, cached_arrays
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import fit_baselines
@@ -32,7 +34,10 @@ from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify import auto_config
 from glassformer.tasks.classify.reporting import ClassifyReport
-from glassformer.text.answers import class_answer
+from glassformer.text.answers import class_answer, cut_message
+from glassformer.text.long_text import CutText
+
+logger = logging.getLogger(__name__)
 
 WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 """A label that is sorted as a number: "--5" is a name, and so is a number too long to be meant as one."""
@@ -175,7 +180,9 @@ class Classify(Task):
         corpus = self.encode(split, training=False)
         probabilities = self._probabilities(model, corpus)
         scores = score(np.array(corpus.labels), probabilities, self.labels)
-        scores["truncated"] = int(corpus.stats.get("n_truncated", 0))
+        scores["truncated"] = scores["n_truncated"] = int(corpus.stats.get("n_truncated", 0))
+        if message := cut_message(scores["n_truncated"], len(split), self.config.text.max_len):
+            logger.warning(message)
         if train is not None:
             people = train.human_labelled
             known = self._numbers(people), self._numbers(split)
@@ -189,9 +196,25 @@ class Classify(Task):
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        """Return {"text", "label", "probability", "probabilities"} for each text."""
-        probabilities = self._probabilities(model, self.encode(Split(list(texts)), training=False))
-        return [class_answer(text, p, self.labels) for text, p in zip(texts, probabilities, strict=True)]
+        """Return {"text", "label", "probability", "probabilities"} for each text.
+
+        A text longer than `max_len` is cut, and has "truncated": True.
+        """
+        encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len, self.config.text.truncate)
+        arrays, stats = cached_arrays(None, key=str, write=lambda arrays: self._write(arrays, encoded))
+        probabilities = self._probabilities(model, EncodedCorpus.from_arrays(arrays, stats, str))
+        answers = (class_answer(text, p, self.labels) for text, p in zip(texts, probabilities, strict=True))
+        return [answer | cut.mark for answer, cut in zip(answers, encoded, strict=True)]
+
+    def _write(self, arrays: ArrayWriter, encoded: Sequence[CutText]) -> dict[str, int]:
+        """Write the columns of texts that are encoded and cut."""
+        writer = CorpusWriter(arrays, self.tokenizer, self.config.text)
+        ids, surfaces = writer.sequences("ids"), writer.surfaces()
+        for cut in encoded:
+            ids.append(cut.ids)
+            if surfaces is not None:
+                surfaces.append_surfaces(cut.surfaces)
+        return writer.stats
 
     def _numbers(self, split: Split) -> list[int]:
         """Return the class index of each example; raise DataError for a class that training lacks."""

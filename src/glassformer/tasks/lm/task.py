@@ -179,7 +179,7 @@ class LanguageModelling(Task):
         """Return what the ids of a text lose; empty if decoding restores the text."""
         if self.tokenizer.kind == "word":
             return "leaves out white space"
-        if self.config.text.lowercase:
+        if self.config.text.lowercase or self.tokenizer.lowercases:
             return "leaves out capitals"
         unknown = corpus.stats.get("n_unknown", 0)
         return f"does not know {unknown:,} of the tokens" if unknown else ""
@@ -189,12 +189,16 @@ class LanguageModelling(Task):
     ) -> list[dict[str, Any]]:
         """Return {"prompt", "text"} for each prompt, with the continuation as text.
 
-        An empty prompt starts after an end-of-document token.
+        An empty prompt starts after an end-of-document token. Of a prompt longer than the context the end is read, and
+        the answer has "truncated": True.
         """
-        t = self.tokenizer
+        t, context = self.tokenizer, self.config.text.max_len
         prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
         model = cast("LanguageModel | Ensemble", model)
         written = generate_ids(
             model, prompts, decode, eos=t.eos_id, suppress_tokens=self.suppress_tokens, first_row=first
         )
-        return [{"prompt": p, "text": t.decode(ids)} for p, ids in zip(texts, written, strict=True)]
+        return [
+            {"prompt": text, "text": t.decode(ids)} | ({"truncated": True} if len(prompt) > context else {})
+            for text, prompt, ids in zip(texts, prompts, written, strict=True)
+        ]

@@ -27,8 +27,9 @@ def mask_tokens(
     Return both, and labels: the original token where it is predicted, else IGNORE_INDEX.
 
     The share is of every text's tokens, rounded, and at least one token; special tokens, whose ids come first, are
-    never chosen. The choice is new at each call (Liu et al. 2019, 4.1), drawn from `generator` or torch's own, which
-    checkpoints keep. A token is replaced by one from anywhere in the batch, with its n-grams.
+    never chosen; where a batch has no others, nothing is masked. The choice is new at each call (Liu et al. 2019, 4.1),
+    drawn from `generator` or torch's own, which checkpoints keep. A token is replaced by one from anywhere in the
+    batch, with its n-grams.
     """
     eligible = ids > mask_id
     n_chosen = (SHARE * eligible.sum(dim=1)).round().clamp(min=1)
@@ -37,6 +38,8 @@ def mask_tokens(
     fate = torch.rand(ids.shape, generator=generator)
     hidden, exchanged = chosen & (fate < HIDDEN), chosen & (fate >= 1 - EXCHANGED)
     places = eligible.flatten().nonzero()[:, 0]
+    if not len(places):
+        return ids, ngram_batch, torch.full_like(ids, IGNORE_INDEX)
     drawn = places[torch.randint(len(places), ids.shape, generator=generator)]
     source = torch.where(exchanged, drawn, torch.arange(ids.numel()).view(ids.shape))  # (B, S) into B · S
     seen = ids.flatten()[source].masked_fill(hidden, mask_id)

@@ -61,11 +61,13 @@ class Pretrain(Task):
         """Write columns: ids, and the n-grams of the tokens.
 
         A text longer than `max_len` gives several sequences, since nothing is truncated. Texts without a token to
-        predict are skipped.
+        predict are skipped and counted.
         """
         ids, surfaces, length = writer.sequences("ids"), writer.surfaces(), self.config.text.max_len
+        writer.stats |= {"n_empty": 0}
         for chunk in writer.chunks(split):
             for tokens, forms in masked_text.encode(self.tokenizer, chunk.text):
+                writer.stats["n_empty"] += not any(token > self.tokenizer.mask_id for token in tokens)
                 for start in range(0, len(tokens), length):
                     if max(window := tokens[start : start + length]) > self.tokenizer.mask_id:
                         ids.append(window)

@@ -38,10 +38,12 @@ class TranslateReport(TaskReport):
         signatures = [f"`{scores[key]}`" for key in SIGNATURES if key in scores]
         if not signatures:
             return []
-        beam = f"Decoded with beam {scores['beam_size']}. " if "beam_size" in scores else ""
+        how = f"Decoded with beam {scores['beam_size']}. " if "beam_size" in scores else ""
+        if scores.get("sample"):
+            how = f"Sampled at temperature {scores.get('temperature', 1.0):g}, seed {scores.get('decode_seed', 0)}. "
         words = scores.get("bleu_lc_words")
         lower = f" The lowercased references have {words:,} words." if words else ""
-        return [f"{beam}sacreBLEU signatures: {', '.join(signatures)}.{lower}"]
+        return [f"{how}sacreBLEU signatures: {', '.join(signatures)}.{lower}"]
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
         image = bleu_by_length(evaluation)

@@ -26,6 +26,7 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks.base import HASHED_NGRAMS, SELF_TRAINING, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.translate import auto_config
 from glassformer.tasks.translate.reporting import TranslateReport
+from glassformer.text.answers import warn_of_cut
 from glassformer.text.tokenizer import Tokenizer
 
 VALIDATION_SENTENCES = 1024
@@ -151,7 +152,8 @@ class Translate(Task):
         if split.published is not None:
             scores |= published_score(translations, split.published)
         scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
-        scores |= {"beam_size": decode.beam_size, "length_penalty": decode.length_penalty}
+        scores |= _settings_used(decode)
+        scores["n_truncated"] = warn_of_cut(rows, self.config.text.max_len)
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
         return scores | {"examples": rows[:8], "predictions": rows}
 
@@ -160,15 +162,19 @@ class Translate(Task):
     ) -> list[dict[str, Any]]:
         """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
 
-        An empty text has an empty translation.
+        An empty text has an empty translation, as many times as were requested. A text longer than `max_len` is cut,
+        and has "truncated": True.
         """
-        max_len, end = self.config.text.max_len, self.tokenizer.eos_id
-        encoded = zip(texts, self.tokenizer.encode_batch(list(texts)), strict=True)
-        sources = [[*ids[:max_len], end] if text.strip() else [] for text, ids in encoded]
+        encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len)
+        end = self.tokenizer.eos_id
+        sources = [[*cut.ids, end] if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
         results = []
-        for text, hypotheses in zip(texts, self._translate(model, sources, decode, first), strict=True):
+        translated = self._translate(model, sources, decode, first)
+        for text, cut, hypotheses in zip(texts, encoded, translated, strict=True):
+            if not text.strip():
+                hypotheses = hypotheses * decode.n_best
             ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in hypotheses]
-            best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True})
+            best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True}) | cut.mark
             results.append({"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {}))
         return results
 
@@ -179,3 +185,10 @@ class Translate(Task):
         model, t = cast("Translator | Ensemble", model), self.tokenizer
         special = Special(t.pad_id, t.bos_id, t.eos_id)
         return translate_ids(model, sources, decode, special, first_row=first)
+
+
+def _settings_used(decode: DecodeConfig) -> dict[str, Any]:
+    """Return the settings that translations were made with: of beam search, or of sampling."""
+    search = ("beam_size", "length_penalty")
+    sampling = ("sample", "temperature", "top_k", "top_p", "min_p", "decode_seed", "length_penalty")
+    return {name: getattr(decode, name) for name in (sampling if decode.sample else search)}

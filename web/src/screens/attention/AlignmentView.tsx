@@ -7,7 +7,7 @@ import { route, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { alignment, meanOfHeads } from "../../tensors/grid";
-import { type AttentionGroup, labelsOf } from "../../trace/heads";
+import { type AttentionGroup, labelsOf, rowLabelsOf } from "../../trace/heads";
 import type { Alignments, Manifest } from "../../types";
 import { useWeights, Waiting } from "../../views/weights";
 import { Figure } from "./Figure";
@@ -55,7 +55,7 @@ export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; c
             <Figure
               manifest={manifest} title={`Alignment, ${nameOf(reading)}`} node={layer.weights}
               slice={`alignment:${reading.shifted ? "shifted" : "predicted"}`} grid={grid} mask={null}
-              rows={labelsOf(manifest, cross.queries).slice(1)} cols={labelsOf(manifest, cross.keys)} hide={hide}
+              rows={alignmentRows(manifest, cross, reading)} cols={labelsOf(manifest, cross.keys)} hide={hide}
               rowName="target" colName="source" verb="is aligned with"
             />
           )}
@@ -63,6 +63,12 @@ export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; c
       )}
     </>
   );
+}
+
+/** The rows of the decoder that are read, named as on every screen; hidden are those whose target token is special. */
+function alignmentRows(manifest: Manifest, { queries }: AttentionGroup, { shifted }: Reading) {
+  const rows = rowLabelsOf(manifest, queries);
+  return labelsOf(manifest, queries).slice(1).map((token, i) => ({ ...token, text: rows[i + Number(shifted)]!.text }));
 }
 
 function agrees({ agreement }: Reading, best: Reading, count: number, chance: number | null): string {

@@ -7,7 +7,7 @@ import { at, type Grid, mayAttend } from "../../tensors/grid";
 import { magnitude } from "../../tensors/tensor";
 import type { Label } from "../../trace/heads";
 import { useArrowKeys } from "../../views/interaction";
-import { type Arc, arcLine, largestArcs, MIN_WEIGHT, MAX_ARCS } from "./lines";
+import { type Arc, arcLine, arcsInWords, largestArcs } from "./lines";
 
 export interface Point {
   side: "query" | "key";
@@ -26,19 +26,21 @@ export interface ArcsProps {
   /** A token was clicked or Enter pressed on it. */
   onChoose: (point: Point) => void;
   chosen: number | null; // row
+  /** The weights are differences. */
+  difference: boolean;
 }
 
 const WIDTH = 220;
 
 export function Arcs(props: ArcsProps) {
-  const { grid, mask, rows, cols, rowName, colName, point, chosen } = props;
+  const { grid, mask, rows, cols, rowName, colName, point, chosen, difference } = props;
   const nRows = Math.max(rows.length, cols.length);
   const rowHeight = nRows > 48 ? 17 : 22;
   const limit = magnitude(grid.data) || 1;
-  const line = (arc: Arc) => <path key={`${arc.query},${arc.key}`} class="arc" {...arcLine(arc, WIDTH, rowHeight, limit)} />;
-  const { lines, share } = useMemo(() => {
+  const line = (arc: Arc) => <path key={`${arc.query},${arc.key}`} class={difference ? `arc arc-${arc.weight < 0 ? "minus" : "plus"}` : "arc"} {...arcLine(arc, WIDTH, rowHeight, limit)} />;
+  const { lines, words } = useMemo(() => {
     const found = largestArcs(grid, mask);
-    return { lines: found.arcs.map(line), share: found.share };
+    return { lines: found.arcs.map(line), words: arcsInWords(found, difference) };
   }, [grid, mask]);
   const active = point ?? (chosen === null ? null : { side: "query" as const, at: chosen });
   const shared = { ...props, active, limit, rowHeight };
@@ -54,8 +56,8 @@ export function Arcs(props: ArcsProps) {
         <Column {...shared} side="key" labels={cols} name={colName} />
       </div>
       <p class="note">
-        {`The ${MAX_ARCS} largest weights of at least ${MIN_WEIGHT * 100}% per query: ${Math.round(share * 100)}% of all weight. `}
-        Point at a token to show all of its weights.
+        {words}
+        Point at a token to show all of its {difference ? "changes" : "weights"}.
       </p>
     </div>
   );
@@ -65,7 +67,7 @@ function arcsOf(grid: Grid, mask: Grid | null, { side, at: index }: Point): Arc[
   return Array.from({ length: side === "query" ? grid.cols : grid.rows }, (_, i) => {
     const [query, key] = side === "query" ? [index, i] : [i, index];
     return { query, key, weight: mayAttend(mask, query, key) ? at(grid, query, key) : 0 };
-  }).filter(({ weight }) => weight > 0.001);
+  }).filter(({ weight }) => Math.abs(weight) > 0.001);
 }
 
 interface ColumnProps extends ArcsProps {
@@ -96,7 +98,7 @@ function Column({ side, labels, name, active, limit, rowHeight, chosen, onPoint,
               onMouseEnter={() => onPoint(here)} onMouseLeave={() => onPoint(null)}
               onFocus={() => onPoint(here)} onBlur={() => onPoint(null)} onClick={() => onChoose(here)}
             >
-              <span class="arcs-tint" style={{ opacity: Math.min(1, weight(i) / limit) * 0.45 }} />
+              <span class="arcs-tint" style={{ opacity: Math.min(1, Math.abs(weight(i)) / limit) * 0.45 }} />
               <bdi class={label.special ? "arcs-special" : undefined}>{label.text}</bdi>
             </button>
           </li>

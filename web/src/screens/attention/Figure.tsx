@@ -5,8 +5,9 @@
 import { useMemo, useState } from "preact/hooks";
 import { hoveredToken, reportError, selection, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
-import { percent } from "../../tensors/format";
+import { percent, points } from "../../tensors/format";
 import { toTensorValue, at, type Grid, mayAttend, selectCells, selectMask } from "../../tensors/grid";
+import { magnitude } from "../../tensors/tensor";
 import { type Label, visibleIndices } from "../../trace/heads";
 import type { Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
@@ -27,13 +28,14 @@ export interface FigureProps {
   hide: boolean;
   rowName: string;
   colName: string;
-  /** "attends most to", "is aligned with". */
+  /** "attends most to", "is aligned with"; of a difference "changes most at". */
   verb: string;
-  scale?: "signed" | "sequential";
+  /** The values are differences of weights. */
+  difference?: boolean;
 }
 
 export function Figure(props: FigureProps) {
-  const { manifest, title, hide, rowName, colName } = props;
+  const { manifest, title, hide, rowName, colName, difference = false } = props;
   const [point, setPoint] = useState<Point | null>(null);
   const cell = useValue(selection);
   const [rowsShown, colsShown] = [visibleIndices(props.rows, hide), visibleIndices(props.cols, hide)];
@@ -56,21 +58,21 @@ export function Figure(props: FigureProps) {
   const choose = (r: number, c: number) => setParams({ cell: `${rowsShown[r]},${colsShown[c]}` });
   const pointed = point?.side === "query" ? point.at : null;
   const figureData: FigureData = {
-    title, caption: `${manifest.model.run}, ${manifest.model.checkpoint}`, grid, mask,
+    title, caption: `${manifest.model.run}, ${manifest.model.checkpoint}${difference ? ", after minus before the edits" : ""}`, grid, mask, difference,
     rows: rows.map((label) => label.text), cols: cols.map((label) => label.text),
   };
   return (
     <div class="attention-figure" data-view="figure">
       <Matrix
-        node={props.node} slice={props.slice} value={value} mask={maskValue} scale={props.scale ?? "sequential"}
+        node={props.node} slice={props.slice} value={value} mask={maskValue} scale={difference ? "signed" : "sequential"}
         rowLabels={figureData.rows} colLabels={figureData.cols} rowName={rowName} colName={colName}
         cell={[Math.max(0, row), Math.max(0, col)]} onSelect={choose} litRow={pointed}
         onHover={(r) => pointTo(r === null ? null : { side: "query", at: r })} numbers="toggle" label={title}
       />
       <div class="attention-beside">
-        <Reading {...{ grid, mask, rows, cols }} row={Math.min(pointed ?? chosen ?? 0, rows.length - 1)} verb={props.verb} />
+        <Reading {...{ grid, mask, rows, cols, difference }} row={Math.min(pointed ?? chosen ?? 0, rows.length - 1)} verb={props.verb} />
         <Arcs
-          {...{ grid, mask, rows, cols, rowName, colName, point, chosen }} onPoint={pointTo}
+          {...{ grid, mask, rows, cols, rowName, colName, point, chosen, difference }} onPoint={pointTo}
           onChoose={({ side, at: i }) => (side === "query" ? choose(i, byWeight(grid, mask, i)[0] ?? 0) : choose(chosen ?? 0, i))}
         />
       </div>
@@ -79,29 +81,38 @@ export function Figure(props: FigureProps) {
   );
 }
 
-/** The unmasked keys of a row, by descending weight. */
+/** The unmasked keys of a row, by descending magnitude. */
 function byWeight(grid: Grid, mask: Grid | null, row: number): number[] {
-  return [...Array(grid.cols).keys()].filter((col) => mayAttend(mask, row, col)).sort((a, b) => at(grid, row, b) - at(grid, row, a));
+  const size = (col: number) => Math.abs(at(grid, row, col));
+  return [...Array(grid.cols).keys()].filter((col) => mayAttend(mask, row, col)).sort((a, b) => size(b) - size(a));
 }
 
 interface ReadingProps extends Pick<FigureProps, "grid" | "mask" | "rows" | "cols" | "verb"> {
   row: number;
+  difference: boolean;
 }
 
-function Reading({ grid, mask, rows, cols, row, verb }: ReadingProps) {
+function Reading({ grid, mask, rows, cols, row, verb, difference }: ReadingProps) {
   const keys = byWeight(grid, mask, row);
-  const rest = keys.slice(5);
+  const rest = keys.slice(5).map((col) => at(grid, row, col));
+  const limit = Math.abs(at(grid, row, keys[0] ?? 0)) || 1;
+  const still = difference && keys.every((col) => at(grid, row, col) === 0);
   /** Adds the index to tokens that occur more than once. */
   const name = ({ text, index }: Label) =>
     cols.some((label) => label.text === text && label.index !== index) ? `${text} · ${index + 1}` : text;
   return (
     <div class="attention-reading">
-      <h3>Row {row + 1}, <bdi class="quoted">{rows[row]!.text}</bdi>, {verb}</h3>
-      <Bars
-        label={`Largest weights of row ${row + 1}`} limit={at(grid, row, keys[0] ?? 0) || 1}
-        bars={keys.slice(0, 5).map((col) => ({ key: col, label: name(cols[col]!), value: at(grid, row, col) }))}
-      />
-      {rest.length > 0 && <p class="note">{`${percent(rest.reduce((sum, col) => sum + at(grid, row, col), 0))} on the other ${rest.length}.`}</p>}
+      <h3>Row {row + 1}, <bdi class="quoted">{rows[row]!.text}</bdi>, {still ? "does not change" : verb}</h3>
+      {!still && <Bars
+        label={difference ? `Largest changes of row ${row + 1}` : `Largest weights of row ${row + 1}`} limit={limit} signs={difference}
+        bars={keys.slice(0, 5).map((col) => {
+          const value = at(grid, row, col);
+          return { key: col, label: name(cols[col]!), value, text: difference ? points(value) : undefined };
+        })}
+      />}
+      {!still && rest.length > 0 && (
+        <p class="note">{difference ? `The other ${rest.length} change by at most ${points(magnitude(rest)).replace(/[+<]/, "")}.` : `${percent(rest.reduce((sum, one) => sum + one, 0))} on the other ${rest.length}.`}</p>
+      )}
     </div>
   );
 }

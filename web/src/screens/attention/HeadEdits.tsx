@@ -2,6 +2,7 @@
 import { useScreenKeys } from "../../state/keys";
 import { edits, selection, setEdits, source } from "../../state/page";
 import { useValue } from "../../state/signals";
+import { type Grid, mayAttend } from "../../tensors/grid";
 import { editText, headOff, toggled } from "../../trace/edits";
 import type { AttentionLayer, Label } from "../../trace/heads";
 import { Switch } from "../../views/EditBar";
@@ -12,11 +13,13 @@ export interface HeadEditsProps {
   rows: Label[];
   cols: Label[];
   title: string;
+  /** The mask of the head, with the keys that edits block. */
+  mask: Grid | null;
   /** Opens the next kind of attention. */
   onNextKind: () => void;
 }
 
-export function HeadEdits({ layer, head, rows, cols, title, onNextKind }: HeadEditsProps) {
+export function HeadEdits({ layer, head, rows, cols, title, mask, onNextKind }: HeadEditsProps) {
   const { row, col } = useValue(selection);
   const all = useValue(edits);
   const key = cols[col ?? 0] ? (col ?? 0) : 0;
@@ -25,11 +28,16 @@ export function HeadEdits({ layer, head, rows, cols, title, onNextKind }: HeadEd
   const column = editText(scores, `head:${head};key:${key}`, "=blocked");
   const cell = row === null || !rows[row] ? null : editText(scores, `head:${head};token:${row};key:${key}`, "=blocked");
   const toggle = (edit: string) => setEdits(toggled(edits.value, edit));
+  // What no query may attend to, by the mask or by edits, need not be blocked again; an edit can be taken back.
+  const blocked = (queries: number[]) => mask !== null && queries.every((query) => !mayAttend(mask, query, key));
+  const [made, makes] = [all.includes(column), cell !== null && all.includes(cell)];
+  const noKey = !made && blocked([...rows.keys()]);
+  const noCell = !makes && row !== null && blocked([row]);
   useScreenKeys((event) => {
     if (event.key === "k") onNextKind();
     else if (!source.live) return false;
     else if (event.key === "x") toggle(off);
-    else if (event.key === "b") toggle(column);
+    else if (event.key === "b") { if (!noKey) toggle(column); }
     else return false;
     return true;
   });
@@ -37,12 +45,12 @@ export function HeadEdits({ layer, head, rows, cols, title, onNextKind }: HeadEd
   return (
     <div class="edit-tools" role="group" aria-label="Edits of this head">
       <span><Switch edit={off} label={title} /> this head</span>
-      <button type="button" class="quiet" aria-pressed={all.includes(column)} onClick={() => toggle(column)} title="Key b">
-        Block the key <bdi>{cols[key]?.text}</bdi>
+      <button type="button" class="quiet" aria-pressed={made} disabled={noKey} onClick={() => toggle(column)} title="Key b">
+        {made ? "Unblock the key " : noKey ? "Blocked: the key " : "Block the key "}<bdi>{cols[key]?.text}</bdi>
       </button>
       {cell && (
-        <button type="button" class="quiet" aria-pressed={all.includes(cell)} onClick={() => toggle(cell)}>
-          only for the query <bdi>{rows[row!]?.text}</bdi>
+        <button type="button" class="quiet" aria-pressed={makes} disabled={noCell} onClick={() => toggle(cell)}>
+          {makes ? "unblock it for the query " : noCell ? "blocked for the query " : "only for the query "}<bdi>{rows[row!]?.text}</bdi>
         </button>
       )}
     </div>

@@ -8,17 +8,19 @@ import { number } from "../../tensors/format";
 import { type Grid, headOf, selectCells, selectMask } from "../../tensors/grid";
 import { measure } from "../../tensors/measures";
 import { magnitude } from "../../tensors/tensor";
+import { maskOfHead } from "../../trace/edits";
 import { type AttentionLayer, rowsWithoutPadding, type Label, visibleIndices, type View } from "../../trace/heads";
+import type { Manifest } from "../../types";
 import { useArrowKeys } from "../../views/interaction";
 import { Thumb, thumbHeight } from "../../views/Thumb";
 import type { LayerValues } from "../../views/weights";
 
 export interface HeadGridProps {
+  manifest: Manifest;
   view: View;
   layers: Map<string, LayerValues>;
   rows: Label[];
   cols: Label[];
-  scale: "signed" | "sequential";
 }
 
 interface Entry {
@@ -30,7 +32,7 @@ interface Entry {
 }
 
 export function HeadGrid(props: HeadGridProps) {
-  const { group, layer: chosenLayer, head: chosenHead, sort } = props.view;
+  const { group, layer: chosenLayer, head: chosenHead, sort, difference } = props.view;
   const entries = useEntries(props);
   const ranked = sort !== "model";
   const total = group.layers.reduce((sum, layer) => sum + layer.nHeads, 0);
@@ -44,15 +46,15 @@ export function HeadGrid(props: HeadGridProps) {
   });
   const button = (entry: Entry) => {
     const { layer, head, grid, mask, score } = entry;
-    const largest = `≤ ${number(magnitude(grid.data), 2)}`;
+    const largest = `${difference ? "±" : "≤"} ${number(magnitude(grid.data), 2)}`;
     const measured = ranked && score !== null ? score.toFixed(2) : largest;
     return (
       <button
         key={`${layer.weights}:${head}`} type="button" class="head-button" aria-pressed={isChosen(entry)} tabIndex={isChosen(entry) ? 0 : -1}
-        aria-label={`Layer ${layer.layer + 1}, head ${head + 1}, ${ranked ? `${sort} ${measured}` : `weights ${largest}`}`}
+        aria-label={`Layer ${layer.layer + 1}, head ${head + 1}, ${ranked ? `${sort} ${measured}` : `${difference ? "changes" : "weights"} ${largest}`}`}
         data-head={`${layer.weights}:${head}`} data-score={score ?? ""} onClick={() => choose(entry)}
       >
-        <Thumb grid={grid} mask={mask} scale={props.scale} width={width} height={thumbHeight(width, grid.rows, grid.cols)} />
+        <Thumb grid={grid} mask={mask} scale={difference ? "signed" : "sequential"} width={width} height={thumbHeight(width, grid.rows, grid.cols)} />
         <span class="head-caption"><span>{ranked ? `${layer.layer + 1}·${head + 1}` : head + 1}</span><span>{measured}</span></span>
       </button>
     );
@@ -72,20 +74,19 @@ export function HeadGrid(props: HeadGridProps) {
   );
 }
 
-function useEntries({ view: { group, cross, sort, hide }, layers, rows, cols }: HeadGridProps): Entry[] {
+function useEntries({ manifest, view: { group, cross, sort, hide, difference }, layers, rows, cols }: HeadGridProps): Entry[] {
   // Cache the entries of each layer, so that they are not drawn again when the next layer arrives.
-  const known = useMemo(() => new WeakMap<LayerValues, Entry[]>(), [group.kind, hide, sort]);
+  const known = useMemo(() => new WeakMap<LayerValues, Entry[]>(), [group.kind, hide, sort, manifest]);
   return useMemo(() => {
     const [rowsShown, colsShown, counted] = [visibleIndices(rows, hide), visibleIndices(cols, hide), rowsWithoutPadding(rows, hide)];
     const entries = group.layers.flatMap((layer): Entry[] => {
       const values = layers.get(layer.weights);
       if (!values) return [];
       if (!known.has(values)) {
-        const mask = selectMask(values.mask, rowsShown, colsShown);
         known.set(values, Array.from({ length: layer.nHeads }, (_, head) => {
-          const whole = headOf(values.weights, head);
-          const score = measure(sort === "model" ? "entropy" : sort, whole, values.mask, counted, group === cross);
-          return { layer, head, grid: selectCells(whole, rowsShown, colsShown), mask, score };
+          const [whole, mask] = [headOf(values.weights, head), maskOfHead(manifest, layer.weights, head, values.mask)];
+          const score = measure(sort !== "model" ? sort : difference ? "change" : "entropy", whole, mask, counted, group === cross);
+          return { layer, head, grid: selectCells(whole, rowsShown, colsShown), mask: selectMask(mask, rowsShown, colsShown), score };
         }));
       }
       return known.get(values)!;
@@ -93,5 +94,5 @@ function useEntries({ view: { group, cross, sort, hide }, layers, rows, cols }: 
     if (sort === "model") return entries;
     const sign = sort === "entropy" ? 1 : -1; // entropy ascending, other measures descending
     return entries.sort((a, b) => sign * ((a.score ?? Infinity) - (b.score ?? Infinity)));
-  }, [group.kind, layers, hide, sort]);
+  }, [group.kind, layers, hide, sort, manifest]);
 }

@@ -1,10 +1,10 @@
 /** All heads of one kind of attention as small heat maps, and the selected one in full. */
 import { useMemo } from "preact/hooks";
-import { isDifference } from "../../sources/difference";
 import { hrefTo, setParams } from "../../state/page";
 import { headOf } from "../../tensors/grid";
 import { measuresOf } from "../../tensors/measures";
-import { labelsOf, type View } from "../../trace/heads";
+import { maskOfHead } from "../../trace/edits";
+import { labelsOf, rowLabelsOf, type View } from "../../trace/heads";
 import type { Manifest } from "../../types";
 import { Choices } from "../../views/Choices";
 import { useWeights, Waiting } from "../../views/weights";
@@ -13,41 +13,42 @@ import { HeadEdits } from "./HeadEdits";
 import { HeadGrid } from "./HeadGrid";
 
 export function HeadsView({ manifest, view, onNextKind }: { manifest: Manifest; view: View; onNextKind: () => void }) {
-  const { group, cross, layer, head, hide, sort } = view;
+  const { group, cross, layer, head, hide, sort, difference } = view;
   const fetched = useWeights(manifest.id, group.layers);
-  const rows = labelsOf(manifest, group.queries);
+  const rows = rowLabelsOf(manifest, group.queries);
   const cols = labelsOf(manifest, group.keys);
   const values = fetched.layers.get(layer.weights);
   const grid = useMemo(() => values && headOf(values.weights, head), [values, head]);
-  const measures = measuresOf(group === cross, group.cut);
+  const mask = useMemo(() => (values ? maskOfHead(manifest, layer.weights, head, values.mask) : null), [values, head, manifest]);
+  const measures = measuresOf(group === cross, difference);
   const title = `${group.title}, layer ${layer.layer + 1}, head ${head + 1}`;
   const own = group.queries === group.keys;
-  const difference = isDifference(manifest);
-  const scale = difference ? "signed" : "sequential";
   return (
     <>
-      <p>{group.meaning} The stronger the colour, the larger the weight; {group.cut ? "each row sums to 1 including keys outside this window." : "every row sums to 1."}</p>
+      <p>{group.meaning} {difference
+        ? "Shown is how each weight changes, after minus before: orange where it grows, blue where it shrinks, the stronger the colour the more; what a row gains at one token it loses at others."
+        : "The stronger the colour, the larger the weight; every row sums to 1."}</p>
       <div class="attention-order">
         <span>Sort heads by</span>
         <Choices
           name="sort" label="Order of heads" chosen={sort} onChoose={(name) => setParams({ sort: name === "model" ? null : name })}
           options={[["model", "layer"], ...measures.map(([name, label]) => [name, label] as const)]}
         />
-        <p class="note">{measures.find(([name]) => name === sort)?.[2] ?? "Below each heat map: the head’s number and its largest weight."}</p>
+        <p class="note">{measures.find(([name]) => name === sort)?.[2] ?? `Below each heat map: the head’s number and its largest ${difference ? "change" : "weight"}.`}</p>
       </div>
-      <HeadGrid view={view} layers={fetched.layers} rows={rows} cols={cols} scale={scale} />
+      <HeadGrid manifest={manifest} view={view} layers={fetched.layers} rows={rows} cols={cols} />
       <h2 class="attention-title">
         {title}
         <a class="small" href={hrefTo("step", { node: layer.weights, head })}>how these weights are computed</a>
       </h2>
-      <HeadEdits layer={layer} head={head} cols={cols} rows={rows} title={title} onNextKind={onNextKind} />
+      <HeadEdits layer={layer} head={head} cols={cols} rows={rows} title={title} mask={mask} onNextKind={onNextKind} />
       <Waiting fetched={fetched} wanted={[layer]} />
       {values && grid && (
         <>
-          {hide && <p class="note">Weights on hidden special tokens are not shown; the others are not rescaled.</p>}
+          {hide && <p class="note">{difference ? "Changes" : "Weights"} on hidden special tokens are not shown; the others are not rescaled.</p>}
           <Figure
             manifest={manifest} title={title} node={layer.weights} slice={`head:${head}`} grid={grid}
-            mask={values.mask} rows={rows} cols={cols} hide={hide} verb={difference ? "changes most at" : "attends most to"} scale={scale}
+            mask={mask} rows={rows} cols={cols} hide={hide} verb={difference ? "changes most at" : "attends most to"} difference={difference}
             rowName={own ? "query" : group.queries} colName={own ? "key" : group.keys}
           />
         </>

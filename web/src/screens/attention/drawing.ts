@@ -16,7 +16,17 @@ export interface FigureData {
   mask: Grid | null;
   rows: string[];
   cols: string[];
+  /** The values are differences, of either sign. */
+  difference?: boolean;
 }
+
+/** Colours of weights, and of differences that are positive or negative: the light theme's. */
+const STRONG = "#0b6a54", POSITIVE = "#d9730d", NEGATIVE = "#2166c4";
+
+const colourOf = (value: number, difference: boolean | undefined) => (!difference ? STRONG : value < 0 ? NEGATIVE : POSITIVE);
+
+/** Letters that a label shows. */
+const LETTERS = 24;
 
 const TOP = 40;
 
@@ -30,13 +40,13 @@ export function escapeXml(text: string): string {
 /** A label, vertically centred at the position that `attributes` set. */
 function label(text: string, attributes: string): string {
   const letters = [...text];
-  const short = letters.length > 16 ? `${letters.slice(0, 15).join("")}…` : text;
+  const short = letters.length > LETTERS ? `${letters.slice(0, LETTERS - 1).join("")}…` : text;
   return `<text dominant-baseline="central" ${attributes}>${escapeXml(short)}</text>`;
 }
 
 /** Estimated width of the longest label. */
 const roomFor = (labels: string[], size: number) =>
-  Math.ceil(Math.max(2, ...labels.map((text) => Math.min(16, [...text].length))) * size * 0.56) + 8;
+  Math.ceil(Math.max(2, ...labels.map((text) => Math.min(LETTERS, [...text].length))) * size * 0.56) + 8;
 
 function frame({ title, caption }: FigureData, inner: number, height: number, body: string): Drawing {
   const width = Math.max(320, inner);
@@ -50,7 +60,7 @@ function frame({ title, caption }: FigureData, inner: number, height: number, bo
 }
 
 export function drawMatrix(figureData: FigureData): Drawing {
-  const { grid, mask, rows, cols } = figureData;
+  const { grid, mask, rows, cols, difference } = figureData;
   const cell = Math.max(6, Math.min(24, Math.floor(720 / Math.max(grid.rows, grid.cols, 1))));
   const size = Math.max(5, Math.min(12, cell - 2));
   const left = roomFor(rows, size);
@@ -60,8 +70,9 @@ export function drawMatrix(figureData: FigureData): Drawing {
   let cells = "";
   for (let row = 0; row < grid.rows; row++) {
     for (let col = 0; col < grid.cols; col++) {
+      const value = at(grid, row, col);
       const fill = mayAttend(mask, row, col)
-        ? `fill="#0b6a54" fill-opacity="${((at(grid, row, col) / limit) ** 0.8).toFixed(3)}"`
+        ? `fill="${colourOf(value, difference)}" fill-opacity="${((Math.abs(value) / limit) ** 0.8).toFixed(3)}"`
         : `fill="url(#masked)"`;
       cells += `<rect x="${col * cell}" y="${row * cell}" width="${cell}" height="${cell}" ${fill}/>`;
     }
@@ -74,14 +85,14 @@ export function drawMatrix(figureData: FigureData): Drawing {
 }
 
 export function drawArcs(figureData: FigureData): Drawing {
-  const { grid, mask, rows, cols } = figureData;
+  const { grid, mask, rows, cols, difference } = figureData;
   const step = 19;
   const width = 240;
   const left = roomFor(rows, 12);
   const limit = magnitude(grid.data) || 1;
   const lines = largestArcs(grid, mask).arcs.map((arc) => {
     const attributes = Object.entries(arcLine(arc, width, step, limit)).map(([name, value]) => `${name}="${value}"`);
-    return `<path fill="none" stroke="#0b6a54" ${attributes.join(" ")}/>`;
+    return `<path fill="none" stroke="${colourOf(arc.weight, difference)}" ${attributes.join(" ")}/>`;
   });
   const labels = rows.map((text, i) => label(text, `x="-5" y="${(i + 0.5) * step}" text-anchor="end"`))
     .concat(cols.map((text, i) => label(text, `x="${width + 5}" y="${(i + 0.5) * step}"`)));

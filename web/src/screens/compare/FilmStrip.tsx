@@ -107,7 +107,7 @@ function measured(view: View, rows: number[], values: LayerValues | undefined): 
   if (!values) return "";
   const { group, cross } = view;
   const grid = gridOf(values, view);
-  const numbers = measuresOf(group === cross, group.cut).map(([name, label]) =>
+  const numbers = measuresOf(group === cross).map(([name, label]) =>
     `${label} ${measure(name, grid, values.mask, rows.filter((row) => row < grid.rows), group === cross)?.toFixed(2) ?? "–"}`);
   return `At this checkpoint: ${numbers.join(", ")}. `;
 }

@@ -4,7 +4,7 @@ import { useValue } from "../../state/signals";
 import { number } from "../../tensors/format";
 import { toTensorValue, difference, type Grid, headOf } from "../../tensors/grid";
 import { magnitude } from "../../tensors/tensor";
-import { labelsOf, type View, viewOf } from "../../trace/heads";
+import { labelsOf, rowLabelsOf, type View, viewOf } from "../../trace/heads";
 import type { Manifest } from "../../types";
 import { HeadPicker } from "../../views/Choices";
 import { Matrix } from "../../views/Matrix";
@@ -43,7 +43,7 @@ export function HeadPair({ a, b, view }: { a: Manifest; b: Manifest; view: View 
       <Matrix
         node={weights} slice={`head:${head}${scale === "signed" ? ";difference" : ""}`} label={`${group.title}, layer ${layer.layer + 1}, head ${head + 1}, ${title}`}
         value={toTensorValue(grid)} mask={mask && toTensorValue(mask)} scale={scale} limit={scale === "signed" ? undefined : limit}
-        rowLabels={labelsOf(of, group.queries).map((label) => label.text)} colLabels={labelsOf(of, group.keys).map((label) => label.text)}
+        rowLabels={rowLabelsOf(of, group.queries).map((label) => label.text)} colLabels={labelsOf(of, group.keys).map((label) => label.text)}
         cell={[cell.row ?? 0, cell.col ?? 0]} onSelect={(r, c) => setParams({ cell: `${r},${c}` })} numbers="toggle"
       />
     </div>

@@ -1,5 +1,4 @@
 /** One of two traces: its checkpoint, its answer and its tokens. Tokens that the other trace lacks are marked. */
-import { startOf, windowOf } from "../../trace/stepData";
 import type { Manifest } from "../../types";
 import { Tokens } from "../../views/Tokens";
 import { checkpointName, differingTokens } from "./pair";
@@ -14,8 +13,7 @@ export interface SideProps {
 
 export function Side({ name, of, other, own }: SideProps) {
   const marks = (stream: Manifest["streams"][number]) =>
-    differingTokens(stream.ids, other.streams.find((one) => one.name === stream.name)?.ids ?? [])
-      .slice(startOf(of, stream.name)).map((differs) => (differs ? "≠" : null));
+    differingTokens(stream.ids, other.streams.find((one) => one.name === stream.name)?.ids ?? []).map((differs) => (differs ? "≠" : null));
   return (
     <section class="compare-side" data-side={name} aria-label={`Side ${name}`}>
       <p>{name} <span class="note">{checkpointName(of.model.checkpoint, of.model.step)}</span></p>
@@ -25,7 +23,7 @@ export function Side({ name, of, other, own }: SideProps) {
       </p>
       {of.streams.map((stream) => (
         <div key={stream.name} class="compare-tokens">
-          <Tokens stream={stream} window={windowOf(of, stream.name)} label={`${name}: tokens of the ${stream.name}`} marks={marks(stream)} />
+          <Tokens stream={stream} label={`${name}: tokens of the ${stream.name}`} marks={marks(stream)} />
         </div>
       ))}
     </section>

@@ -78,7 +78,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: Contribu
     parts = contributions(x.value.data, stream.padding.map((pad) => !pad), how, w, bias.value?.data[row] ?? 0);
   }
   const error = x.error ?? weight.error ?? bias.error;
-  const missing = error ?? (manifest.window ? "Only a window of this long text is loaded, so contributions cannot be computed." : "Loading …");
+  const missing = error ?? "Loading …";
   return (
     <section aria-labelledby="apart-title">
       <h2 id="apart-title">Contribution of each token to {quantity}</h2>

@@ -2,6 +2,7 @@
  * The Decode screen: for a classifier its single prediction; for other models the distribution of each step, the
  * search, and forced tokens.
  */
+import { passesOf } from "../../sources/difference";
 import { useScreenKeys } from "../../state/keys";
 import { route, setParams, source, trace } from "../../state/page";
 import { useTensor } from "../../state/resource";
@@ -11,6 +12,7 @@ import { count, percent, visible } from "../../tensors/format";
 import { isClassifier, isMasked, hasSource, isGiven, lockReason, forcedPrefix, requestWithPrefix, predictionIndex, outputStream } from "../../trace/generation";
 import type { Manifest, TraceRequest } from "../../types";
 import { BeamSection } from "./BeamSection";
+import { ChangedPredictions } from "./ChangedPredictions";
 import { ClassifierView } from "./ClassifierView";
 import { MaskedView } from "./MaskedView";
 import { SamplingSliders, DecodeForm } from "./Sampling";
@@ -19,6 +21,7 @@ import { NextTokens, Scrubber } from "./Steps";
 const BARS = 14;
 
 export function DecodeScreen({ trace: manifest }: { trace: Manifest }) {
+  if (passesOf(manifest)) return <ChangedPredictions manifest={manifest} />;
   if (isMasked(manifest)) return <MaskedView manifest={manifest} />;
   return isClassifier(manifest) ? <ClassifierView key={manifest.id} manifest={manifest} /> : <GenerationView manifest={manifest} />;
 }

@@ -18,6 +18,9 @@ export interface Sizes {
   head: number;
 }
 
+/** Pictures of heads in a row. */
+export const headsAcross = (heads: number) => (heads <= 4 ? heads : heads <= 16 ? 4 : 8);
+
 const Arrow = () => <span class="flow-arrow" aria-hidden="true">→</span>;
 
 /** A heat map of the residual stream, on its line. */
@@ -39,7 +42,6 @@ function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
   const heads = weights?.axes[0]?.size ?? 0;
   const strips = [["Q", q_proj], ["K", k_proj], ["V", v_proj]] as const;
   const mixed = concat ?? context;
-  const columns = heads <= 4 ? heads : heads <= 16 ? 4 : 8;
   return (
     <>
       <div class="flow-qkv">
@@ -53,7 +55,7 @@ function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
       <Arrow />
       {weights && (
         <div class="flow-heads-box">
-          <div class="flow-heads" style={{ gridTemplateColumns: `repeat(${columns}, auto)` }}>
+          <div class="flow-heads" style={{ gridTemplateColumns: `repeat(${headsAcross(heads)}, auto)` }}>
             {Array.from({ length: heads }, (_, h) => (
               <Head key={h} weights={weights} head={h} width={sizes.head} />
             ))}

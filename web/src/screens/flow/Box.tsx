@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { manifest } from "../../state/page";
-import { useTensor } from "../../state/resource";
+import { useMask } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { editsOf } from "../../trace/edits";
 import { scaleOfNode, title } from "../../trace/steps";
@@ -48,11 +48,10 @@ export function MiniHeatMap({ node, width, height: maxHeight, head }: Omit<BoxPr
     observer.observe(place.current);
     return () => observer.disconnect();
   }, [near]);
-  const maskNode = node.site === "weights" ? (node.inputs[1] ?? null) : null;
-  const mask = useTensor(near ? maskNode : null);
+  const mask = useMask(near ? node : null, head);
   return (
     <span ref={place} class="flow-mini" style={{ width: `${width}px`, minHeight: `${height}px` }}>
-      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask.value} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
+      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
     </span>
   );
 }

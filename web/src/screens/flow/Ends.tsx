@@ -1,7 +1,9 @@
 /** The ends of the Flow screen: input tokens with their embedding, and the output with its prediction. */
 import { go } from "../../state/page";
-import { number, percent, visible } from "../../tensors/format";
-import { PROBABILITIES, windowOf } from "../../trace/stepData";
+import { passesOf } from "../../sources/difference";
+import { number, percent, points, visible } from "../../tensors/format";
+import { PROBABILITIES } from "../../trace/stepData";
+import { changeOfNext, changesOf } from "../../trace/changes";
 import { isGiven, isMasked, outputStream } from "../../trace/generation";
 import type { Manifest, Prediction, TraceNode } from "../../types";
 import { Bars } from "../../views/Bars";
@@ -11,15 +13,14 @@ import type { Sizes } from "./Blocks";
 import { Box } from "./Box";
 import type { Column } from "./columns";
 
-export function EmbeddingSection({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
+export function EmbeddingSection({ column, sizes }: { column: Column; sizes: Sizes }) {
   const { ids, rows, scaled, ngrams, with_ngrams, bigrams, with_bigrams = with_ngrams, positions, sum = with_bigrams } = column.embedding;
-  const window = windowOf(trace, column.stream.name);
   return (
     <div class="flow-entrance">
       <div {...(ids ? { "data-node-box": ids.id } : {})}>
         <Tokens
-          stream={column.stream} window={window} marks={column.stream.ids.slice(...(window ?? [0])).map(String)}
-          onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index - (window?.[0] ?? 0)}` })}
+          stream={column.stream} marks={column.stream.ids.map(String)}
+          onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index}` })}
         />
       </div>
       <div class="flow-boxes flow-embedding">
@@ -38,7 +39,10 @@ export function EmbeddingSection({ column, sizes, trace }: { column: Column; siz
 export function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes; trace: Manifest }) {
   const boxes = nodes.filter((node) => node.id !== "logits");
   const logits = nodes.find((node) => node.id === "logits");
-  const first = trace.predictions[0];
+  const [first, passes] = [trace.predictions[0], passesOf(trace)];
+  const bars = passes
+    ? changesOf(passes.before.predictions[0], first, "probability").map((one) => ({ key: one.id, label: one.piece, value: one.change, text: points(one.change) }))
+    : first?.top.map((one, i) => ({ key: one.id, label: one.piece, value: Math.exp(one.log_prob), strong: i === 0 }));
   return (
     <div class="flow-exit">
       <div class="flow-boxes">
@@ -58,31 +62,35 @@ export function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; siz
         }}><span class="flow-label">probabilities</span></a>
       </div>
       {first?.position === null
-        ? <Bars label="Answer" bars={first.top.slice(0, 8).map((one, i) => ({ key: one.id, label: one.piece, value: Math.exp(one.log_prob), strong: i === 0 }))} onChoose={() => openStep(PROBABILITIES)} />
+        ? <Bars label={passes ? "Change of the answer" : "Answer"} signs={passes !== null} bars={bars!.slice(0, 8)} onChoose={() => openStep(PROBABILITIES)} />
         : <NextTokens trace={trace} />}
     </div>
   );
 }
 
-/** Below each token the next one, with its probability. */
+/** Below each token the next one, with its probability; of a difference with the change of its probability. */
 function NextTokens({ trace }: { trace: Manifest }) {
   const { pieces } = outputStream(trace);
+  const passes = passesOf(trace);
+  const masked = isMasked(trace);
   const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, position: prediction.position, cell: null });
   return (
     <>
-      <p class="note" id="flow-next">{isMasked(trace) ? "The most probable token at each position" : "The next token at each position"}; the bar is its probability.</p>
+      <p class="note" id="flow-next">{masked ? "The most probable token at each position" : "The next token at each position"}; the bar is {passes ? "the change of its probability: orange where it grows, blue where it shrinks" : "its probability"}.</p>
       <ol class="flow-next" aria-labelledby="flow-next">
-        {trace.predictions.map((prediction) => {
-          const next = (isMasked(trace) ? null : prediction.actual) ?? prediction.top[0];
-          const probability = Math.exp(next?.log_prob ?? -Infinity);
-          const position = prediction.position ?? 0;
+        {trace.predictions.map((after, i) => {
+          const before = passes?.before.predictions[i];
+          const change = before && changeOfNext(trace, before, after);
+          const next = before ? change : (masked ? null : after.actual) ?? after.top[0];
+          const share = change ? change.change : next && "log_prob" in next ? Math.exp(next.log_prob) : 0;
+          const position = after.position ?? 0;
           return (
-            <li key={prediction.position}>
-              <button type="button" class={isGiven(trace, position) ? "flow-given" : ""} onClick={() => choose(prediction)} title={`${percent(probability)} ${isMasked(trace) ? "for" : "after"} “${pieces[position] ?? ""}”`}>
+            <li key={after.position}>
+              <button type="button" class={isGiven(trace, position) ? "flow-given" : ""} onClick={() => choose(after)} title={`${passes ? points(share) : percent(share)} ${masked ? "for" : "after"} “${pieces[position] ?? ""}”`}>
                 <bdi class="flow-after">{visible(pieces[position])}</bdi>
                 <span class="flow-down" aria-hidden="true">↓</span>
-                <bdi>{visible(next?.piece)}</bdi>
-                <span class="flow-share" style={{ width: `${probability * 100}%` }} />
+                <bdi>{next ? visible(next.piece) : "?"}</bdi>
+                <span class={passes ? `flow-share ${share < 0 ? "minus" : "plus"}` : "flow-share"} data-share={share} style={{ width: `${Math.abs(share) * 100}%` }} />
               </button>
             </li>
           );

@@ -3,11 +3,12 @@
  * prediction. Every box links to its step.
  */
 import { useEffect, useState } from "preact/hooks";
+import { passesOf } from "../../sources/difference";
 import { count } from "../../tensors/format";
 import type { Manifest, ModelInfo } from "../../types";
 import { layerOff } from "../../trace/edits";
 import { Switch } from "../../views/EditBar";
-import { BlockRow, MemoryLines, type Sizes, StreamState } from "./Blocks";
+import { BlockRow, headsAcross, MemoryLines, type Sizes, StreamState } from "./Blocks";
 import { type Column, columnsOf, outputOf } from "./columns";
 import { EmbeddingSection, OutputSection } from "./Ends";
 
@@ -25,7 +26,10 @@ function sizesFor(width: number, columns: number, heads: number): Sizes {
   const many = heads > 4 ? 0.72 : 1;
   if (width < 700) return { box: 46, tall: 44, head: 44 * many };
   if (columns > 1) {
-    const scale = width <= 1248 ? 1 : Math.min(1, width / 1440); // blocks of two columns must not wrap
+    // Blocks of two columns must not wrap: what labels, arrows and gaps leave of a column is for the pictures.
+    const across = headsAcross(heads);
+    const column = (Math.min(width - 15, 1512) - 2 * Math.min(45, 0.03 * width) - 61) / 2 - 76;
+    const scale = width < 1280 ? 1 : Math.min(1, (column - 215 - 5 * across) / (150 + 46 * many * across));
     return { box: 50 * scale, tall: 50, head: 46 * many * scale };
   }
   return width < 1200 ? { box: 84, tall: 72, head: 80 * many } : { box: 108, tall: 84, head: 100 * many };
@@ -38,7 +42,7 @@ export function FlowScreen({ trace }: { trace: Manifest }) {
   return (
     <div class="flow">
       <h1 class="visually-hidden">Flow</h1>
-      <p class="flow-intro">{introduction(trace.model)}</p>
+      <p class="flow-intro">{introduction(trace.model, passesOf(trace) !== null)}</p>
       <div class={`flow-columns flow-${columns.length}`}>
         {columns.map((column) => <StackColumn key={column.stack} column={column} sizes={sizes} trace={trace} last={column === columns.at(-1)} />)}
         {columns.length > 1 && <MemoryLines layers={trace.nodes.length} />}
@@ -48,10 +52,13 @@ export function FlowScreen({ trace }: { trace: Manifest }) {
 }
 
 /** The introduction of the screen. */
-const introduction = ({ family, d_model, n_params }: ModelInfo) =>
+const introduction = ({ family, d_model, n_params }: ModelInfo, difference: boolean) =>
   `The forward pass of all ${count(n_params)} parameters, from top to bottom. Every block reads the residual stream, the thick line (${d_model} values per token), and adds (+) its output. `
   + (family === "encoder-decoder" ? "Cross-attention also reads the output of the encoder. " : "")
-  + "The heat maps show the tensors of this text, one row per token. Orange: positive values; blue: negative values; green: values from 0 to 1. Select one to open its step.";
+  + (difference
+    ? "The heat maps show how the tensors of this text change, after minus before, one row per token. Orange: larger after; blue: smaller after; blank: no change."
+    : "The heat maps show the tensors of this text, one row per token. Orange: positive values; blue: negative values; green: values from 0 to 1.")
+  + " Select one to open its step.";
 
 function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
   const { embedding, blocks, end } = column;
@@ -60,7 +67,7 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
   return (
     <section class={`flow-column flow-${column.stack}`} aria-label={heading}>
       <h2>{heading} <span>{size(column, trace)}</span></h2>
-      <EmbeddingSection column={column} sizes={sizes} trace={trace} />
+      <EmbeddingSection column={column} sizes={sizes} />
       {begin && <StreamState node={begin} sizes={sizes} label="start of the residual stream" />}
       {blocks.map((block, i) => (
         <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>

@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { shapeText } from "../../tensors/format";
-import { formula, title } from "../../trace/steps";
+import { formula, piecesOf, title } from "../../trace/steps";
 import type { Manifest, ModelInfo, SourceLine, TraceNode } from "../../types";
 import { stepLink } from "../../views/interaction";
 
@@ -25,7 +25,7 @@ function typeset(tex: string): VNode {
     if (token === "\\sqrt") return <msqrt>{atom()}</msqrt>;
     if (token === "~") return <mspace width="0.25em" />;
     if (/\d/.test(token)) return <mn>{token}</mn>;
-    return /\p{L}/u.test(token) ? <mi mathvariant={token === "T" ? "normal" : undefined}>{token}</mi> : <mo>{token}</mo>;
+    return /\p{L}/u.test(token) ? <mi mathvariant={token === "T" ? "normal" : undefined}>{token}</mi> : <mo {...(/[=+∓·←]/.test(token) && { form: "infix" })}>{token}</mo>;
   };
   const scripted = (): VNode => {
     const below = /^(∑|max|mean)$/.test(tokens[0] ?? "");
@@ -40,7 +40,13 @@ function typeset(tex: string): VNode {
 }
 
 export function Formula({ node, model }: { node: TraceNode; model: ModelInfo }) {
-  return <div class="formula">{formula(node, model).split("\n").map((line) => <math key={line} display="block">{typeset(line)}</math>)}</div>;
+  return (
+    <div class="formula">
+      {formula(node, model).split("\n").map((line) => (
+        <div key={line}>{piecesOf(line).map((piece, i) => <math key={i} displaystyle>{typeset(piece)}</math>)}</div>
+      ))}
+    </div>
+  );
 }
 
 /** The inputs and parameters of the step. */
@@ -72,7 +78,8 @@ export function CodeView({ source }: { source: SourceLine }) {
         {source.code.trimEnd().split("\n").map((row, i) => {
           const line = source.line + i;
           const Row = line === source.mark ? "mark" : "span";
-          return <Row key={i} data-line={line}><span class="code-number" aria-hidden="true">{line}</span>{row}{"\n"}</Row>;
+          // A long line wraps, further in than it begins.
+          return <Row key={i} data-line={line} style={{ "--indent": row.search(/\S|$/) + 4 }}><span class="code-number" aria-hidden="true">{line}</span>{row}{"\n"}</Row>;
         })}
       </pre>
     </figure>

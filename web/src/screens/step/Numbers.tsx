@@ -1,10 +1,13 @@
 /** The values of a step: its matrix, or the candidates for the next token; and their check. */
 import { setParams, source } from "../../state/page";
-import { useResource, useTensor } from "../../state/resource";
-import { axisNames, count, exact, tiny } from "../../tensors/format";
+import { useMask, useResource, useTensor } from "../../state/resource";
+import { passesOf } from "../../sources/difference";
+import { axisNames, count, exact, points, tiny } from "../../tensors/format";
 import type { TensorValue } from "../../tensors/tensor";
+import { type Change, changesOf } from "../../trace/changes";
 import { checkNode, type CheckResult } from "../../trace/check";
 import { axisLabels, type Cell, idsSlice, ngramsOf, predictionAt, PROBABILITIES, rowOf } from "../../trace/stepData";
+import { rowTextsOf } from "../../trace/generation";
 import { scaleOfNode, title } from "../../trace/steps";
 import type { Manifest, TraceNode } from "../../types";
 import { Bars } from "../../views/Bars";
@@ -14,9 +17,8 @@ import { Matrix } from "../../views/Matrix";
 const choose = (row: number, col: number) => setParams({ cell: `${row},${col}` });
 
 export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
-  const maskId = node.site === "weights" ? (node.inputs[1] ?? null) : null;
-  const own = node.op === "mask" ? node.id : null;
-  const mask = useTensor(maskId ?? own);
+  const masked = useMask(node, cell.head, trace);
+  const own = useTensor(node.op === "mask" && !node.attrs.difference ? node.id : null);
   if (node.id === PROBABILITIES || node.axes.at(-1)?.name === "vocab") return <Candidates node={node} cell={cell} trace={trace} />;
   const heads = node.axes[0]?.name === "head" ? node.axes[0].size : 0;
   const slice = heads ? `head:${cell.head}` : "";
@@ -26,8 +28,8 @@ export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell
     <section class="step-numbers" aria-label="Numbers">
       {heads > 0 && <HeadPicker heads={heads} head={cell.head} />}
       <Matrix
-        node={node.id} slice={slice} label={title(node)} mask={mask.value} scale={scaleOfNode(node)} cell={[cell.row, cell.col]} onSelect={choose}
-        rowLabels={rows && axisLabels(trace, rows)} colLabels={across && axisLabels(trace, across)}
+        node={node.id} slice={slice} label={title(node)} mask={masked ?? own.value} scale={scaleOfNode(node)} cell={[cell.row, cell.col]} onSelect={choose}
+        rowLabels={rows && (rows.name === "token" ? rowTextsOf(trace, node) : axisLabels(trace, rows))} colLabels={across && axisLabels(trace, across)}
         rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />
       {/^(ngram_ids|embedding_bag)$/.test(node.op) && (
@@ -37,36 +39,39 @@ export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell
   );
 }
 
-/** Logits or probabilities of the 50 most probable next tokens, or of all classes. */
+/** Logits or probabilities of the 50 most probable next tokens, or of all classes; of a difference their changes. */
 function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
   const prediction = predictionAt(trace, cell.position);
   if (!prediction) return null;
   const shares = node.id === PROBABILITIES;
-  const numbers = prediction.top.map((one) => (shares ? Math.exp(one.log_prob) : one.logit));
+  const passes = passesOf(trace);
+  const changes = passes && changesOf(predictionAt(passes.before, cell.position), prediction, shares ? "probability" : "logit");
+  const shown = changes ?? prediction.top;
+  const numbers = shown.map((one) => ("change" in one ? one.change : shares ? Math.exp(one.log_prob) : one.logit));
   const value: TensorValue = { shape: [1, numbers.length], data: Float32Array.from(numbers), dtype: "f32" };
-  const ids = prediction.top.map((one) => one.id);
-  const slice = prediction.position === null ? "" : `token:${rowOf(trace, prediction)};${idsSlice("vocab", ids)}`;
-  const labels = prediction.top.map((one) => one.piece);
-  const all = trace.model.vocab_size;
+  const slice = prediction.position === null ? "" : `token:${rowOf(trace, prediction)};${idsSlice("vocab", shown.map((one) => one.id))}`;
   return (
     <section class="step-numbers" aria-label="Numbers">
       {prediction.position !== null && <PositionPicker trace={trace} position={prediction.position} />}
       {shares && (
         <Bars
-          label="Probabilities" onChoose={(key) => choose(0, Number(key))}
-          bars={prediction.top.slice(0, 10).map((one, i) => ({ key: i, label: one.piece, value: Math.exp(one.log_prob), strong: i === cell.col }))}
+          label={changes ? "Changes of the probabilities" : "Probabilities"} onChoose={(key) => choose(0, Number(key))} {...(changes ? limitsOf(changes) : {})}
+          bars={shown.slice(0, 10).map((one, i) => ({ key: i, label: one.piece, value: numbers[i]!, text: changes ? points(numbers[i]!) : undefined, strong: i === cell.col }))}
         />
       )}
       <Matrix
-        node={node.id} slice={slice} value={value} scale={scaleOfNode(node)} label={title(node)} colLabels={labels} cell={[0, cell.col]} onSelect={choose}
+        node={node.id} slice={slice} value={value} scale={scaleOfNode(node)} label={title(node)} colLabels={shown.map((one) => one.piece)} cell={[0, cell.col]} onSelect={choose}
         colName={prediction.position === null ? "class" : "token"}
       />
-      {prediction.position !== null && all > numbers.length && (
-        <p class="note">The {numbers.length} most probable of {count(all)} tokens, in order.</p>
+      {prediction.position !== null && trace.model.vocab_size > numbers.length && (
+        <p class="note">The {numbers.length}{changes ? ` tokens of ${count(trace.model.vocab_size)} that are among the 50 most probable both before and after.` : ` most probable of ${count(trace.model.vocab_size)} tokens, in order.`}</p>
       )}
     </section>
   );
 }
+
+/** Bars to either side, up to the largest change. */
+const limitsOf = (changes: readonly Change[]) => ({ signs: true, limit: Math.max(...changes.map(({ change }) => Math.abs(change))) || 1 });
 
 /** Results of checks, cached. */
 const known = new Map<string, CheckResult>();

@@ -3,7 +3,7 @@
  * and a check of the values.
  */
 import { useMemo } from "preact/hooks";
-import { isDifference } from "../../sources/difference";
+import { passesOf } from "../../sources/difference";
 import { framed } from "../../state/frame";
 import { useScreenKeys } from "../../state/keys";
 import { route, selection, setParams } from "../../state/page";
@@ -47,6 +47,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
   if (!step) return null;
   const position = trace.predictions[predictionIndex(trace, params.position)]?.position ?? 0; // position of the prediction
   const last = (axis: number) => Math.max(0, (step.axes.at(axis)?.size ?? 1) - 1); // the address may be out of range
+  const difference = passesOf(trace) !== null;
   const cell = { head: Math.min(head, trace.model.n_heads - 1), row: Math.min(row ?? 0, last(-2)), col: Math.min(col ?? 0, last(-1)), position };
   return (
     <div class="step">
@@ -73,11 +74,11 @@ export function StepScreen({ trace }: { trace: Manifest }) {
         </div>
         <StepNumbers node={step} cell={cell} trace={trace} />
         <StepEdits node={step} cell={cell} trace={trace} />
-        <Nearest node={step} row={cell.row} trace={trace} />
-        {isDifference(trace)
+        {!difference && <Nearest node={step} row={cell.row} trace={trace} />}
+        {difference
           ? <p class="note">After minus before. To recompute the numbers, show one of the two.</p>
           : <CheckLine node={step} position={position} trace={trace} />}
-        {!isDifference(trace) && <section class="step-arithmetic">
+        {!difference && <section class="step-arithmetic">
           <button type="button" data-role="show-arithmetic" aria-expanded={open} onClick={() => setParams({ arithmetic: open ? null : 1 })}>
             {open ? "Hide the arithmetic" : "Show the arithmetic of the selected cell"}
           </button>

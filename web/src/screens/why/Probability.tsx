@@ -4,6 +4,7 @@ import type { Resource } from "../../state/resource";
 import type { ErrorMessage } from "../../state/signals";
 import { number, percent, signed, visible } from "../../tensors/format";
 import type { Attribution, Candidate, Erased, Prediction } from "../../types";
+import { Message } from "../../views/Text";
 
 interface Props {
   prediction: Prediction;
@@ -49,5 +50,5 @@ function probabilityOf({ prediction, value }: Erased, explained: Candidate, attr
 
 /** An error message. */
 export function ErrorText({ error }: { error: ErrorMessage | null }) {
-  return error && <p role="alert" class="warning">{error.message} {error.hint}</p>;
+  return error && <p role="alert" class="warning"><Message error={error} /></p>;
 }

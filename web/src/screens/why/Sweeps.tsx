@@ -205,19 +205,24 @@ export function CheckpointsView() {
   if (!made) return <p class="note">Make an edit first: its effect is then measured at every saved point of training.</p>;
   if (!value) return <SweepState error={error} />;
   return (
-    <Scroll class="sweep-scroll" label="Training">
-      <table class="sweep">
-        <thead><tr><th scope="col">Step</th><th scope="col">Without the edits</th><th scope="col">With them</th></tr></thead>
-        <tbody>
-          {value.checkpoints.map(({ checkpoint, step, answer_before, answer_after }) => (
-            <tr key={checkpoint}>
-              <th scope="row">{checkpoint === "model" ? "best" : step}</th>
-              <td dir="auto">{answer_before}</td>
-              <td dir="auto">{answer_after === answer_before ? "the same" : <b>{answer_after ?? "not decoded again"}</b>}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <>
+      <p>At every saved point of training, what it predicts after each token that the trained model wrote, and the log-probability of those tokens.</p>
+      <Scroll class="sweep-scroll" label="Training">
+        <table class="sweep">
+          <thead><tr><th scope="col">Step</th><th scope="col">Without the edits</th><th scope="col">log p</th><th scope="col">With them</th><th scope="col">log p</th></tr></thead>
+          <tbody>
+            {value.checkpoints.map(({ checkpoint, step, answer_before, answer_after, log_prob_before, log_prob_after }) => (
+              <tr key={checkpoint}>
+                <th scope="row">{checkpoint === "model" ? "best" : step}</th>
+                <td dir="auto">{answer_before}</td>
+                <td class="sweep-number">{number(log_prob_before)}</td>
+                <td dir="auto">{answer_after === answer_before ? "the same" : <b>{answer_after}</b>}</td>
+                <td class="sweep-number">{number(log_prob_after)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </>
   );
 }

@@ -15,7 +15,7 @@ import { CheckpointsView, KeysView, LayersView, PartsView, StatesView } from "./
 import { Faithfulness } from "./Faithfulness";
 import { Probability, ErrorText } from "./Probability";
 import { Question } from "./Question";
-import { erasedPositions, keyOf, scaleOf, strongest, type Word, wordsOf } from "./words";
+import { erasedPositions, keyOf, nameOf, scaleOf, strongest, type Word, wordsOf } from "./words";
 import { pointing, WordText } from "./WordText";
 
 const VIEWS = [["words", "Words"], ["parts", "Heads and blocks"], ["keys", "Attention to tokens"], ["layers", "Layers"], ["contributions", "Contributions"], ["states", "Second text"], ["checkpoints", "Training"]] as const;
@@ -50,7 +50,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
   const found = attribution.value;
   const upTo = decided || isMasked(manifest) ? null : (prediction?.position ?? 0) + 1;
   const groups = manifest.streams.map((stream) => ({
-    stream, words: wordsOf(stream, found?.scores[stream.name], stream.name === "source" ? null : upTo).filter((word) => !word.later),
+    stream, words: wordsOf(stream, found?.scores[stream.name], stream.name === "source" ? null : upTo, found?.word_texts[stream.name]).filter((word) => !word.later && word.text),
   }));
   const all = groups.flatMap(({ words }) => words);
   const erased = new Set((params["erased"] ?? "").split(",").filter(Boolean));
@@ -109,7 +109,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
             <h2 id="strongest-title">Strongest words</h2>
             <Bars
               label="Strongest words" signs limit={scale} bars={strongest(all, 12).map((word) => ({
-                key: keyOf(word), label: word.text, value: word.score, text: signed(word.score), struck: erased.has(keyOf(word)),
+                key: keyOf(word), label: nameOf(word, all), value: word.score, text: signed(word.score), struck: erased.has(keyOf(word)),
                 attributes: { "aria-pressed": erased.has(keyOf(word)), onClick: () => onToggle(word), ...pointing(keyOf(word)) },
               }))}
             />

@@ -1,4 +1,5 @@
 /** Word scores, summed over the tokens of each word, with their order and colours, and the masked words. */
+import { asText } from "../../trace/generation";
 import type { Stream, StreamName } from "../../types";
 
 export interface Word {
@@ -15,14 +16,19 @@ export interface Word {
   span: [number, number] | null;
 }
 
-/** The words of a stream; positions from `upTo` on are later than the explained one (null: none). */
-export function wordsOf(stream: Stream, scores: readonly number[] | undefined, upTo: number | null): Word[] {
+/**
+ * The words of a stream as far as the explained position reads them: of positions from `upTo` on (null: none) nothing is
+ * shown, since they hold the answer. `texts` are the words so cut, as the attribution has them.
+ */
+export function wordsOf(stream: Stream, scores: readonly number[] | undefined, upTo: number | null, texts?: readonly string[]): Word[] {
   const words = new Map<number, Word>();
+  const cut = new Set<number>();
   stream.words.forEach((index, position) => {
     if (index < 0 || stream.padding[position]) return;
+    const later = upTo !== null && position >= upTo;
     let word = words.get(index);
+    if (word && later !== word.later) return void cut.add(index); // the rest of a word of which the beginning is read
     if (!word) {
-      const later = upTo !== null && position >= upTo;
       word = { index, stream: stream.name, text: stream.word_texts[index] ?? "", tokens: [], score: 0, later, span: null };
       words.set(index, word);
     }
@@ -31,7 +37,17 @@ export function wordsOf(stream: Stream, scores: readonly number[] | undefined, u
     const span = stream.spans[position];
     if (span) word.span = word.span ? [Math.min(word.span[0], span[0]), Math.max(word.span[1], span[1])] : [...span];
   });
+  for (const word of words.values()) {
+    word.text = texts?.[word.index] ?? (cut.has(word.index) ? asText(word.tokens.map((position) => stream.pieces[position] ?? "")) : word.text);
+  }
   return [...words.values()].sort((a, b) => a.index - b.index);
+}
+
+/** What a list of words of several streams calls a word: "03 (target)", with its number where the stream has it twice. */
+export function nameOf(word: Word, all: readonly Word[]): string {
+  const others = all.filter((one) => one.text === word.text && one !== word);
+  const number = others.some((one) => one.stream === word.stream) ? ` · ${word.index + 1}` : "";
+  return `${word.text}${number}${all.some((one) => one.stream !== word.stream) ? ` (${word.stream})` : ""}`;
 }
 
 /**

@@ -1,0 +1,225 @@
+"""The description of an exported folder, and which files it may hold: both checked before a library sees the folder.
+
+Whoever made the folder can have made the manifest, too, so that nothing here relies on it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import DecodeConfig
+from glassformer.config.validation import TASK_NAMES, build, build_config
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
+from glassformer.utils.safe_read import check_regular, open_regular, read_json_object
+
+KIND, FACTS, CARD = "glassformer export", EXPORT_FACTS, "README.md"
+ENGINES = {
+    "ctranslate2": "glassformer.interop.ctranslate2_engine",
+    "hf": "glassformer.interop.hf_engine",
+    "onnx": "glassformer.interop.onnx_engine",
+    "gguf": "glassformer.interop.gguf_engine",
+}
+"""Modules with a function `load_engine(path, facts, device)`, imported when needed."""
+KINDS = {
+    "ctranslate2": ("translator", "language_model"),
+    "hf": ("classifier", "masked_language_model", "translator", "language_model"),
+    "onnx": ("classifier", "masked_language_model", "translator", "language_model"),
+    "gguf": ("language_model",),
+}
+"""Kinds of models by library."""
+MAX_BYTES = {".json": 128 << 20, ".onnx": 2 << 30, ".md": 16 << 20}
+"""Largest size of a file of an export by the end of its name."""
+MAX_WEIGHTS = 16 << 30
+"""Largest size of any other file: that of a model of four thousand million parameters."""
+MAX_LENGTH = 1 << 24
+"""Most tokens of a text, far more than any model here reads."""
+_STARTS = {
+    ".gguf": lambda data: data[:4] == b"GGUF",
+    ".safetensors": lambda data: 2 <= int.from_bytes(data[:8], "little") <= 16 << 20 and data[8:9] == b"{",
+    ".bin": lambda data: 1 <= int.from_bytes(data[:4], "little") <= 64,
+}
+"""Tests of the first bytes of a file, cheap enough to come before a sum over all of them; ONNX has no mark."""
+
+
+@dataclass(frozen=True)
+class ExportFacts:
+    """The description of an exported folder, in `glassformer.json`.
+
+    Attributes:
+        target: the library: "ctranslate2", "hf", "onnx" or "gguf".
+        architecture: the name of the model class there.
+        task: the task of the run.
+        kind: its kind of model, `Task.explain_as`.
+        run: the name of the run's folder.
+        max_len: maximum tokens of a text that the tokenizer's output is truncated to.
+        context: positions of the model.
+        dtype: numbers of the weights: "float32", "float16", "bfloat16", "int8".
+        decode: settings of decoding of the run.
+        truncate: which part of a text that is too long is kept: "head", "tail" or "head+tail".
+        labels: the classes of a classifier, in the order of the logits.
+        notes: what differs from the run, one sentence each.
+        check: the comparison with the run (`interop/check.py`); None if it was not made.
+    """
+
+    target: str
+    architecture: str
+    task: str
+    kind: str
+    run: str
+    max_len: int
+    context: int
+    dtype: str
+    decode: dict[str, Any]
+    truncate: str = "head"
+    labels: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    check: dict[str, Any] | None = None
+
+    def to_json(self) -> bytes:
+        """Return the content of the file."""
+        return (json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n").encode("utf-8")
+
+    @property
+    def precision(self) -> str:
+        """Return the numbers of the weights as a run calls its precision."""
+        return {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}.get(self.dtype, self.dtype)
+
+    @property
+    def required_files(self) -> set[str]:
+        """Return the names of the files that the folder holds."""
+        required = {FACTS, TOKENIZER}
+        match self.target, self.kind:
+            case "ctranslate2", "translator":  # one vocabulary is written where both are equal, as they are here
+                return required | {"model.bin", "config.json", "shared_vocabulary.json"}
+            case "ctranslate2", _:
+                return required | {"model.bin", "config.json", "vocabulary.json"}
+            case "hf", "translator" | "language_model":
+                required |= {"generation_config.json"}
+                return required | {"model.safetensors", "config.json", "tokenizer_config.json"}
+            case "hf", _:
+                return required | {"model.safetensors", "config.json", "tokenizer_config.json"}
+            case "onnx", "language_model":
+                return required | {"decoder_step.onnx"}
+            case "onnx", "translator":
+                return required | {"encoder.onnx", "decoder_step.onnx"}
+            case "onnx", _:
+                return required | {"model.onnx"}
+            case _:
+                return required | {"model.gguf"}
+
+    @property
+    def possible_files(self) -> set[str]:
+        """Return the names of the files that the folder may hold."""
+        spelling = {"spelling.json"} if self.target == "onnx" else set[str]()
+        return self.required_files | {CARD} | spelling
+
+
+def read_facts(folder: Path) -> ExportFacts:
+    """Return the description of an exported folder, every value of its type and within its bounds.
+
+    Raises:
+        CheckpointError: the file is missing or not regular, or a value is not one that an export writes.
+    """
+    path = folder / FACTS
+    values = read_json_object(path)
+    known = {one.name: one for one in fields(ExportFacts)}
+    if unknown := values.keys() - known.keys():
+        raise CheckpointError(f"{path} names {min(unknown)!r}, which this version does not know", "update Glassformer")
+    for name in known:
+        if name not in values and name not in ("truncate", "labels", "notes", "check"):
+            raise CheckpointError(f"{path} lacks {name}", "export the run again")
+    facts = ExportFacts(**values)
+    for name in known:
+        if not _IS_VALID[name](getattr(facts, name)):
+            shown = repr(getattr(facts, name))
+            hint = "update Glassformer" if name == "target" else "export the run again"
+            raise CheckpointError(f"{path}: {name} is {shown[:80]}, as in no export", hint)
+    if facts.kind not in KINDS[facts.target]:
+        raise CheckpointError(f"{path}: {facts.target} holds no {facts.kind.replace('_', ' ')}", "export the run again")
+    if (facts.kind == "classifier") != bool(facts.labels):
+        raise CheckpointError(f"{path}: a {facts.kind} with {len(facts.labels)} labels", "export the run again")
+    try:
+        build_config({"task": facts.task, "decode": facts.decode}, str(path))
+    except UsageError as error:
+        raise CheckpointError(error.message, error.hint) from error
+    return facts
+
+
+def check_files(folder: Path, facts: ExportFacts, names: set[str]) -> None:
+    """Refuse files that an export of this library does not hold, and those that are not regular or far too large.
+
+    Args:
+        folder: the folder.
+        facts: its description.
+        names: the files that its manifest names.
+
+    Raises:
+        CheckpointError: a file is missing, unknown, no file, too large, or does not begin as one of its kind.
+    """
+    if missing := facts.required_files - names:
+        raise CheckpointError(f"{folder} should hold {min(missing)}", "export the run again")
+    if unknown := names - facts.possible_files:
+        raise CheckpointError(f"{folder} should not hold {min(unknown)}", "export the run again")
+    for name in sorted(names):
+        path, suffix = folder / name, Path(name).suffix
+        most = MAX_BYTES.get(suffix, MAX_WEIGHTS)
+        check_regular(path, most)
+        if begins := _STARTS.get(suffix):
+            with open_regular(path, most) as file:
+                if not begins(file.read(16)):
+                    raise CheckpointError(f"{path} is not a file of {facts.target}", "export the run again")
+
+
+def decode_of(facts: ExportFacts) -> DecodeConfig:
+    """Return the settings of decoding."""
+    return build(DecodeConfig, facts.decode, "decode", FACTS)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= 10_000
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MAX_LENGTH
+
+
+def _is_check(value: Any) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, dict) or value.keys() != {"n_texts", "equal_answers", "largest_difference"}:
+        return False
+    if not all(type(x) in (int, float) and math.isfinite(x) and x >= 0 for x in value.values()):
+        return False
+    return type(value["n_texts"]) is int and value["equal_answers"] <= 1
+
+
+def _one_of(*choices: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in choices
+
+
+_IS_VALID: dict[str, Callable[[Any], bool]] = {
+    "target": _one_of(*ENGINES),
+    "architecture": _is_text,
+    "task": lambda value: isinstance(value, str) and value in TASK_NAMES,
+    "kind": _one_of(*KINDS["hf"]),
+    "run": _is_text,
+    "max_len": _is_size,
+    "context": _is_size,
+    "dtype": _one_of("float32", "float16", "bfloat16", "int8"),
+    "decode": lambda value: isinstance(value, dict),
+    "truncate": _one_of("head", "tail", "head+tail"),
+    "labels": lambda value: _are_texts(value) and len(set(value)) == len(value),
+    "notes": _are_texts,
+    "check": _is_check,
+}
+"""Test of each field."""

@@ -1,0 +1,119 @@
+"""Reads the data of a run again: the one way to it after training.
+
+A run keeps no copy of its texts. They are read anew from the same files, and a file that has changed since would give
+other splits: examples that were trained on would be scored as validation. So the hashes are compared with those in
+data.json, and a change is an error unless it is allowed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path, PurePosixPath
+
+from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.datasets.known_columns import KnownColumns
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.diagnostics import changed_files
+from glassformer.data.schema import DataSchema
+from glassformer.data.sources import is_pipe
+from glassformer.data.splits import TextData
+from glassformer.errors import ChangedDataError, DataError
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import DataRecord
+
+logger = logging.getLogger(__name__)
+
+ALLOW = "--allow-changed-data (in Python allow_changed_data=True)"
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The data of a run, read again.
+
+    Attributes:
+        text: the parts.
+        changed: files that are not as they were at training; empty unless that was allowed.
+    """
+
+    text: TextData
+    changed: list[str]
+
+
+def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_changed: bool = False) -> RunData:
+    """Read the data of a run again, and compare it with what it was trained on.
+
+    Args:
+        path: the run folder.
+        schema: what the run's task reads.
+        data: the run's settings of the data, perhaps with another `data_dir`.
+        allow_changed: warn of a change, and return the data as it is now.
+
+    Raises:
+        ChangedDataError: a file has changed since, and that is not allowed.
+        DataError, UsageError: the data is not there, can be read once only, or is damaged.
+    """
+    record = RunFolder(path).read_data()
+    named = _named_files(data)
+    if once := [name for name in named if _could_be_read_once(name, record)]:
+        message = f"{once[0]} was a pipe when the run was trained, and its data is not kept"
+        raise DataError(message, "train on a file to use its splits later, or name a test file")
+    try:
+        text = load_text_data(schema, data, known_columns(record))
+    except DataError as error:
+        gone = [name for name in named if not Path(name).exists()]
+        if not gone:
+            raise
+        message = f"{gone[0]} is no longer there, and the run was trained on it"
+        raise DataError(message, "put it back, or start in the folder in which the run was trained") from error
+    changed = different_files(record.hashes, text.hashes)
+    if changed and not allow_changed:
+        raise ChangedDataError(f"{_change(changed)} since the run began", f"restore it, or allow it: {ALLOW}")
+    if changed:
+        logger.warning(f"{_change(changed)} since the run began: what was trained on may be scored as if it were new")
+    elif data.dataset == "files" and not record.hashes:
+        logger.warning(f"{path} has no record of its data, which may have changed since it was trained")
+    return RunData(text, changed)
+
+
+def known_columns(record: DataRecord) -> KnownColumns | None:
+    """Return the columns that a run was trained on; None if its data was no table."""
+    return KnownColumns.from_json(record.columns, record.label_names)
+
+
+def different_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return files that changed, are gone, or came since; arguments as of `changed_files`."""
+    changed = changed_files(recorded, now)
+    if not recorded or changed:
+        return changed
+    left = Counter((PurePosixPath(path).name, sha) for path, sha in recorded.items() if path not in now)
+    came = []
+    for path, sha in now.items():
+        if path in recorded:
+            continue
+        key = (PurePosixPath(path).name, sha)
+        if left[key]:
+            left[key] -= 1  # moved
+        else:
+            came.append(path)
+    return sorted(came)
+
+
+def _change(files: list[str]) -> str:
+    more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+    return f"{files[0]}{more} {'have' if more else 'has'} changed"
+
+
+def _named_files(data: DataConfig) -> list[str]:
+    """Return the files that the settings name."""
+    if data.dataset != "files":
+        return []
+    names = [getattr(data.files, f.name) for f in fields(FilesConfig) if f.name.endswith("_file")]
+    return [name for name in (*names, data.pseudo_file) if name]
+
+
+def _could_be_read_once(name: str, record: DataRecord) -> bool:
+    path = Path(name)
+    return is_pipe(path) or (path.as_posix() in record.pipes and not path.is_file())

@@ -1,0 +1,175 @@
+"""Read files of folders that somebody else may have made: regular ones alone, of bounded size, in bounded memory.
+
+How to use it: `read_json_object(folder / "config.json")`, with a limit of `LIMITS` or one of your own, and in a folder
+of data `error=DataError`. Whatever is wrong with a file raises that one error, with the path: it is missing, a folder,
+a pipe or a device, too large, not UTF-8, not JSON or TOML, nested too deeply, or holds a number of thousands of digits.
+A file that another library opens by its path (or that is mapped into memory) goes through `check_regular` before that.
+
+A symbolic link is followed where it leads to a regular file within the limit: model caches consist of such links, and
+what is read is checked like any other file. Nothing is written through a link inside a run: `RunFolder.for_writing`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import CheckpointError, GlassformerError
+
+MiB = 1 << 20
+LIMITS = {
+    "settings": MiB // 4,  # config.toml, seeds.json
+    "findings": MiB,
+    "record": 16 * MiB,  # the JSON files of a run, of a model, of shards
+    "log": 64 * MiB,  # metrics.jsonl
+    "predictions": 128 * MiB,
+    "text": 16 * MiB,  # model cards and reports
+    "tokenizer": 64 * MiB,
+    "weights": 1 << 36,  # before it is read whole, it is compared with what the configuration needs
+}
+"""Largest size in bytes of each kind of file. Parsed JSON takes up to thirty times its size."""
+MAX_DIGITS = 40
+"""Most characters of an integer in JSON: enough for the 128 bits of a random generator."""
+MAX_TABLES = 32
+"""Most dots on a line of TOML outside of strings: the time of the parser grows with the square of a key's parts."""
+_TOML_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'')
+_Error = type[GlassformerError]
+
+
+@contextmanager
+def open_regular(path: Path, max_bytes: int, error: _Error = CheckpointError) -> Iterator[BufferedReader]:
+    """Open a regular file of at most `max_bytes` for reading; nothing else is opened, so nothing can block.
+
+    Raises:
+        GlassformerError: of the kind `error`, if there is no such file, or while it is read.
+    """
+    try:
+        try:
+            state = os.stat(path)
+        except ValueError as problem:  # a zero byte in the name
+            raise error(f"{str(path)!r} is no name of a file: {problem}") from problem
+        _check(state, path, max_bytes, error)  # before opening: opening a device may already do something
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        with open(os.open(path, flags), "rb") as file:
+            _check(os.fstat(file.fileno()), path, max_bytes, error)  # it may be another file by now
+            yield file
+    except OSError as problem:
+        raise error(f"{path} cannot be read: {problem.strerror or problem}") from problem
+
+
+def check_regular(path: Path, max_bytes: int, error: _Error = CheckpointError) -> int:
+    """Return the size of a regular file of at most `max_bytes`; raise as `open_regular` for anything else."""
+    with open_regular(path, max_bytes, error) as file:
+        return os.fstat(file.fileno()).st_size
+
+
+def read_bytes(path: Path, max_bytes: int, error: _Error = CheckpointError) -> bytes:
+    """Return the content of a regular file; raise as `open_regular`, also if it grows beyond the limit meanwhile."""
+    with open_regular(path, max_bytes, error) as file:
+        data = file.read(min(max_bytes, os.fstat(file.fileno()).st_size) + 1)
+    if len(data) > max_bytes:
+        raise _too_large(path, len(data), max_bytes, error)
+    return data
+
+
+def read_text(path: Path, max_bytes: int = LIMITS["text"], error: _Error = CheckpointError) -> str:
+    """Return the text of a regular file in UTF-8; raise as `read_bytes`."""
+    return _decoded(read_bytes(path, max_bytes, error), path, error)
+
+
+def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"], error: _Error = CheckpointError) -> str:
+    """Return the SHA-256 of a regular file in hexadecimal, in bounded memory; raise as `open_regular`."""
+    with open_regular(path, max_bytes, error) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError) -> Any:
+    """Return the value of a JSON file; raise as `read_bytes` and `parse_json`."""
+    return parse_json(read_bytes(path, max_bytes, error), path, error)
+
+
+def read_json_object(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError) -> dict[str, Any]:
+    """Return the object of a JSON file; raise as `read_json`, also for any other value."""
+    value = read_json(path, max_bytes, error)
+    if not isinstance(value, dict):
+        raise error(f"{path} should hold a JSON object, not {_named(value)}")
+    return value
+
+
+def read_json_lines(path: Path, max_bytes: int, error: _Error = CheckpointError) -> Iterator[tuple[Path, bytes]]:
+    """Yield (location, content) of each whole line that is not blank, for `parse_json`; raise as `read_bytes`.
+
+    A last line without its newline was cut by a kill, and is left out. One line has the size of a record at most.
+    """
+    for number, line in enumerate(read_bytes(path, max_bytes, error).split(b"\n")[:-1], start=1):
+        if len(line) > LIMITS["record"]:
+            raise _too_large(Path(f"{path}:{number}"), len(line), LIMITS["record"], error)
+        if line.strip():
+            yield Path(f"{path}:{number}"), line
+
+
+def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError) -> Any:
+    """Return the value of JSON in UTF-8.
+
+    Raises:
+        GlassformerError: of the kind `error`: it is no JSON, nested too deeply, holds an integer of more than
+            `MAX_DIGITS` characters, or half a surrogate pair, which cannot be printed.
+    """
+    try:
+        value = json.loads(_decoded(data, where, error), parse_int=_short_int)
+        if b"\\ud" in data or b"\\uD" in data:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as problem:
+        raise error(f"{where} is not the JSON it should be: {problem}") from problem
+    return value
+
+
+def read_toml(path: Path, max_bytes: int = LIMITS["settings"], error: _Error = CheckpointError) -> dict[str, Any]:
+    """Return the tables of a TOML file; raise as `read_text`, also if it is no TOML or nested too deeply."""
+    text = read_text(path, max_bytes, error)
+    if any(line.count(".") > MAX_TABLES for line in _TOML_STRING.sub("", text).split("\n")):
+        raise error(f"{path} is not valid TOML for this: a key of more than {MAX_TABLES} parts")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as problem:  # ValueError: also a number of thousands of digits
+        raise error(f"{path} is not valid TOML: {problem}") from problem
+
+
+def _check(state: os.stat_result, path: Path, max_bytes: int, error: _Error) -> None:
+    if stat.S_ISDIR(state.st_mode):
+        raise error(f"{path} should be a file, and is a folder")
+    if not stat.S_ISREG(state.st_mode):
+        raise error(f"{path} should be a regular file, not a pipe, socket or device")
+    if state.st_size > max_bytes:
+        raise _too_large(path, state.st_size, max_bytes, error)
+
+
+def _too_large(path: Path, size: int, max_bytes: int, error: _Error) -> GlassformerError:
+    return error(f"{path} should have at most {max_bytes:,} bytes, and has {size:,}")
+
+
+def _decoded(data: bytes, where: Path | str, error: _Error) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise error(f"{where} is not UTF-8 at byte {problem.start}") from problem
+
+
+def _short_int(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(digits)} characters")
+    return int(digits)
+
+
+def _named(value: Any) -> str:
+    kinds = {list: "an array", str: "a string", bool: "a truth value", int: "a number", float: "a number"}
+    return kinds.get(type(value), "null")

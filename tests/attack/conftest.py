@@ -1,0 +1,51 @@
+"""Runs to attack: a classifier with n-grams and pairs, and a folder of shards, made once by the command itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.helpers.hostile import Answer, ask
+
+SMALL = (
+    "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32 --steps 4 --max-tokens 256 "
+    "--device cpu --precision fp32"
+).split()
+TEXT = "a good film"
+
+
+@dataclass(frozen=True)
+class Victims:
+    """What is attacked, the data to ask it with, and its right answer."""
+
+    run: Path
+    table: Path
+    book: Path
+    shards: Path
+    answer: Answer
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing a test encodes lands in the cache of whoever runs the tests."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session")
+def victims(tmp_path_factory: pytest.TempPathFactory) -> Victims:
+    folder = tmp_path_factory.mktemp("victims")
+    table, book, run, shards = (folder / name for name in ("table.csv", "book.txt", "run", "shards"))
+    rows = [f'"a {"good" if i % 2 else "bad"} film, number {i}",{"pos" if i % 2 else "neg"}\n' for i in range(60)]
+    table.write_text("text,label\n" + "".join(rows), encoding="utf-8", newline="\n")
+    book.write_text("In the beginning was the word. " * 2000, encoding="utf-8", newline="\n")
+    words = ["--text.tokenizer", "word", "--text.ngrams", "50", "--text.bigrams", "20"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        for command in (
+            ["train", "classify", "--train-file", table, "--out", run, *words, *SMALL],
+            ["data", "encode", book, "--out", shards, "--vocab-size", 300, "--valid-fraction", 0.4],
+        ):
+            made = ask(*command)
+            assert made.code == 0, made.err
+        return Victims(run, table, book, shards, ask("predict", run, TEXT, "--json"))

@@ -1,0 +1,142 @@
+"""A run is not resumed with other settings, another record of its data or another tokenizer than it was begun with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.small_runs import SMALL, write_table
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.errors import CheckpointError
+from glassformer.runs.folder import RunFolder
+
+
+class Killed(Exception):
+    pass
+
+
+def train_until(folder: Path, step: int, **settings: Any) -> Path:
+    """Train a run that is killed after a step; return its folder."""
+
+    def kill(report: Any) -> None:
+        if report.step == step:
+            raise Killed
+
+    with pytest.raises(Killed):
+        glassformer.train(
+            "classify", train_file=write_table(folder), out=folder / "run", on_step=kill, **SMALL | settings
+        )
+    return folder / "run"
+
+
+@pytest.fixture(scope="module", params=["before a checkpoint", "after one"])
+def unfinished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("changed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
+        step = 2 if request.param.startswith("before") else 4
+        yield train_until(folder, step, steps=5, save_every=3, validate_min_steps=100)
+
+
+def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:
+    def change(run: Path) -> None:
+        text = (run / name).read_text("utf-8")
+        assert old in text
+        (run / name).write_text(text.replace(old, new, 1), "utf-8")
+
+    return change
+
+
+def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def act(run: Path) -> None:
+        value = json.loads((run / name).read_text("utf-8"))
+        change(value)
+        (run / name).write_text(json.dumps(value), "utf-8")
+
+    return act
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "lr": (replaced("config.toml", "lr = 0.005", "lr = 0.007"), "train.lr is 0.007"),
+    "steps": (replaced("config.toml", "steps = 5", "steps = 6"), "train.steps is 6"),
+    "seed": (replaced("config.toml", "seed = 1", "seed = 2"), "train.seed is 2"),
+    "decay": (replaced("config.toml", "weight_decay = ", "weight_decay = 1"), "train.adamw.weight_decay"),
+    "size": (replaced("config.toml", "d_ff = 32", "d_ff = 64"), "model.d_ff is 64"),
+    "setting left out": (replaced("config.toml", "lr = 0.005\n", ""), "train.lr is 0.001"),
+    "data deleted": (lambda run: (run / "data.json").unlink(), "data.json"),
+    "data empty": (lambda run: (run / "data.json").write_text("{}"), "data.json"),
+    "data hashes": (edited("data.json", lambda data: data["hashes"].clear()), "data.json"),
+    "data a list": (lambda run: (run / "data.json").write_text("[]"), "data.json"),
+    "data notes": (edited("data.json", lambda data: data["notes"].append("x")), "data.json"),
+    "env deleted": (lambda run: (run / "env.json").unlink(), "env.json"),
+    "an earlier version": (edited("env.json", lambda env: env.pop("begun_with")), "earlier versions"),
+    "a later version": (edited("env.json", lambda env: env["begun_with"].update(format=3)), "format 3"),
+    "env a list": (lambda run: (run / "env.json").write_text("[]"), "env.json"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_differs_is_named(unfinished: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Path(shutil.copytree(unfinished, tmp_path / "run"))
+    change, expected = CHANGES[name]
+    change(run)
+    assert main(["train", "--resume", str(run)]) == 4
+    error = capsys.readouterr().err
+    assert expected in error and "this is a bug" not in error
+    assert len(error.strip().splitlines()) <= 2
+
+
+def test_another_tokenizer_is_refused(unfinished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Path(shutil.copytree(unfinished, tmp_path / "run"))
+    other = tmp_path / "other"
+    other.mkdir()
+    text = SMALL["text"] | {"vocab_size": 12}
+    glassformer.train(
+        "classify", train_file=write_table(other), out=other / "run", **SMALL | {"steps": 1, "text": text}
+    )
+    shutil.copy(other / "run" / "tokenizer.json", run / "tokenizer.json")
+    assert main(["train", "--resume", str(run)]) == 4
+    assert "tokenizer.json is not the one" in capsys.readouterr().err
+
+
+def test_layout_and_order_of_the_files_do_not_matter(unfinished: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(unfinished, tmp_path / "run"))
+    edited("data.json", lambda data: None)(run)
+    (run / "config.toml").write_text("# mine\n" + (run / "config.toml").read_text("utf-8"), "utf-8")
+    assert main(["train", "--resume", str(run)]) == 0
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    for name, lr in (("a", 5e-3), ("b", 6e-3)):
+        (tmp_path / name).mkdir()
+        train_until(tmp_path / name, 4, steps=5, save_every=3, lr=lr)
+    shutil.rmtree(tmp_path / "a" / "run" / "checkpoints")
+    shutil.copytree(tmp_path / "b" / "run" / "checkpoints", tmp_path / "a" / "run" / "checkpoints")
+    with pytest.raises(CheckpointError, match=r"(train\.lr is 0\.005|train_file is ).*; the run was begun with "):
+        glassformer.resume(tmp_path / "a" / "run")
+
+
+def test_a_changed_seed_run_stops_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeds that remain take the settings of the first, so that they are compared by their seed alone."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+
+    def kill(_: Any) -> None:
+        if (tmp_path / "x" / "seed-2").exists():
+            raise Killed
+
+    with pytest.raises(Killed):
+        settings = SMALL | {"steps": 2}
+        glassformer.train(
+            "classify", train_file=write_table(tmp_path), out=tmp_path / "x", seeds=2, on_step=kill, **settings
+        )
+    replaced("config.toml", "lr = 0.005", "lr = 0.007")(tmp_path / "x" / "seed-1")
+    with pytest.raises(CheckpointError, match=r"train\.lr is 0\.007"):
+        glassformer.resume(tmp_path / "x")
+    assert not RunFolder(tmp_path / "x" / "seed-2").finished

@@ -1,0 +1,104 @@
+"""Requests and findings of others: what is no valid value is an error with a sentence, in any combination."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.matrix import matrix_run
+
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest
+from glassformer.explain.edits.findings import read_findings
+from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.page.service import Service
+from glassformer.explain.page.sweep_requests import SweepRequest
+
+GOOD = 'name = "n"\ntext = "a b"\nedits = ["logits*1"]\nbefore = "a"\nafter = "b"\nchange = -1.5\n'
+DIGITS = "1" * 8000
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('change = "-1.5"', "change must be a number"),
+        ("change = nan", "change must be in"),
+        ("change = inf", "change must be in"),
+        ("change = true", "change must be a number"),
+        (f'edits = ["a={DIGITS}x"]', "more than 200"),
+        ('edits = ["a=1x"]', "malformed"),
+        ("edits = [1]", "array of strings"),
+        ('edits = "logits*1"', "array of strings"),
+        ("text = 5", "text must be a string"),
+        ('unknown = "x"', "no field 'unknown'"),
+        ("control = 5", "array of tables"),
+        (f'[[finding.control]]\nedits = ["a={DIGITS}x"]\nafter = ""', "more than 200"),
+        ("[[finding.control]]\nedits = []", "'after' is missing"),
+    ],
+)
+def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, said: str) -> None:
+    name = line.split(" ")[0]
+    kept = [one for one in GOOD.splitlines() if not one.startswith(f"{name} =")]
+    path = tmp_path / "findings.toml"
+    path.write_text("\n".join(["[[finding]]", *kept, line]))
+    with pytest.raises(CheckpointError, match=said) as caught:
+        read_findings(path)
+    assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize("row", ["9" * 5000, "99999999999", "-1", "1.5", "", "٣", "0x1", "1e3", "100"])
+def test_a_row_is_a_number_of_the_text(row: str) -> None:
+    service = Service(matrix_run("classify"))
+    trace = service.trace({"text": "a b"})["id"]
+    with pytest.raises(UsageError):
+        service.neighbours(trace, "embedding.rows", row)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (TraceRequest, {"text": "a", "decode": {"length_penalty": -5}}),
+        (TraceRequest, {"text": "a", "decode": {"decode_seed": 2**40}}),
+        (TraceRequest, {"text": "a", "edits": ["x" * 201]}),
+        (TraceRequest, {"text": "a", "other_text": 5}),
+        (AttributeRequest, {"method": "guess"}),
+        (AttributeRequest, {"prediction": 10**5000}),
+        (AttributeRequest, {"target": 1.5}),
+        (EraseRequest, {"erase": {"texts": [1]}}),
+        (EraseRequest, {"erase": {"text": "12"}}),
+        (EraseRequest, {"erase": {"text": [-1]}}),
+        (SweepRequest, {"trace": "t1", "kind": "all"}),
+        (SweepRequest, {"trace": "t" * 41, "kind": "parts"}),
+        (SweepRequest, {"trace": "t1", "kind": "keys", "prediction": 1}),
+    ],
+)
+def test_python_and_the_page_refuse_the_same(kind: Any, data: dict[str, Any]) -> None:
+    said = []
+    for build in (kind.from_dict, lambda values: kind(**values)):
+        with pytest.raises(UsageError) as caught:
+            build(data)
+        said.append(caught.value.message)
+    assert said[0] == said[1] and len(said[0]) < 300
+
+
+@pytest.mark.parametrize("edit", [f"a={DIGITS}x", f"a*{'1' * 190}x", "****************x=0", "*e*e*e*e*e*e*e*e*e*e*e=0"])
+def test_an_edit_that_would_backtrack_is_refused_at_once(edit: str) -> None:
+    e = explain(matrix_run("translate"), "abc")
+    with pytest.raises(UsageError):
+        e.what_if(edit)
+
+
+@pytest.mark.parametrize("number", ["0.1", "1.2345678", "-1e-07", "3", "0.30000000000000004"])
+def test_an_edit_is_printed_as_it_acts(number: str) -> None:
+    edit = Edit.parse(f"logits*{number}")
+    assert edit.number == float(number) and Edit.parse(str(edit)) == edit
+
+
+@pytest.mark.parametrize(("before", "part"), [(0, "beginning"), (45, "middle"), (95, "end")])
+def test_the_part_of_a_text_with_the_mask_is_named(before: int, part: str) -> None:
+    run = matrix_run("pretrain", max_len=30)
+    text = "a" * before + "[MASK]" + "b" * (99 - before)
+    [warning] = [one for one in explain(run, text).warnings if "truncated" in one]
+    assert warning.endswith(f"keeping its {part}")

@@ -1,0 +1,300 @@
+"""Exported folders of others: no code runs, nothing is asked, and what is wrong ends with exit code 4 in bounded time.
+
+The fuzz over every file of every kind is slow, and a part of it is not.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.hostile_exports import (
+    KINDS,
+    change_json,
+    changed_documents,
+    copy_of,
+    damaged_files,
+    hostile_run,
+    reseal,
+    write_export,
+)
+
+from glassformer.cli.main import main
+from glassformer.errors import CheckpointError
+from glassformer.interop.export import export
+from glassformer.interop.export_facts import FACTS
+from glassformer.interop.exported import load_exported
+from glassformer.runs.sealed_folder import MANIFEST
+
+FAST = ("ctranslate2-translator", "gguf-lm")
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Exports that are made at their first use."""
+
+    class Made(dict[str, Path]):
+        def __missing__(self, name: str) -> Path:
+            self[name] = write_export(name, tmp_path_factory.mktemp("exports") / name)
+            return self[name]
+
+    return Made()
+
+
+class Evil:
+    """Something whose unpickling leaves a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.mark),)
+
+
+def _no_stdin(patch: pytest.MonkeyPatch) -> None:
+    """Answer every question with yes."""
+    patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"y\n" * 1000)))
+
+
+@pytest.mark.parametrize("name", ["hf-lm", "hf-classifier"])
+@pytest.mark.parametrize("where", ["config.json", "tokenizer_config.json", "generation_config.json"])
+def test_code_in_a_folder_is_never_run(
+    name: str,
+    where: str,
+    exports: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, mark = copy_of(exports[name], tmp_path / "out"), tmp_path / "mark"
+    if not (folder / where).is_file():
+        pytest.skip("this kind has no such file")
+    classes = ("AutoConfig", "AutoModelForCausalLM", "AutoModelForSequenceClassification", "AutoTokenizer")
+    auto_map = dict.fromkeys(classes, "modeling_evil.C")
+    change_json(folder / where, lambda config: config | {"model_type": "evil", "auto_map": auto_map})
+    for file in ("modeling_evil.py", "custom_generate/generate.py"):
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(f"import os\nos.mkdir({str(mark)!r})\n", encoding="utf-8")
+    _no_stdin(monkeypatch)
+    codes = set[int]()
+    for seals_all in (True, False):  # what the manifest does not name is not read either
+        if not seals_all:
+            reseal(folder)
+            manifest = json.loads((folder / MANIFEST).read_bytes())
+            assert "modeling_evil.py" in manifest["files"]
+        codes.add(main(["predict", str(folder), "a"]))
+    captured = capsys.readouterr()
+    assert codes == {4} and not mark.exists() and "[y/N]" not in captured.out + captured.err
+
+
+@pytest.mark.parametrize("file", ["pytorch_model.bin", "model.bin", "adapter_model.bin", "training_args.bin"])
+def test_a_pickle_is_never_opened(file: str, exports: dict[str, Path], tmp_path: Path) -> None:
+    folder, mark = copy_of(exports["hf-lm"], tmp_path / "out"), tmp_path / "mark"
+    (folder / "model.safetensors").unlink()
+    (folder / file).write_bytes(pickle.dumps(Evil(mark)))
+    reseal(folder)
+    assert main(["predict", str(folder), "a"]) == 4 and not mark.exists()
+    # Under the right name it is no safetensors file.
+    (folder / file).rename(folder / "model.safetensors")
+    reseal(folder)
+    assert main(["predict", str(folder), "a"]) == 4 and not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"transformers_weights": "../other.safetensors"},
+        {"quantization_config": {"quant_method": "bitsandbytes"}},
+        {"_attn_implementation": "someone/kernel"},
+        {"attn_implementation": "someone/kernel"},
+        {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1.0}},
+        {"hidden_act": "someone/kernel"},
+        {"num_hidden_layers": 10**9},
+        {"vocab_size": 10**9},
+        {"hidden_size": 10**7},
+        {"max_position_embeddings": -1},
+        {"dtype": "float8_e4m3fn"},
+    ],
+    ids=str,
+)
+def test_settings_of_transformers_are_those_of_exports(
+    change: dict[str, Any], exports: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = copy_of(exports["hf-lm"], tmp_path / "out")
+    change_json(folder / "config.json", lambda config: config | change)
+    reseal(folder)
+    assert main(["predict", str(folder), "a"]) == 4
+
+
+def test_the_server_of_llama_cpp_answers_to_nobody_else(exports: dict[str, Path]) -> None:
+    pytest.importorskip("xllamacpp")
+    model = load_exported(exports["gguf-lm"])
+    assert model.predict("a", max_new_tokens=2)
+    engine: Any = model.engine
+    address = engine._server.listening_address
+    assert address.startswith("http://127.0.0.1:")
+    body = json.dumps({"prompt": "a", "n_predict": 1}).encode()
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    paths = ["/", "/health", "/models", "/v1/models", "/props", "/slots", "/metrics", "/lora-adapters", "/tools"]
+    posted = ["/completion", "/v1/completions", "/v1/chat/completions", "/lora-adapters", "/slots/0?action=erase"]
+    origin = {"Origin": "http://evil.com", "Host": "evil.com", "Content-Type": "application/json"}
+    for headers in (origin, origin | {"Authorization": "Bearer x"}):
+        for path, data in [*((path, None) for path in paths), *((path, body) for path in posted)]:
+            for prefix in ("", engine._prefix):
+                with pytest.raises(urllib.error.HTTPError) as error:
+                    opener.open(urllib.request.Request(address + prefix + path, data, headers), timeout=20)
+                error.value.close()
+                assert error.value.code in (401, 403, 404), (prefix, path)
+                assert "evil" not in str(error.value.headers.get("Access-Control-Allow-Origin"))
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "__class__"},
+        {"kind": ["language_model"]},
+        {"kind": "classifier"},
+        {"target": ["hf"]},
+        {"target": "../hf"},
+        {"context": -5},
+        {"context": True},
+        {"max_len": "64"},
+        {"max_len": 0},
+        {"decode": []},
+        {"decode": {"beam_size": 10**6}},
+        {"decode": {"beam_size": "5"}},
+        {"decode": {"unknown": 1}},
+        {"labels": [{}]},
+        {"labels": ["a", "a"]},
+        {"notes": "a"},
+        {"check": {"equal_answers": "1"}},
+        {"dtype": "float1"},
+        {"architecture": "os.system"},
+        {"truncate": "middle"},
+        {"task": "__import__"},
+    ],
+    ids=str,
+)
+def test_values_of_the_description_have_their_types(
+    name: str, change: dict[str, Any], exports: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = copy_of(exports[name], tmp_path / "out")
+    change_json(folder / FACTS, lambda facts: facts | change)
+    reseal(folder)
+    if change.get("architecture") and name.startswith("ctranslate2"):
+        pytest.skip("CTranslate2 takes no class from there")
+    assert main(["predict", str(folder), "a"]) == 4
+
+
+@pytest.mark.parametrize("name", ["ctranslate2-translator", "ctranslate2-lm"])
+def test_a_vocabulary_is_that_of_the_tokenizer(name: str, exports: dict[str, Path], tmp_path: Path) -> None:
+    for i, change in enumerate((lambda v: [], lambda v: v[:-1], lambda v: [*v, "x"], lambda v: {}, lambda v: [1] * 5)):
+        folder = copy_of(exports[name], tmp_path / str(i))
+        [vocabulary] = folder.glob("*vocabulary.json")
+        change_json(vocabulary, change)
+        reseal(folder)
+        assert main(["predict", str(folder), "a"]) == 4
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if not name.startswith("onnx")])
+def test_weights_of_another_model_are_refused(name: str, exports: dict[str, Path], tmp_path: Path) -> None:
+    """Every token of the tokenizer has a row, and each file is what its header says."""
+    weights = {"ctranslate2": "model.bin", "hf": "model.safetensors", "gguf": "model.gguf"}[KINDS[name][3]]
+    for i, change in enumerate((lambda d: d[:-8], lambda d: d + b"\0" * 8, lambda d: d[:12] + b"\xff" * 8 + d[20:])):
+        folder = copy_of(exports[name], tmp_path / str(i))
+        (folder / weights).write_bytes(change((folder / weights).read_bytes()))
+        reseal(folder)
+        if weights == "model.gguf" and i == 1:
+            continue  # what follows the last tensor is padding
+        assert main(["predict", str(folder), "a"]) == 4
+
+
+def _fuzz(folder: Path, tmp_path: Path, some: int) -> tuple[int, list[str]]:
+    """Try every change of every file of an export; return their number, and those that end otherwise."""
+    wrong, n = list[str](), 0
+    for path in sorted(folder.iterdir()):
+        changes: list[tuple[str, Any, bool]] = []
+        if path.suffix == ".json" and path.name != MANIFEST:
+            documents = list(changed_documents(path.read_text(encoding="utf-8")))
+            changes += [(name, text, True) for name, text in documents]
+        changes += list(damaged_files(path, tmp_path / "nothing"))
+        for name, change, sums in changes[::some]:
+            n += 1
+            out = copy_of(folder, tmp_path / f"{path.stem}{n}")
+            if isinstance(change, str):
+                (out / path.name).write_text(change, encoding="utf-8")
+            else:
+                [change] = [do for its, do, _ in damaged_files(out / path.name, tmp_path / "nothing") if its == name]
+                change()
+            if path.name != MANIFEST:
+                reseal(out, sums)
+            code = main(["predict", str(out), "a b"])
+            if code not in (0, 4):
+                wrong.append(f"{path.name}: {name}: exit {code}")
+    return n, wrong
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_some_changes_of_every_file_end_with_an_error(name: str, exports: dict[str, Path], tmp_path: Path) -> None:
+    n, wrong = _fuzz(exports[name], tmp_path, 61)
+    assert n > 5 and not wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_every_change_of_every_file_ends_with_an_error(name: str, exports: dict[str, Path], tmp_path: Path) -> None:
+    n, wrong = _fuzz(exports[name], tmp_path, 1)
+    assert n > 100 and not wrong
+
+
+def test_a_failed_export_leaves_nothing_and_a_killed_one_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, out = hostile_run("ctranslate2-translator", monkeypatch), tmp_path / "out"
+
+    def fails(*_: object) -> None:
+        raise CheckpointError("the comparison failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("glassformer.interop.export.check_export", fails)
+        with pytest.raises(CheckpointError, match="comparison failed"):
+            export(run, "ctranslate2", out)
+    assert not [*tmp_path.iterdir()]
+    process = os.fork()
+    if process == 0:
+        os._exit(0)
+    os.waitpid(process, 0)  # its number is that of no process now
+    dead, others = tmp_path / f".tmp-out-{process}-new0", [tmp_path / f".tmp-out-{os.getppid()}-0", tmp_path / ".tmp-o"]
+    for folder in (dead, *others):
+        (folder / "inner").mkdir(parents=True)
+    out.mkdir()  # an empty folder is as good as none
+    monkeypatch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
+    export(run, "ctranslate2", out)
+    assert load_exported(out).facts.target == "ctranslate2"
+    assert {*tmp_path.iterdir()} == {out, *others}
+
+
+@pytest.mark.parametrize("what", ["exports", "one of them"])
+def test_nothing_is_written_through_a_link_in_a_run(what: str, tmp_path: Path) -> None:
+    from glassformer.interop.cached import cache_folder
+
+    model, victim = tmp_path / "run" / "model", tmp_path / "victim"
+    model.mkdir(parents=True)
+    victim.mkdir()
+    (model / "manifest.json").write_text("{}", encoding="utf-8")
+    (model / "config.json").write_text("{}", encoding="utf-8")
+    link = tmp_path / "run" / "exports" if what == "exports" else cache_folder(tmp_path / "run", "onnx")
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(victim)
+    with pytest.raises(CheckpointError, match="is a link"):
+        cache_folder(tmp_path / "run", "onnx")
+    assert not [*victim.iterdir()]

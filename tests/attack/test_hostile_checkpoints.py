@@ -1,0 +1,222 @@
+"""A checkpoint that someone changed and sealed again is refused with exit code 4, in bounded time, not trained on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.small_runs import SMALL, write_table
+from torch import Tensor
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.errors import CheckpointError
+from glassformer.runs.checkpoints import KIND, STATE, TENSORS, load_checkpoint
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.sealed_folder import write_sealed_folder
+from glassformer.runs.tensor_file import tensor_chunks
+from glassformer.training.context import RunContext
+from glassformer.training.preparation import prepare
+from glassformer.training.trainer import Trainer
+
+Change = Callable[[dict[str, Tensor], dict[str, Any]], object]
+
+
+class Killed(Exception):
+    pass
+
+
+def kill_at(step: int) -> Callable[[Any], None]:
+    def kill(report: Any) -> None:
+        if report.step == step:
+            raise Killed
+
+    return kill
+
+
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A run that was killed after its checkpoint of step 12, in its second epoch, with a best validation."""
+    folder = tmp_path_factory.mktemp("unfinished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
+        settings = SMALL | {"batch_size": 8, "steps": 20, "save_every": 4, "ema_decay": 0.9, "validate_min_steps": 1}
+        with pytest.raises(Killed):
+            glassformer.train(
+                "classify", train_file=write_table(folder), out=folder / "run", on_step=kill_at(13), **settings
+            )
+        yield folder / "run"
+
+
+def change_checkpoint(run: Path, change: Change) -> None:
+    """Change tensors or state of the newest checkpoint, and seal it as a forger would."""
+    path = max((run / "checkpoints").glob("step-*"))
+    tensors, state = load_checkpoint(path)
+    change(tensors, state)
+    files = {TENSORS: tensor_chunks(tensors), STATE: [json.dumps(state).encode()]}
+    write_sealed_folder(path, KIND, files, replace=True)
+
+
+def progress(**values: Any) -> Change:
+    return lambda tensors, state: state["progress"].update(values)
+
+
+def without(group: str, *, counted: bool) -> Change:
+    """Leave a group of tensors out, with the record of it or without."""
+
+    def change(tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        for name in [name for name in tensors if name.startswith(f"{group}:")]:
+            del tensors[name]
+        if counted:
+            del state["groups"][group]
+
+    return change
+
+
+def tensor(name: str, make: Callable[[Tensor], Tensor]) -> Change:
+    """Put another tensor in the place of the first whose name begins so."""
+
+    def change(tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        found = next(full for full in sorted(tensors) if full.startswith(name))
+        tensors[found] = make(tensors[found])
+
+    return change
+
+
+def renamed(old: str, new: str) -> Change:
+    def change(tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        found = next(full for full in sorted(tensors) if full.startswith(old))
+        tensors[new] = tensors.pop(found)
+
+    return change
+
+
+NUMBERS = [
+    *({"epoch": value} for value in (10**9, 10**30, -1, 2.5, "1", None, True, [1], 0)),
+    *({"position": value} for value in (10**9, -1, 1.0, "4", 10)),
+    *({"step": value} for value in (10**9, 0, -5, 11, 12.0, None)),
+    *({"seconds": value} for value in (-1.0, float("nan"), float("inf"), "1", None)),
+    *({"next_validation": value} for value in (-1e300, 0.0, 1e300, float("nan"), None)),
+    *({"finished": value} for value in ("budget", "patience", "x", None, 1)),
+    *({"best_metric": value} for value in (None, float("nan"), "1", True)),
+    *({"best_step": value} for value in (0, 10**9, -1)),
+    *({"n_validations": value} for value in (0, 10**9, -1, 1.5)),
+    *({"validated_step": value} for value in (0, 10**9)),
+    *({"validations_since_best": value} for value in (10**9, -1)),
+    {"seconds_validating": 1e9},
+    {"epoch": 10**9, "step": 10**9},
+    {"gone": 1},
+]
+TENSORS_CHANGED: dict[str, Change] = {
+    "no optimizer": without("optimizer", counted=False),
+    "no optimizer, no record": without("optimizer", counted=True),
+    "no rng": without("rng", counted=False),
+    "no rng, no record": without("rng", counted=True),
+    "no best": without("best", counted=False),
+    "no best, no record": without("best", counted=True),
+    "no ema": without("ema", counted=False),
+    "no ema, no record": without("ema", counted=True),
+    "no model": without("model", counted=True),
+    "rng of 3 bytes": tensor("rng:cpu", lambda t: t[:3].clone()),
+    "rng of floats": tensor("rng:cpu", lambda t: t.float()),
+    "rng of another name": renamed("rng:cpu", "rng:"),
+    "ema of another shape": tensor("ema:", lambda t: t.flatten()[:1].clone()),
+    "ema of another type": tensor("ema:", lambda t: t.double()),
+    "best of another shape": tensor("best:", lambda t: t[None].clone()),
+    "model of another type": tensor("model:", lambda t: t.half()),
+    "ema of another name": renamed("ema:", "ema:x"),
+    "optimizer of another name": renamed("optimizer:", "optimizer:x/exp_avg"),
+    "optimizer without slash": renamed("optimizer:", "optimizer:x"),
+    "optimizer of another shape": tensor("optimizer:", lambda t: t.flatten()[:1].clone()),
+    "another group": lambda tensors, state: (tensors.update({"x:y": torch.ones(1)}), state["groups"].update(x=1)),
+    "a name without group": lambda tensors, state: tensors.update(x=torch.ones(1)),
+}
+STATES: dict[str, Change] = {
+    "no progress": lambda tensors, state: state.pop("progress"),
+    "progress of strings": lambda tensors, state: state.update(progress=dict.fromkeys(state["progress"], "x")),
+    "progress a list": lambda tensors, state: state.update(progress=[1]),
+    "no groups": lambda tensors, state: state.pop("groups"),
+    "groups a string": lambda tensors, state: state.update(groups="model"),
+    "no start": lambda tensors, state: state.pop("begun_with"),
+    "start a list": lambda tensors, state: state.update(begun_with=[]),
+    "no settings": lambda tensors, state: state["begun_with"].pop("config"),
+    "settings a number": lambda tensors, state: state["begun_with"].update(config=7),
+    "settings nested": lambda tensors, state: state["begun_with"].update(config={"train": {"lr": {"a": [1]}}}),
+    "another tokenizer": lambda tensors, state: state["begun_with"].update(tokenizer="00"),
+    "no tokenizer": lambda tensors, state: state["begun_with"].pop("tokenizer"),
+    "another data record": lambda tensors, state: state["begun_with"].update(data=["x"]),
+    "a later format": lambda tensors, state: state["begun_with"].update(format=99),
+    "a format of words": lambda tensors, state: state["begun_with"].update(format="2"),
+    "as before the format": lambda tensors, state: (state.clear(), state.update(progress={}, tokenizer="00")),
+}
+CHANGES = {f"{values}": progress(**values) for values in NUMBERS} | TENSORS_CHANGED | STATES
+
+
+@pytest.fixture(scope="module")
+def context(unfinished: Path) -> RunContext:
+    """What a resume prepares from the data, once for all attacks."""
+    folder = RunFolder(unfinished)
+    return prepare(folder.read_config(), folder.read_tokenizer())
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_checkpoint_is_refused(unfinished: Path, context: RunContext, tmp_path: Path, name: str) -> None:
+    run = Path(shutil.copytree(unfinished, tmp_path / "run"))
+    change_checkpoint(run, CHANGES[name])
+    log = (run / "metrics.jsonl").read_bytes()
+    with pytest.raises(CheckpointError, match="step-00000012") as caught:
+        Trainer(context, RunFolder(run), resume=True)
+    assert caught.value.hint
+    assert (run / "metrics.jsonl").read_bytes() == log, "nothing is written"
+
+
+@pytest.mark.parametrize("name", ["{'position': 1000000000}", "no optimizer", "rng of 3 bytes", "no progress"])
+def test_the_command_refuses_it_with_its_exit_code(
+    unfinished: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(unfinished, tmp_path / "run"))
+    change_checkpoint(run, CHANGES[name])
+    assert main(["train", "--resume", str(run)]) == 4
+    assert "this is a bug" not in capsys.readouterr().err
+
+
+def test_an_unchanged_checkpoint_sealed_again_is_resumed(unfinished: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(unfinished, tmp_path / "run"))
+    change_checkpoint(run, lambda tensors, state: None)
+    assert main(["train", "--resume", str(run)]) == 0
+
+
+LINES = ['{"loss": 1.0}', '{"step": "3"}', '{"step": null}', "[1]", "7", "{", '{"step": 1.5}', '{"step": true}']
+
+
+def test_a_line_of_the_log_that_is_none_is_named(
+    unfinished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(unfinished, tmp_path / "run"))
+    lines = (run / "metrics.jsonl").read_text("utf-8").splitlines()
+    for line in LINES:
+        (run / "metrics.jsonl").write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n", "utf-8")
+        with pytest.raises(CheckpointError, match=r"metrics\.jsonl:3 is no line of a log"):
+            RunFolder(run).truncate_metrics(12)
+    assert main(["train", "--resume", str(run)]) == 4
+    assert "metrics.jsonl:3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_last_line_that_is_none_is_dropped(tmp_path: Path, line: str) -> None:
+    """A process that died, or a disk that was cut off, leaves it."""
+    whole = '{"step": 1}\n{"step": 2}\n'
+    (tmp_path / "metrics.jsonl").write_text(whole + line + "\n", "utf-8")
+    RunFolder(tmp_path).truncate_metrics(2)
+    assert (tmp_path / "metrics.jsonl").read_text("utf-8") == whole
+
+
+def test_steps_that_the_log_lacks_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 3}\n{"step": 4}\n', "utf-8")
+    RunFolder(tmp_path).truncate_metrics(4)
+    assert "lacks 2 of the 4 steps" in capsys.readouterr().err

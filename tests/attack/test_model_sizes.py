@@ -1,0 +1,176 @@
+"""A model folder takes no more memory than its weights, and its tokenizer is one that this package writes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.attack.conftest import TEXT, Victims
+from tests.helpers.hostile import Attack, ask, forge, peak_bytes
+
+from glassformer.config import TextConfig
+from glassformer.errors import CheckpointError
+from glassformer.models.build import without_memory
+from glassformer.text.tokenizer import Tokenizer
+
+Edit = Callable[[dict[str, Any]], Any]
+
+
+def forged(victims: Victims, folder: Path, file: str, edit: Edit) -> Path:
+    def change(path: Path) -> None:
+        content = json.loads(path.read_text("utf-8"))
+        edit(content)
+        path.write_text(json.dumps(content), "utf-8")
+
+    return forge(victims.run, folder / "forged", Attack(file, "", change), seal=True)
+
+
+def normalizer(**values: Any) -> Edit:
+    return lambda content: content.update(normalizer=values)
+
+
+GROWS = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
+TOKENIZERS: dict[str, Edit] = {
+    "a text that grows": normalizer(type="Sequence", normalizers=[GROWS] * 6),
+    "a pattern that backtracks": normalizer(type="Replace", pattern={"Regex": "(a+)+$"}, content=""),
+    "a pattern of its own": lambda c: c["pre_tokenizer"].update(pattern={"Regex": "(a|aa)+$"}),
+    "a known component elsewhere": normalizer(type="Prepend", prepend="x"),
+    "a precompiled map": normalizer(type="Precompiled", precompiled_charsmap="AAAA"),
+    "another pre-tokenizer": lambda c: c.update(pre_tokenizer={"type": "Metaspace"}),
+    "another decoder": lambda c: c.update(decoder={"type": "Fuse"}),
+    "another post-processor": lambda c: c.update(post_processor={"type": "ByteLevel"}),
+    "truncation": lambda c: c.update(truncation={"max_length": 1}),
+    "padding": lambda c: c.update(padding={"strategy": {"Fixed": 10**9}}),
+    "an unknown setting": lambda c: c["model"].update(dropout=0.5),
+    "another unknown token": lambda c: c["model"].update(unk_token="film"),
+    "an id beyond the vocabulary": lambda c: c["model"]["vocab"].update(film=10**6),
+    "a negative id": lambda c: c["model"]["vocab"].update(film=-1),
+    "an id twice": lambda c: c["model"]["vocab"].update(film=5),
+    "a token more": lambda c: c["model"]["vocab"].update(extra=len(c["model"]["vocab"])),
+    "a bigram of unknown words": lambda c: c["model"]["vocab"].update({"no such": len(c["model"]["vocab"])}),
+    "a bigram of three words": lambda c: c["model"]["vocab"].update({"a good film": len(c["model"]["vocab"])}),
+    "an n-gram more": lambda c: c["model"]["vocab"].update({" <xy": len(c["model"]["vocab"])}),
+    "an added token beyond": lambda c: c["added_tokens"].append({"id": 10**9, "content": "[x]"}),
+    "an added token without text": lambda c: c["added_tokens"].append({"id": 5, "content": ""}),
+    "an added token with spaces": lambda c: c["added_tokens"][4].update(rstrip=True),
+    "two names of one id": lambda c: c["added_tokens"].append({"id": 5, "content": "[x]"}),
+    "other special tokens": lambda c: c["added_tokens"][0].update(content="[NONE]"),
+}
+
+
+@pytest.mark.parametrize("edit", TOKENIZERS.values(), ids=TOKENIZERS)
+def test_a_tokenizer_of_other_parts_or_ids_is_refused(victims: Victims, tmp_path: Path, edit: Edit) -> None:
+    answer = ask("predict", forged(victims, tmp_path, "model/tokenizer.json", edit), "aaaa")
+    assert answer.code == 4, answer.err
+
+
+SIZES: dict[str, Edit] = {
+    "positions": lambda c: c["text"].update(max_len=1_000_000),
+    "width": lambda c: c["model"].update(d_model=65536),
+    "layers": lambda c: c["model"].update(n_layers=1000),
+    "ensemble": lambda c: c["model"].update(ensemble_size=100),
+    "all three": lambda c: c["model"].update(d_model=65536, n_layers=1000, ensemble_size=100),
+    "small in all": lambda c: c["model"].update(d_model=1, n_heads=1, d_ff=1, n_layers=1000),
+    "heads": lambda c: c["model"].update(n_heads=1024, d_head=65536),
+    "vocabulary": lambda c: c.update(vocab_size=1),
+    "a huge vocabulary": lambda c: c.update(vocab_size=10**15),
+    "classes": lambda c: c.update(label_names=[str(i) for i in range(100_000)]),
+    "one class": lambda c: c.update(label_names=["pos"]),
+    "classes alike": lambda c: c.update(label_names=["pos", "pos"]),
+    "classes of objects": lambda c: c.update(label_names=[{}, {}]),
+    "precision": lambda c: c.update(precision="float1"),
+    "d_model 5": lambda c: c["model"].update(d_model=5),
+    "recipe": lambda c: c.update(recipe=5),
+    "decode a list": lambda c: c.update(decode=[]),
+    "a beam of 10^6": lambda c: c["decode"].update(beam_size=10**6),
+    "no decode": lambda c: c.pop("decode"),
+    "no recipe": lambda c: c.pop("recipe"),
+    "no label_names": lambda c: c.pop("label_names"),
+}
+
+
+@pytest.mark.parametrize("edit", SIZES.values(), ids=SIZES)
+def test_a_configuration_of_another_model_is_refused(victims: Victims, tmp_path: Path, edit: Edit) -> None:
+    before = peak_bytes()
+    path = forged(victims, tmp_path, "model/config.json", edit)
+    answer = ask("predict", path, TEXT)
+    if answer.code == 0:  # a max_len of a small model alone is no attack: its table is small
+        assert "1000000" in (path / "model" / "config.json").read_text("utf-8")
+    else:
+        assert answer.code == 4, answer.err
+    assert peak_bytes() < before + (1 << 29)
+
+
+def test_positions_are_bounded_by_their_table(victims: Victims, tmp_path: Path) -> None:
+    """A table of 10⁶ positions of this width has 64 MB, and of a wider model it is refused."""
+    from glassformer.runs import model_folder
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_folder, "MAX_POSITIONS", 1 << 20)
+        path = forged(victims, tmp_path, "model/config.json", lambda c: c["text"].update(max_len=1_000_000))
+        assert ask("predict", path, TEXT).code == 4
+
+
+def test_shapes_take_no_memory_and_draw_no_number() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    with without_memory():
+        layer = torch.nn.Linear(1 << 20, 1 << 20)
+        torch.nn.init.xavier_uniform_(layer.weight)
+        torch.nn.init.normal_(layer.bias)
+    assert layer.weight.is_meta and torch.equal(torch.rand(1), expected)
+
+
+@pytest.mark.parametrize("kind", ["byte-bpe", "word"])
+def test_a_tokenizer_of_64k_entries_still_loads(tmp_path: Path, kind: str) -> None:
+    trained = Tokenizer.train(["a b"], TextConfig(tokenizer=kind, vocab_size=300))
+    content = json.loads(trained.to_json())
+    vocabulary = content["model"]["vocab"]
+    vocabulary |= {f"token{i}": i for i in range(len(vocabulary), 65536)}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(content, indent=2), "utf-8")
+    began = time.perf_counter()
+    assert Tokenizer.load(path).vocab_size == 65536
+    assert time.perf_counter() - began < 60
+
+
+@pytest.mark.slow
+def test_a_model_of_100_million_weights_still_loads(tmp_path: Path) -> None:
+    from dataclasses import asdict, replace
+
+    from tests.helpers.small import config_of, data_of, small_run
+
+    from glassformer import load
+    from glassformer.config import ModelConfig
+    from glassformer.runs.model_folder import save_model
+    from glassformer.training.finalize import model_metadata
+
+    config = replace(config_of("lm"), model=ModelConfig(n_layers=14, d_model=768, n_heads=12))
+    task = small_run(config, data_of("lm")).task
+    model = task.build_model()
+    weights = dict(model.named_parameters())
+    assert sum(p.numel() for p in weights.values()) > 99e6 and asdict(config)
+    tokenizer = {"tokenizer.json": task.tokenizer.to_json().encode()}
+    save_model(tmp_path / "model", model_metadata(task), weights, tokenizer, "")
+    assert load(tmp_path / "model", device="cpu").predict("a", max_new_tokens=1)
+
+
+def test_an_unsound_header_names_the_file(tmp_path: Path) -> None:
+    from glassformer.runs.tensor_file import read_shapes
+
+    for header in (
+        b"[]",
+        b'{"a": 1}',
+        b'{"a": {"dtype": "F32", "shape": [-1]}}',
+        b'{"a": {"dtype": "F32", "shape": [9]}}',
+    ):
+        path = tmp_path / "w.safetensors"
+        path.write_bytes(len(header).to_bytes(8, "little") + header)
+        with pytest.raises(CheckpointError, match=r"w\.safetensors"):
+            read_shapes(path)

@@ -1,0 +1,230 @@
+"""Two trainings never share a run folder, whatever holds it, and nothing that a dead one leaves is in the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.errors import UsageError
+from glassformer.runs import lock as module
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.lock import LOCK, lock_folder
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="forks and signals are POSIX's")
+
+
+def assert_free(folder: Path) -> None:
+    with lock_folder(folder):
+        pass
+
+
+def test_a_locked_folder_is_refused_by_name_and_free_afterwards(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "run"
+    with lock_folder(folder):
+        RunFolder(folder).check_new()
+        with pytest.raises(UsageError, match="another process is training into") as caught, lock_folder(folder):
+            pass
+        assert str(folder) in caught.value.message
+        (folder / "kept.txt").touch()
+    assert [path.name for path in folder.iterdir()] == ["kept.txt"]
+    assert_free(folder)
+
+
+def test_a_start_that_fails_leaves_neither_lock_nor_folders(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), lock_folder(tmp_path / "a" / "b"):
+        raise ZeroDivisionError
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"", b"123 host", b"\xff" * 100])
+def test_a_file_that_a_dead_process_left_locks_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / LOCK).write_bytes(content)
+    RunFolder(tmp_path).check_new()
+    assert_free(tmp_path)
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_copy_of_a_folder_in_use_is_not_locked(tmp_path: Path) -> None:
+    with lock_folder(tmp_path / "run"):
+        shutil.copytree(tmp_path / "run", tmp_path / "copy")
+        assert_free(tmp_path / "copy")
+
+
+@posix
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_only_a_regular_file_is_locked(tmp_path: Path, kind: str) -> None:
+    folder, victim = tmp_path / "run", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_text("precious")
+    make: dict[str, Any] = {"link": lambda p: p.symlink_to(victim), "fifo": os.mkfifo, "folder": Path.mkdir}
+    make[kind](folder / LOCK)
+    with pytest.raises(glassformer.errors.GlassformerError, match="run"), lock_folder(folder):
+        pass
+    assert victim.read_text() == "precious" and os.path.lexists(folder / LOCK)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="flock is POSIX's")
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_warned_of(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(module.fcntl, "flock", unsupported)
+    with lock_folder(tmp_path / "run"):
+        pass
+    assert "without locks" in capsys.readouterr().err
+
+
+@posix
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_the_lock_ends_with_its_process_and_not_with_a_child_that_it_forked(tmp_path: Path) -> None:
+    """The parent locks, forks a child that outlives it, and is killed."""
+    folder, (alive, said) = tmp_path / "run", os.pipe()
+    parent = os.fork()
+    if not parent:
+        with lock_folder(folder):
+            if not os.fork():
+                os.write(said, str(os.getpid()).encode())
+                time.sleep(60)
+                os._exit(0)
+            time.sleep(60)
+    child = int(os.read(alive, 20))
+    try:
+        with pytest.raises(UsageError), lock_folder(folder):
+            pass
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+        os.kill(child, 0)  # it lives
+        assert (folder / LOCK).exists()
+        assert_free(folder)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+@posix
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_that_ends_takes_no_lock_away(tmp_path: Path) -> None:
+    with lock_folder(tmp_path):
+        with pytest.MonkeyPatch.context():
+            if not (child := os.fork()):
+                try:
+                    module._close_all()
+                finally:
+                    os._exit(0)
+        os.waitpid(child, 0)
+        with pytest.raises(UsageError), lock_folder(tmp_path):
+            pass
+
+
+# Commands
+
+
+def test_every_start_and_resume_takes_the_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, out = write_table(tmp_path), tmp_path / "run"
+    new = ["train", "classify", "--train-file", str(table), *FLAGS, "--steps", "2", "--out"]
+
+    def refused(*arguments: str) -> None:
+        capsys.readouterr()
+        assert main([*arguments]) == 2
+        error = capsys.readouterr().err
+        assert "another process is training into" in error and str(tmp_path) in error
+
+    with lock_folder(out):
+        refused(*new, str(out))
+        refused(*new, str(out), "--seeds", "2")
+        refused(*new, str(out), "--auto-resume")
+        assert main([*new, str(out), "--dry-run"]) == 0
+    assert not out.exists()
+    assert main([*new, str(out)]) == 0
+    assert not (out / LOCK).exists()
+    with lock_folder(out):
+        refused("train", "--resume", str(out))
+        refused(*new, str(out), "--auto-resume")
+        for reading in (
+            ["predict", str(out), "good"],
+            ["doctor", str(out)],
+            ["evaluate", str(out), "--split", "valid"],
+        ):
+            assert main(reading) == 0, reading
+    assert main(["train", "--resume", str(out)]) == 0
+
+
+def test_several_seeds_lock_their_folder_and_each_run(tmp_path: Path) -> None:
+    table, out, seen = write_table(tmp_path), tmp_path / "seeds", list[str]()
+
+    def look(_: Any) -> None:
+        for folder in (out, *out.glob("seed-*")):
+            try:
+                assert_free(folder)
+            except UsageError:
+                seen.append(folder.name)
+
+    glassformer.train("classify", train_file=table, out=out, seeds=2, on_step=look, **SMALL | {"steps": 1})
+    assert seen == ["seeds", "seed-1", "seeds", "seed-2"] or sorted(set(seen)) == ["seed-1", "seed-2", "seeds"]
+    assert not list(out.rglob(LOCK))
+    with lock_folder(out), pytest.raises(UsageError, match="another process"):
+        glassformer.resume(out)
+
+
+def test_a_seed_that_was_killed_before_its_first_step_is_begun_again(tmp_path: Path) -> None:
+    table, out = write_table(tmp_path), tmp_path / "seeds"
+
+    class Killed(Exception):
+        pass
+
+    def kill(_: Any) -> None:
+        if (out / "seed-2").exists():
+            raise Killed
+
+    with pytest.raises(Killed):
+        glassformer.train("classify", train_file=table, out=out, seeds=2, on_step=kill, **SMALL | {"steps": 1})
+    (out / "seed-2" / "config.toml").unlink()
+    shutil.rmtree(out / "seed-2" / "checkpoints", ignore_errors=True)
+    for name in ("metrics.jsonl", LOCK):
+        (out / "seed-2" / name).unlink(missing_ok=True)
+    (out / "seed-2" / LOCK).touch()
+    glassformer.resume(out)
+    assert RunFolder(out / "seed-2").finished
+
+
+def start_two(tmp_path: Path, name: str) -> None:
+    """Start two trainings of one folder at once: one is whole, the other is refused and changes nothing."""
+    table = write_table(tmp_path)
+    new = ("train", "classify", "--train-file", str(table), *FLAGS, "--steps", "6", "--out", str(tmp_path / name))
+    both = [command(tmp_path / f"{name}-{seed}.txt", *new, "--train.seed", str(seed)) for seed in (1, 2)]
+    ended = dict(zip((1, 2), (process.wait(120) for process in both), strict=True))
+    codes = sorted(code for code, _ in ended.values())
+    assert codes == [0, 2], ended
+    lost = next(output for code, output in ended.values() if code == 2)
+    assert str(tmp_path / name) in lost and "this is a bug" not in lost
+    won = next(seed for seed, (code, _) in ended.items() if code == 0)
+    assert f"seed = {won}" in (tmp_path / name / "config.toml").read_text("utf-8")
+    log = (tmp_path / name / "metrics.jsonl").read_text("utf-8").splitlines()
+    assert len(log) == 6
+    code, output = command(tmp_path / f"{name}-resumed.txt", "train", "--resume", str(tmp_path / name)).wait(120)
+    assert code == 0, output
+
+
+@posix
+def test_of_two_starts_at_once_one_trains(tmp_path: Path) -> None:
+    start_two(tmp_path, "run")
+
+
+@posix
+@pytest.mark.slow
+def test_of_two_starts_at_once_one_trains_each_of_twenty_times(tmp_path: Path) -> None:
+    for i in range(20):
+        start_two(tmp_path, f"run-{i}")

@@ -1,0 +1,225 @@
+"""A signal that stops a run says in each stage what is saved and how to go on, and exits with 128 and its number."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.errors import Interrupted
+from glassformer.runs.folder import RunFolder
+from glassformer.training import finalize, multi_seed, trainer
+
+if sys.platform == "win32":
+    pytest.skip("POSIX signals", allow_module_level=True)
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+STAGES = {
+    "preparing": (trainer, "prepare_distributed", "before the first step; nothing is saved in", False),
+    "beginning": (trainer, "describe_environment", "before the first step; nothing is saved in", False),
+    "scoring": (finalize, "evaluate_run", "while scoring the trained model, which is saved in", True),
+    "writing the report": (finalize, "write_report", "while writing the report; model and scores are saved in", True),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A run that nothing stopped; its table lies beside it."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
+        arguments = new_run(folder, folder / "run")
+        assert main(arguments) == 0
+        yield folder / "run"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def new_run(folder: Path, out: Path) -> list[str]:
+    table = folder / "table.csv" if (folder / "table.csv").exists() else write_table(folder)
+    steps = ["--steps", "6", "--save-every", "2"]
+    return ["train", "classify", "--train-file", str(table), *FLAGS, *steps, "--out", str(out)]
+
+
+def send_before(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, with the signal sent to this process first."""
+
+    def stopped(*args: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), number)
+        return function(*args, **options)
+
+    return stopped
+
+
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [
+        ("preparing", signal.SIGTERM),
+        ("preparing", signal.SIGHUP),
+        ("beginning", signal.SIGTERM),
+        ("scoring", signal.SIGINT),
+        ("scoring", signal.SIGTERM),
+        ("writing the report", signal.SIGHUP),
+    ],
+)
+def test_each_stage_says_what_is_saved(
+    whole: Path,
+    tmp_path: Path,
+    stage: str,
+    number: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module, name, words, begun = STAGES[stage]
+    before, out = [signal.getsignal(n) for n in SIGNALS], tmp_path / "a run"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, send_before(number, getattr(module, name)))
+        assert main(new_run(whole.parent, out)) == 128 + number
+    error = capsys.readouterr().err
+    assert f"stopped by {number.name} {words} {out}" in error
+    assert [signal.getsignal(n) for n in SIGNALS] == before
+    if begun:
+        hint = next(line for line in error.splitlines() if line.startswith("hint: "))
+        again = shlex.split(hint.partition(": ")[2].partition(": ")[2])[1:]
+        assert again == ["train", "--resume", str(out)]
+    else:
+        assert "give the same command again" in error and not out.exists()
+        again = new_run(whole.parent, out)
+    assert main(again) == 0
+    for file in ("model/model.safetensors", "predictions.jsonl", "evaluation.json"):
+        assert (out / file).read_bytes() == (whole / file).read_bytes(), file
+
+
+@pytest.mark.parametrize(
+    ("number", "step"), [(signal.SIGHUP, 1), (signal.SIGTERM, 3), (signal.SIGINT, 6), (signal.SIGHUP, 6)]
+)
+def test_while_training_the_step_is_saved(
+    whole: Path, tmp_path: Path, number: signal.Signals, step: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also in the last step, after which the run would have been finished."""
+
+    def send(report: Any) -> None:
+        if report.step == step:
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.SIGTERM)  # launchers repeat themselves
+
+    settings = SMALL | {"steps": 6, "save_every": 2, "train_file": whole.parent / "table.csv"}
+    with pytest.raises(Interrupted) as caught:
+        glassformer.train("classify", out=tmp_path / "run", on_step=send, **settings)
+    assert caught.value.exit_code == 128 + number
+    assert f"stopped by {number.name}" in caught.value.message and str(tmp_path / "run") in caught.value.message
+    assert not RunFolder(tmp_path / "run").trained
+    assert "--resume" in caught.value.hint
+    glassformer.resume(tmp_path / "run")
+    for file in ("model/model.safetensors", "predictions.jsonl"):
+        assert (tmp_path / "run" / file).read_bytes() == (whole / file).read_bytes(), file
+
+
+def test_a_second_interrupt_does_not_wait_for_the_step(whole: Path, tmp_path: Path) -> None:
+    def send(report: Any) -> None:
+        if report.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    settings = SMALL | {"steps": 6, "save_every": 2, "train_file": whole.parent / "table.csv"}
+    with pytest.raises(Interrupted, match="up to its last checkpoint") as caught:
+        glassformer.train("classify", out=tmp_path / "run", on_step=send, **settings)
+    assert caught.value.exit_code == 130
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").glob("step-*")] == ["step-00000002"]
+
+
+def test_hangups_stay_ignored(whole: Path, tmp_path: Path) -> None:
+    """As `nohup` has them."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        settings = SMALL | {"steps": 6, "save_every": 2, "train_file": whole.parent / "table.csv"}
+        send = lambda report: os.kill(os.getpid(), signal.SIGHUP)  # noqa: E731
+        glassformer.train("classify", out=tmp_path / "run", on_step=send, **settings)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert RunFolder(tmp_path / "run").finished
+
+
+def test_between_seeds_and_in_their_ensemble(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, name = tmp_path / "my seeds", "_evaluate_ensemble"
+    arguments = [*new_run(whole.parent, out), "--seeds", "2"]
+    with monkeypatch.context() as patch:
+        patch.setattr(multi_seed, name, send_before(signal.SIGTERM, getattr(multi_seed, name)))
+        assert main(arguments) == 143
+    assert f"resume with: glassformer train --resume '{out}'" in capsys.readouterr().err
+    assert main(["train", "--resume", str(out)]) == 0
+    assert (out / "report.md").is_file()
+
+
+def test_a_hangup_in_a_process_of_its_own(whole: Path, tmp_path: Path) -> None:
+    """SIGHUP, as a closed terminal sends it, ends a training with a checkpoint, a message and exit code 129."""
+    arguments = new_run(whole.parent, tmp_path / "run")
+    arguments[arguments.index("--steps") + 1] = "3000"
+    process = command(tmp_path / "output.txt", *arguments)
+    while not any((tmp_path / "run" / "checkpoints").glob("step-*")):
+        assert process.returncode is None, process.text()
+        time.sleep(0.01)
+    process.send(signal.SIGHUP)
+    process.send(signal.SIGHUP)
+    code, output = process.wait(60)
+    assert code == 129, output
+    assert "stopped by SIGHUP at step" in output and "everything is saved" in output
+    assert not (tmp_path / "run" / ".lock").exists()
+
+
+@pytest.mark.slow
+def test_thirty_kills_at_random_times_end_in_the_same_bytes(tmp_path: Path) -> None:
+    """SIGKILL, SIGTERM, SIGHUP and SIGINT in start, training, saving, evaluation and report, again and again."""
+    import random
+
+    chance, n_kills, finished = random.Random(0), 0, 0
+    arguments = new_run(tmp_path, tmp_path / "whole")
+    arguments[arguments.index("--steps") + 1] = "60"
+    began = time.monotonic()
+    code, output = command(tmp_path / "whole.txt", *arguments).wait(180)
+    took = time.monotonic() - began
+    assert code == 0, output
+    arguments[-1] = str(tmp_path / "hit")
+    while n_kills < 30:
+        resuming = (tmp_path / "hit" / "config.toml").exists()
+        begin = ["train", "--resume", str(tmp_path / "hit")] if resuming else [*arguments, "--auto-resume"]
+        process = command(tmp_path / "hit.txt", *begin)
+        time.sleep(chance.uniform(0, took))
+        number = chance.choice([signal.SIGKILL, signal.SIGKILL, *SIGNALS])
+        process.send(number)
+        code, output = process.wait(180)
+        if code == 0:
+            finished += 1
+            compare(tmp_path)
+            shutil.rmtree(tmp_path / "hit")
+            continue
+        n_kills += 1
+        assert code in (-number, 128 + number), output
+    if (tmp_path / "hit").exists():
+        code, output = command(tmp_path / "hit.txt", *arguments, "--auto-resume").wait(180)
+        assert code == 0, output
+        compare(tmp_path)
+    print(f"{n_kills} kills, {finished + 1} runs, all equal")
+
+
+def compare(folder: Path) -> None:
+    for file in ("model/model.safetensors", "predictions.jsonl", "evaluation.json"):
+        assert (folder / "hit" / file).read_bytes() == (folder / "whole" / file).read_bytes(), file
+    logs = [(folder / name / "metrics.jsonl").read_text("utf-8").splitlines() for name in ("hit", "whole")]
+    assert len(logs[0]) == len(logs[1])

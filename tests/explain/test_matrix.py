@@ -1,0 +1,125 @@
+"""Every method of an explanation and every request of the page, for every family in every case: it answers or refuses.
+
+A refusal is a `UsageError` with a sentence, and is among those expected (`tests/helpers/matrix.py`).
+Of an exported model nothing is explained. All cells are tried in the slow test, a part of each in the fast one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.matrix import (
+    CALLS,
+    CASES,
+    EXPORTED_ANSWERS,
+    FAMILIES,
+    LONG_IN_SLOW,
+    NO_CELL,
+    Cell,
+    calls,
+    expected_refusal,
+    exported_call,
+    make_cell,
+    make_exported,
+)
+
+from glassformer.api import Run
+from glassformer.cli.main import main
+from glassformer.errors import UsageError
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.figures.explanation_plots import ExplanationPlots
+from glassformer.explain.page.service import Service
+
+counts: Counter[str] = Counter()
+fast: Counter[str] = Counter()
+"""Of the calls that are made in a whole cell, and in a part of one."""
+
+
+def public_names(kind: type) -> set[str]:
+    """Return the methods and properties of a class that are not fields of its data."""
+    data = {f.name for f in fields(ExplanationData)} if issubclass(kind, ExplanationData) else set()
+    return {name for name in dir(kind) if not name.startswith("_") or name == "_repr_mimebundle_"} - data
+
+
+@pytest.mark.parametrize(
+    ("of", "kind"), [("Explanation", Explanation), ("plot", ExplanationPlots), ("Service", Service), ("Run", Run)]
+)
+def test_every_method_has_a_cell(of: str, kind: type) -> None:
+    """A method that is added without a call here fails."""
+    called = {name.partition(":")[0] for name in CALLS[of]}
+    assert public_names(kind) - (NO_CELL if of == "Run" else set()) == called
+
+
+ALL = [f"{of}.{name}" for of, name, _ in calls()]
+CELLS = [(family, case) for family in FAMILIES for case in CASES]
+PARTS = len(CASES)
+
+
+@pytest.mark.parametrize(("family", "case"), CELLS)
+def test_a_part_of_a_cell_answers_or_refuses(family: str, case: str, tmp_path: Path) -> None:
+    """Try a fifth of the calls, another in each case: every call of every family is in one of them."""
+    skipped = LONG_IN_SLOW if case == "long" else set()
+    part = (CASES.index(case) + [*FAMILIES].index(family)) % PARTS  # not the same calls of a case in each family
+    names = set(ALL[part::PARTS])
+    try_calls(make_cell(FAMILIES[family], case, tmp_path), names - skipped, fast)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "case"), CELLS)
+def test_a_cell_answers_or_refuses(family: str, case: str, tmp_path: Path) -> None:
+    try_calls(make_cell(FAMILIES[family], case, tmp_path), set(ALL), counts)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_exported_model_predicts_and_refuses_all_else(family: str, tmp_path: Path, capfd: Any) -> None:
+    model = make_exported(FAMILIES[family], tmp_path / "exported")
+    assert main(["explain", str(model.path), "a b"]) == UsageError.exit_code
+    assert f"{model.path} is an exported model, not a run" in capfd.readouterr().err
+    for of, name, _ in calls():
+        try:
+            exported_call(model, of, name)
+            counts["answered"] += 1
+            assert f"{of}.{name}" in EXPORTED_ANSWERS
+        except UsageError as error:
+            counts["refused"] += 1
+            assert f"{of}.{name}" not in EXPORTED_ANSWERS
+            assert "is an exported model" in error.message or "edits" in error.message
+
+
+def try_calls(cell: Cell, names: set[str], counts: Counter[str]) -> None:
+    """Make calls of a cell, and compare what is refused with what is expected."""
+    wrong = []
+    for of, name, call in calls():
+        if f"{of}.{name}" not in names:
+            continue
+        expected = expected_refusal(of, name, cell)
+        try:
+            call(cell)
+            counts["answered"] += 1
+            if expected is not None:
+                wrong.append(f"{of}.{name} answered, but {expected!r} was expected")
+        except UsageError as error:
+            counts["refused"] += 1
+            if expected is None or expected not in error.message:
+                wrong.append(f"{of}.{name} refused: {error.message}")
+        except Exception as error:
+            wrong.append(f"{of}.{name}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_cell_was_tried(request: pytest.FixtureRequest) -> None:
+    n_calls = len(ALL)
+    chosen = [item.nodeid for item in request.session.items]
+    whole = sum("test_a_cell_answers_or_refuses" in item for item in chosen) + len(FAMILIES)
+    if sum("test_a_part_of_a_cell" in item for item in chosen) < len(CELLS):
+        pytest.skip("only some cells were chosen")
+    print(f"a part: {fast['answered']} answered, {fast['refused']} refused")
+    print(f"{whole * n_calls} cells: {counts['answered']} answered, {counts['refused']} refused")
+    if hasattr(request.config, "workerinput"):
+        return  # each worker has tried some
+    assert counts["answered"] + counts["refused"] == whole * n_calls

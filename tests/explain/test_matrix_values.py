@@ -1,0 +1,268 @@
+"""The numbers of every family, plain, edited and of an ensemble: one pass, one number, wherever it is read.
+
+An identity edit changes nothing, on top of other edits too; before the first edit nothing changes; a saved page holds
+what the served page answers; the command prints what Python returns.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.helpers.matrix import matrix_run, request_of, stack_of
+
+from glassformer.cli import explain_edits
+from glassformer.cli.explain import facts
+from glassformer.errors import UsageError
+from glassformer.explain.capture.sites import SITES
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.page.notebook import page_iframe
+from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.page.service import Service
+
+TASKS = ("classify", "translate", "lm", "pretrain")
+SHORT = ("plain", "edited ensemble")
+"""Of the cases those in which all others are."""
+FAST = {("classify", "plain"), ("translate", "edited ensemble"), ("lm", "plain"), ("pretrain", "edited ensemble")}
+HALF_SLOW = [
+    pytest.param(task, case, marks=[] if (task, case) in FAST else [pytest.mark.slow])
+    for task in TASKS
+    for case in SHORT
+]
+TWO_SLOW = [pytest.param(t, marks=[pytest.mark.slow] if t in ("classify", "lm") else []) for t in TASKS]
+"""Each family is in the fast part of some test, and each case."""
+
+
+@cache
+def explained(task: str, case: str, *edits: str) -> Explanation:
+    """Return the explanation of a cell, with its own edits and then these."""
+    request = request_of(task, case)
+    return explain(matrix_run(task, 2 if "ensemble" in case else 1), replace(request, edits=request.edits + edits))
+
+
+def identities(task: str) -> list[str]:
+    """Return edits that change no number."""
+    stack = stack_of(task)
+    return ["logits*1", f"{stack}.0.self.out*1", f"{stack}.*.ff.hidden[token:0]*1", f"{stack}.0.self.weights*1"]
+
+
+def numbers(value: Any) -> Iterator[float]:
+    """Yield all numbers of JSON data, in order."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from numbers(item)
+    elif isinstance(value, int | float):
+        yield float(value)
+
+
+@pytest.mark.parametrize(("task", "case"), HALF_SLOW)
+def test_an_identity_edit_changes_nothing(task: str, case: str) -> None:
+    e = explained(task, case)
+    for edit in identities(task):
+        result = e.what_if(edit)
+        assert set(result.same) == set(e.records) and result.unchanged == result.edits
+        assert (result.answer_before, result.answer) == (e.answer["headline"], e.answer)
+        for effect in result.effects:
+            assert effect.difference_before == effect.difference_after
+            assert effect.log_prob_before == effect.log_prob_after and effect.kl == 0 and effect.before == effect.after
+    one = explained(task, case, identities(task)[1])
+    assert one.predictions == e.predictions and one.answer == e.answer
+    for id, record in e.records.items():
+        assert torch.equal(record.value, one.records[id].value), id
+    sweeps = ["sweep_parts", "sweep_layers"] + (["contributions"] if task != "pretrain" else [])
+    for name in sweeps:
+        was, now = getattr(e, name)(), getattr(one, name)()
+        np.testing.assert_allclose([*numbers(now.to_json())], [*numbers(was.to_json())], atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("case", ["edited ensemble"])
+@pytest.mark.parametrize("task", TASKS)
+def test_more_edits_are_on_top_of_those_of_an_explanation(task: str, case: str) -> None:
+    """An edited explanation is one pass: what is compared with it has its edits too."""
+    stack = stack_of(task)
+    e = explained(task, case)
+    assert e.base is not None and e.base.request == e.request.without_edits()
+    more = f"{stack}.0.self.context[head:1]=0"
+    result, both = e.what_if(more), explained(task, case, more)
+    assert [effect.log_prob_before for effect in result.effects] != [effect.log_prob_after for effect in result.effects]
+    for id, record in both.records.items():
+        assert torch.equal(record.value, result.records[id].value), id
+    assert both.answer == result.answer
+    [part] = [p for p in e.sweep_parts().parts if p.off.edits == [more]]
+    change = sum(effect.log_prob_after - effect.log_prob_before for effect in result.effects)
+    assert part.off.change == pytest.approx(change, abs=1e-5)
+    *_, last = e.sweep_layers().stacks[-1].rows
+    assert last.kl == pytest.approx([0.0] * len(last.kl), abs=1e-9)
+    if task != "pretrain":
+        sums = e.contributions()
+        [logits] = [e.records["logits"].value.reshape(-1, e.records["logits"].shape[-1])[e.answered[0]].double()]
+        of_edits = [part.name for part in sums.parts if part.name.startswith("edit of")]
+        # The residual stream of a decoder has no edit of its encoder.
+        assert abs(sums.error) < 1e-5 and bool(of_edits) == (task != "translate")
+        assert any(
+            abs(float(logits[i] - logits[j]) - sums.difference) < 1e-6
+            for i in range(len(logits))
+            for j in range(len(logits))
+        )
+
+
+@pytest.mark.parametrize("task", TWO_SLOW)
+def test_a_layer_is_skipped_on_top_of_edits_of_what_it_reads(task: str) -> None:
+    """The state that a skipped layer passes on has the edits of both."""
+    stack = stack_of(task)
+    first, second = f"{stack}.0.state=skip", ("source" if task == "translate" else "embedding") + "[token:0]=0"
+    e = explained(task, "plain", first)
+    assert torch.equal(
+        e.what_if(second).records["logits"].value, explained(task, "plain", first, second).records["logits"].value
+    )
+
+
+@pytest.mark.parametrize(("task", "case"), HALF_SLOW)
+def test_nothing_changes_before_the_first_edit(task: str, case: str) -> None:
+    e = explained(task, case, f"{stack_of(task)}.0.ff.out=0")
+    base, first = e.base, min([*e.records].index(one.step) for one in e.edited.applied)
+    assert first > 5
+    for id in [*e.records][:first]:
+        assert np.array_equal(e.tensor(id), Explanation.tensor(base, id)) and id in e.edited.same
+    assert all(check.ok and check.value == 0 for check in e.checks)
+
+
+def page_data(page: str) -> Any:
+    return json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', page, re.DOTALL)[0])
+
+
+@pytest.mark.parametrize(("task", "case"), HALF_SLOW)
+def test_a_saved_page_holds_what_the_served_page_answers(task: str, case: str) -> None:
+    e = explained(task, case)
+    page, dropped = saved_page_html(e, parameters=True)
+    data, service = page_data(page), Service(e.run)
+    assert dropped == [] and data["run"] == {k: v for k, v in service.run().items() if k != "start"}
+    ids = {}
+    for stored in data["traces"]:
+        live = service.trace(stored["request"])
+        ids[stored["id"]] = live["id"]
+        assert stored | {"id": 0, "seconds": 0} == json.loads(json.dumps(live)) | {"id": 0, "seconds": 0}
+    assert len(ids) == 1 + ("edited" in case)
+    for number, stored in enumerate(data["traces"]):
+        same = set(stored["edited"]["same"]) if stored["edited"] else set()
+        own = data["tensors"][stored["id"]]
+        assert set(own) | same >= {node["id"] for node in stored["nodes"]}
+        names = {*own, *same}  # the page takes those that are the same from the first trace
+        for name in sorted(names)[::4]:
+            one = own.get(name) or data["tensors"][data["traces"][0]["id"]][name]
+            kinds = {"f16": "<f2", "f32": "<f4", "i32": "<i4", "u8": "u1"}
+            values = np.frombuffer(base64.b64decode(one["data"]), kinds[one["dtype"]]).reshape(one["shape"])
+            np.testing.assert_allclose(values, service.tensor(ids[stored["id"]], name, ""), rtol=1e-3, atol=1e-4)
+        assert number or data["alignments"].keys() <= {stored["id"]}
+    assert data["attributions"] and data["erased"]
+    for kind, ask in (("attribution", service.attribute), ("erased", service.erase)):
+        stored = data["attributions" if kind == "attribution" else "erased"]
+        for one in [*stored[:: max(1, len(stored) // 4)], stored[-1]]:
+            live = ask(one["request"] | {"trace": ids[one["request"]["trace"]]})
+            np.testing.assert_allclose(
+                [*numbers(one[kind] | {"seconds": 0})], [*numbers(live | {"seconds": 0})], atol=1e-5
+            )
+    for id, alignments in data.get("alignments", {}).items():
+        assert alignments == service.alignment(ids[id])
+    for id, views in data["embeddings"].items():
+        for name, view in views.items():
+            step, token = name.split("/")
+            [stream] = [
+                s
+                for s in data["traces"][0]["streams"]
+                if int(token) in s["ids"] and s["name"] in step_streams(data, step)
+            ]
+            live = service.neighbours(ids[id], step, str(stream["ids"].index(int(token))))
+            assert view == live
+
+
+def step_streams(data: Any, step: str) -> list[str]:
+    return [axis["stream"] for node in data["traces"][0]["nodes"] if node["id"] == step for axis in node["axes"][:1]]
+
+
+@pytest.mark.parametrize("task", TWO_SLOW)
+def test_a_notebook_shows_the_edited_page_whole(task: str) -> None:
+    """The steps that are the same are found under the trace without edits, which is in the page too."""
+    frame = page_iframe(explained(task, "edited"))
+    data = page_data(html.unescape(re.findall(r'srcdoc="(.*?)"></iframe>', frame, re.DOTALL)[0]))
+    assert len(data["traces"]) == 2 and data["traces"][0].get("edited") is None
+    assert set.union(*(set(own) for own in data["tensors"].values())) >= {n["id"] for n in data["traces"][1]["nodes"]}
+
+
+@pytest.mark.parametrize("case", ["plain", "ensemble"])
+@pytest.mark.parametrize("task", TASKS)
+def test_the_command_the_page_and_python_say_the_same(task: str, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    e, run = explained(task, case), matrix_run(task, 2 if case == "ensemble" else 1)
+    live = Service(run).trace(e.request.to_json())
+    printed = json.loads(json.dumps(facts([e], "erase")))["manifest"]
+    for one in (live, printed):
+        assert one["answer"] == e.answer and one["model"]["precision"] == e.precision == "fp32" == run.precision
+        assert one["predictions"] == json.loads(json.dumps(live["predictions"]))
+    said = e.answer if e.together is None else e.together.answer
+    [answer] = run.predict(e.request.text, **e.request.decode)
+    keys = {"classify": "label", "translate": "translation", "lm": "text", "pretrain": "filled"}
+    if task != "lm":
+        assert answer[keys[task]] == said["headline"]
+    edit = f"{stack_of(task)}.0.self.out=0"
+    explain_edits.show_effect([e], [edit], as_json=True)
+    assert json.loads(capsys.readouterr().out)["effects"] == json.loads(
+        json.dumps(e.what_if(edit).to_json()["effects"])
+    )
+
+
+@pytest.mark.parametrize("task", TWO_SLOW)
+def test_a_second_text_of_another_model_is_refused(task: str) -> None:
+    e, other = explained(task, "plain"), explained(task, "ensemble")
+    edit = f"{stack_of(task)}.0.state[token:0]=B"
+    for ask in (lambda: e.what_if(edit, other=other), lambda: e.sweep_states(other)):
+        with pytest.raises(UsageError, match="explained by another model"):
+            ask()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_refused_edit_leaves_nothing_behind(task: str) -> None:
+    run = matrix_run(task)
+    service, request = Service(run), request_of(task, "plain")
+    first = service.trace(request.to_json())
+    hooks = [len(m._forward_hooks) for m in run.model.modules()]
+    kept = dict(service._traces)
+    wrong = ["encoder.5.self=0", "logits[token:999]=0", "nothing", "logits=B", "x" * 201, "a*" + "1" * 190 + "x"]
+    for edit in wrong:
+        with pytest.raises(UsageError):
+            service.trace(request.to_json() | {"edits": [edit]})
+    with pytest.raises(UsageError):
+        service.trace(request.to_json() | {"edits": ["encoder.9.state=B"], "other_text": "a b c"})
+    assert dict(service._traces) == kept and [len(m._forward_hooks) for m in run.model.modules()] == hooks
+    again = service.trace(request.to_json())
+    assert again["predictions"] == first["predictions"]
+
+
+def test_the_words_of_why_are_those_that_are_read() -> None:
+    """Of the answer, a prediction reads what is before it, and no more."""
+    e = explain(matrix_run("translate"), TraceRequest("abc", target="fe dc"))
+    for index, prediction in enumerate(e.predictions):
+        texts = e.attribute(prediction=index).word_texts
+        assert texts["source"] == e.streams[0].word_texts
+        read = e.streams[1].pieces[1 : prediction.position + 1]
+        assert "".join(texts["target"]).replace("▁", "") == "".join(read).replace("▁", "")
+
+
+def test_every_step_that_can_be_edited_takes_an_identity() -> None:
+    for task in TASKS:
+        e = explained(task, "plain")
+        ids = [
+            id for id, r in e.records.items() if SITES[r.site].edit and r.op != "mask" and r.value.is_floating_point()
+        ]
+        result = e.what_if(*[f"{id}*1" for id in ids[:64]])
+        assert set(result.same) == set(e.records)

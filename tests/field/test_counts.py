@@ -1,0 +1,86 @@
+"""What is left out, cut, doubled or shared with training is counted: in the log, the report and the data record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.main import main
+
+SMALL = ["--model.n-layers", "1", "--model.d-model", "16", "--model.n-heads", "2", "--steps", "1", "--device", "cpu"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+
+
+def train(capsys: pytest.CaptureFixture[str], out: Path, *argv: str) -> tuple[str, dict, str]:
+    """Train a tiny run; return its messages, its report as data, and as text."""
+    capsys.readouterr()
+    assert main(["train", *argv, "--out", str(out), *SMALL, "--json"]) == 0
+    err = capsys.readouterr().err
+    return err, json.loads((out / "report.json").read_text()), (out / "report.md").read_text()
+
+
+def pairs(path: Path, n: int, empty: int) -> list[str]:
+    """Write parallel files of n pairs, of which some have an empty side; return their flags."""
+    source = [f"one {i % 30}" for i in range(n)]
+    target = ["" if i < empty else f"eins {i % 30}" for i in range(n)]
+    (path / "s").write_text("\n".join(source) + "\n")
+    (path / "t").write_text("\n".join(target) + "\n")
+    return ["--src-file", str(path / "s"), "--tgt-file", str(path / "t")]
+
+
+def test_pairs_with_an_empty_side_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = pairs(tmp_path, 200, 50)
+    argv += ["--valid-src-file", argv[1], "--valid-tgt-file", argv[3]]
+    err, report, text = train(capsys, tmp_path / "r", "translate", *argv)
+    assert "50 pairs with an empty side left out" in err
+    split = report["data"]["splits"]["train"]
+    assert (split["n"], split["n_empty"], split["n_duplicates"]) == (150, 50, 140)
+    assert "| train | 150 |" in text and " 50 " in text.split("| train | 150 |")[1].split("\n")[0]
+    assert "200 of 200 validation texts are also in training" in err
+
+
+def test_texts_without_a_token_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.dumps({"text": text}) for text in ["", "  ", *(f"some text {i}" for i in range(40))]]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows) + "\n\n\n")
+    (tmp_path / "v.txt").write_text("some other text\nmore\n")
+    argv = ["--train-file", str(tmp_path / "a.jsonl"), "--valid-file", str(tmp_path / "v.txt")]
+    err, report, text = train(capsys, tmp_path / "r", "pretrain", *argv, "--text.tokenizer", "word")
+    assert "2 texts without a token to predict left out" in err and "empty lines: 2" in err
+    assert report["data"]["splits"]["train"]["n_empty"] == 2 and report["data"]["counts"] == {"empty lines": 2}
+    assert "empty lines: 2" in text
+
+
+def test_cut_texts_and_texts_in_training_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{'good' if i % 2 else 'bad'} film number {i} of many,{'pos' if i % 2 else 'neg'}" for i in range(40)]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["text,label", *rows]) + "\n")
+    same = [word for part in ("train", "valid", "test") for word in (f"--{part}-file", str(path))]
+    err, report, text = train(capsys, tmp_path / "r", "classify", *same, "--text.max-len", "3")
+    assert "40 of 40 training texts (100.0%) are cut at 3 tokens" in err and "100.0% of texts (40) truncated" in err
+    assert "40 of 40 test texts are also in training" in err and "also in training" in text
+    evaluation = report["evaluation"]
+    assert (evaluation["also_in_training"], evaluation["compared_with_training"]) == (40, 40)
+    assert main(["evaluate", str(tmp_path / "r")]) == 0
+    out, err = capsys.readouterr()
+    assert "(40 also in training)" in out and "40 of 40 test texts are also in training" in err
+    assert main(["doctor", str(tmp_path / "r")]) == 0
+    assert "also in training" in capsys.readouterr().out
+
+
+def test_lines_of_running_text_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"This is line number {i}, and it is long enough." for i in range(60)]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    (tmp_path / "b.txt").write_text(
+        "\n".join([*lines[:15], *(f"Another line of a good length, {i}" for i in range(5))])
+    )
+    argv = ["--train-file", str(tmp_path / "a.txt"), "--valid-file", str(tmp_path / "b.txt")]
+    err, report, _ = train(capsys, tmp_path / "r", "lm", *argv)
+    assert f"evaluating on {tmp_path / 'b.txt'} (" in err and "a.txt (valid" not in err
+    assert "15 of 20 validation lines of 32 characters or more are also in training" in err
+    assert report["data"]["splits"]["valid"]["n_in_training"] == 15

@@ -1,0 +1,94 @@
+"""Exported folders beside runs: texts that are cut are marked and counted, and commands that need a run say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.exports import run_of
+from tests.helpers.hostile_exports import KINDS, write_export
+
+from glassformer.cli.main import main
+from glassformer.interop.exported import load_exported
+
+LONG = {"translate": "abcdefg" * 30, "lm": "refund goods " * 30, "classify": "the good refund " * 40}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_export("ctranslate2-translator", tmp_path_factory.mktemp("exported") / "out")
+
+
+SOME = [name for name in KINDS if not name.startswith("onnx")]
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_text_that_is_cut_is_marked_and_counted(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, task = write_export(name, tmp_path / "out"), KINDS[name][0]
+    texts, options = (
+        [LONG[task], "a", LONG[task], ""],
+        {} if task == "classify" else {"max_new_tokens": 2, "temperature": 0.0},
+    )
+    model = load_exported(out)
+    answers = model.predict(texts, **options)
+    assert [answer.get("truncated", False) for answer in answers] == [True, False, True, False]
+    most = model.facts.context if task == "lm" else model.facts.max_len
+    assert caplog.messages[-1] == f"2 of 4 texts are longer than {most} tokens and were cut"
+    caplog.clear()
+    assert [*model.predict_stream(iter(texts), **options)] == answers
+    assert [line for line in caplog.messages if "cut" in line] == [
+        f"2 of 4 texts are longer than {most} tokens and were cut"
+    ]
+    capsys.readouterr()
+    flags = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
+    assert main(["predict", str(out), *texts[:2], "--json", *flags]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row.get("truncated", False) for row in rows] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["explain", "EXPORTED", "abc"],
+        ["evaluate", "EXPORTED"],
+        ["export", "EXPORTED", "OTHER", "--to", "onnx"],
+        ["export", "EXPORTED"],
+        ["doctor", "EXPORTED"],
+        ["compare", "EXPORTED", "EXPORTED"],
+        ["train", "--resume", "EXPORTED"],
+        ["train", "classify", "--init-from", "EXPORTED", "--train-file", "TABLE", "--out", "OTHER"],
+        ["train", "translate", "--init-from", "EXPORTED", "--train-file", "TABLE", "--out", "OTHER"],
+        ["predict", "EXPORTED,EXPORTED", "abc"],
+        ["predict", "EXPORTED", "abc", "--precision", "bf16"],
+        ["predict", "EXPORTED", "abc", "--engine", "onnx"],
+    ],
+    ids=" ".join,
+)
+def test_commands_that_need_a_run_name_the_exported_folder(
+    command: list[str], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("text,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(40)), encoding="utf-8")
+    places = {"EXPORTED": str(folder), "OTHER": str(tmp_path / "other"), "TABLE": str(table)}
+    words = [word.replace("EXPORTED", str(folder)) for word in command]
+    code = main([places.get(word, word) for word in words])
+    message = capsys.readouterr().err
+    assert code in (2, 4) and "export" in message and str(folder) in message, message
+    assert "glassformer predict" in message or "--engine" in message or "--precision" in message, message
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_greedy_score_is_that_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transformers gives logits there, which were summed as if they were log-probabilities."""
+    run = run_of("translate", monkeypatch)
+    out = write_export("hf-translator", tmp_path / "out")
+    options: dict[str, Any] = {"beam_size": 1, "max_new_tokens": 5}
+    for length_penalty in (0.0, 1.0):
+        ours = run.predict(["abc", "gfedcba"], length_penalty=length_penalty, **options)
+        theirs = load_exported(out).predict(["abc", "gfedcba"], length_penalty=length_penalty, **options)
+        assert [a["translation"] for a in ours] == [a["translation"] for a in theirs]
+        assert [a["score"] for a in theirs] == pytest.approx([a["score"] for a in ours], abs=1e-4)

@@ -1,0 +1,222 @@
+"""A run's data read again: the columns of training, and files that changed since."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.config import DataConfig, FilesConfig
+from glassformer.errors import DataError, UsageError
+
+TINY = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "ensemble_size": 1}
+FEW = {"ngrams": 0, "bigrams": 0, "max_len": 16}
+ROWS = [(f"{'good' if i % 2 else 'bad'} film {i}", "pos" if i % 2 else "neg") for i in range(40)]
+OTHER = {"pos": "neg", "neg": "pos"}
+
+
+def table(path: Path, header: str | None = "text,sentiment", rows: list[tuple[str, ...]] | None = None) -> Path:
+    """Write a CSV."""
+    rows = list(ROWS) if rows is None else rows
+    path.write_text("".join(f"{line}\n" for line in [*([header] if header else []), *map(",".join, rows)]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a classifier of train.csv in `r`, and its cache."""
+    folder = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        table(folder / "train.csv")
+        glassformer.train("classify", out="r", train_file="train.csv", steps=2, device="cpu", model=TINY, text=FEW)
+        rows = table(folder / "bare.csv", None)
+        glassformer.train("classify", out="bare", train_file=rows.name, steps=2, device="cpu", model=TINY, text=FEW)
+    return folder
+
+
+@pytest.fixture
+def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that folder, in which the test runs."""
+    shutil.copytree(trained, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "copy"
+
+
+def evaluate(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, dict, str]:
+    """Call the command; return its exit code, its JSON and its messages."""
+    capsys.readouterr()
+    code = main(["evaluate", *argv, "--json"])
+    out, err = capsys.readouterr()
+    return code, json.loads(out or "{}"), err
+
+
+def labels_of(run: str, path: str, columns: dict[str, str] | None = None) -> list[str]:
+    """Return the labels that a run is scored on."""
+    scores = glassformer.load(run, device="cpu").evaluate(
+        data=DataConfig(files=FilesConfig(test_file=path, **(columns or {})))
+    )
+    return [row["truth"] for row in scores["predictions"]]
+
+
+TRUTH = [label for _, label in ROWS]
+
+
+def jsonl(path: Path) -> Path:
+    rows = [{"label": OTHER[label], "text": text, "sentiment": label} for text, label in ROWS]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+FORMS: dict[str, Callable[[Path], Path]] = {
+    "another column of the same classes": lambda p: table(
+        p / "t.csv", "text,label,sentiment", [(t, OTHER[a], a) for t, a in ROWS]
+    ),
+    "other order and case": lambda p: table(p / "t.csv", "Sentiment ,id,TEXT", [(a, "7", t) for t, a in ROWS]),
+    "JSON Lines": lambda p: jsonl(p / "t.jsonl"),
+    "no header": lambda p: table(p / "t.csv", None),
+    "no header, other columns": lambda p: table(p / "t.csv", None, [("x", a, t) for t, a in ROWS]),
+    "header of a headerless run": lambda p: table(p / "t.csv", "text,label"),
+}
+
+
+@pytest.mark.parametrize("run", ["r", "bare"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_test_file_is_read_by_the_columns_of_training(here: Path, form: str, run: str) -> None:
+    if run == "bare" and form in ("another column of the same classes", "JSON Lines", "other order and case"):
+        pytest.skip("positions say nothing of such a file")
+    assert labels_of(run, FORMS[form](here).name) == TRUTH
+
+
+def test_columns_given_by_flag_win_and_the_choice_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = FORMS["another column of the same classes"](here).name
+    assert labels_of("r", name, {"label_column": "label"}) == [OTHER[label] for label in TRUTH]
+    code, scores, err = evaluate(capsys, "r", "--test-file", name)
+    assert code == 0 and "label is column 'sentiment', as in training" in err
+    assert scores["reading"]["notes"] == [f"{name}: text is column 'text', label is column 'sentiment', as in training"]
+
+
+def test_without_the_columns_of_training_the_guess_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(here / "t.csv", "review,verdict")
+    code, scores, err = evaluate(capsys, "r", "--test-file", "t.csv")
+    assert code == 0 and scores["n"] == len(ROWS)
+    assert "not all columns of training are in it" in err and "guessed" in err
+
+
+def test_validation_and_test_tables_are_read_by_the_columns_of_the_training_table(tmp_path: Path) -> None:
+    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.tasks import TASKS
+
+    train = table(tmp_path / "train.csv")
+    valid = table(tmp_path / "valid.csv", None)
+    test = FORMS["another column of the same classes"](tmp_path)
+    files = FilesConfig(train_file=str(train), valid_file=str(valid), test_file=str(test))
+    data = load_text_data(TASKS["classify"].schema, DataConfig(files=files))
+    assert data.valid.answers == TRUTH and data.test is not None and data.test.answers == TRUTH
+
+
+def rewrite(rows: list[tuple[str, ...]]) -> Callable[[Path], object]:
+    return lambda here: table(here / "train.csv", rows=rows)
+
+
+def replace_by_link(here: Path) -> None:
+    table(here / "elsewhere.csv", rows=list(ROWS[::-1]))
+    (here / "train.csv").unlink()
+    (here / "train.csv").symlink_to("elsewhere.csv")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "reordered": rewrite(list(ROWS[::-1])),
+    "a row more": rewrite([*ROWS, ("one more", "pos")]),
+    "a letter": rewrite([("Good film 0", "neg"), *ROWS[1:]]),
+    "a link": replace_by_link,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_data_is_refused_unless_allowed(here: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
+    CHANGES[change](here)
+    code, _, err = evaluate(capsys, "r", "--split", "valid")
+    assert code == 3 and "train.csv has changed since the run began" in err and "--allow-changed-data" in err
+    code, scores, err = evaluate(capsys, "r", "--split", "valid", "--allow-changed-data")
+    assert code == 0 and scores["changed_data"] == ["train.csv"] and "warning" in err
+
+
+def test_another_file_of_the_same_relative_path_is_refused(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = glassformer.load(here / "r", device="cpu")
+    (tmp_path / "other").mkdir()
+    table(tmp_path / "other" / "train.csv", rows=list(ROWS[5:]))
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(DataError, match=r"train\.csv has changed"):
+        run.evaluate("valid")
+    assert run.evaluate("valid", allow_changed_data=True)["changed_data"] == ["train.csv"]
+    (tmp_path / "other" / "train.csv").unlink()
+    with pytest.raises(DataError, match=r"train\.csv is no longer there"):
+        run.evaluate("valid")
+
+
+def test_no_baselines_are_fitted_on_changed_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy("train.csv", "t.csv")
+    _, scores, _ = evaluate(capsys, "r", "--test-file", "t.csv")
+    assert "baselines" in scores and scores["also_in_training"] == len(ROWS) * 9 // 10
+    CHANGES["reordered"](here)
+    code, scores, err = evaluate(capsys, "r", "--test-file", "t.csv")
+    assert code == 0 and "baselines" not in scores and "also_in_training" not in scores
+    assert "train.csv has changed" in err
+
+
+def test_resuming_export_and_means_notice_a_change(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from glassformer.interop.check import check_export
+
+    CHANGES["a row more"](here)
+    assert main(["train", "--resume", "r"]) == 3
+    run = glassformer.load("r", device="cpu")
+    assert "has changed" in str(check_export(run.task, run.model, here / "none", run.path))
+    with pytest.raises(DataError, match="has changed"):
+        run.predict(["good film"], edits=["encoder.0.self.head0=mean"])
+    run.allow_changed_data = True
+    run.predict(["good film"], edits=["encoder.0.self.head0=mean"])
+    assert not (here / "r" / "means").exists()
+
+
+def test_a_folder_with_a_file_more_is_another(tmp_path: Path) -> None:
+    from glassformer.runs.run_data import different_files
+
+    before = {"d/a.txt": "1", "d/b.txt": "2"}
+    assert different_files(before, before) == []
+    assert different_files(before, {"e/a.txt": "1", "e/b.txt": "2"}) == []
+    assert different_files(before, before | {"d/c.txt": "3"}) == ["d/c.txt"]
+    assert different_files(before, before | {"d/c/a.txt": "1"}) == ["d/c/a.txt"]
+    assert different_files(before, {"d/a.txt": "1"}) == ["d/b.txt"]
+
+
+def test_a_data_folder_is_of_built_in_data_sets(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = evaluate(capsys, "r", "--split", "valid", "--data-dir", str(here))
+    assert code == 2 and "--data-dir" in err
+    run = glassformer.load("r", device="cpu")
+    with pytest.raises(UsageError, match="built-in"):
+        run.evaluate("valid", data=replace(run.config.data, data_dir=str(here)))
+    test = replace(run.config.data, files=replace(run.config.data.files, test_file="train.csv"))
+    assert run.evaluate("valid", data=test)["split"] == "valid"
+    with pytest.raises(UsageError, match="test files are named"):
+        run.evaluate("valid", data=DataConfig(files=FilesConfig(test_file="train.csv")))
+
+
+def test_columns_of_a_damaged_record_are_not_used() -> None:
+    from glassformer.data.datasets.known_columns import KnownColumns
+
+    good = {"keys": [0, 1], "headers": ["text", None], "n_fields": 2, "has_header": True}
+    assert KnownColumns.from_json(good, ["a"]) is not None
+    bad = [None, [], {}, good | {"keys": [0, 9]}, good | {"keys": "01"}, good | {"headers": [1, 2]}]
+    for value in [*bad, good | {"n_fields": "2"}, good | {"keys": [0, "a"]}, good | {"has_header": 1}]:
+        assert KnownColumns.from_json(value, ["a"]) is None

@@ -1,0 +1,147 @@
+"""Standard streams that are closed, full or without a reader, and lines that arrive one after another."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from glassformer.cli import main as module
+from glassformer.cli.main import main
+from glassformer.errors import DataError
+from glassformer.text.lines import ArrivingLines, chunks_of
+from glassformer.utils import console
+
+
+class Broken(io.StringIO):
+    """A stream that cannot be written."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def write(self, text: str) -> int:
+        raise OSError(self.number, os.strerror(self.number))
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+STREAMS: dict[str, Callable[[], object]] = {
+    "none": lambda: None,
+    "closed": closed,
+    "full": lambda: Broken(errno.ENOSPC),
+    "no reader": lambda: Broken(errno.EPIPE),
+    "bad descriptor": lambda: Broken(errno.EBADF),
+    "terminal gone": lambda: Broken(errno.EIO),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("arguments", [["recipes"], ["recipes", "imdb"], ["--help"], ["recipes", "--json"]], ids=str)
+def test_results_that_cannot_be_written(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", STREAMS[name]())
+    code = main(arguments)
+    assert code == (0 if name in ("none", "closed", "no reader", "bad descriptor") else code)
+    assert code in (0, 1, 6) and (name != "full" or code == 6)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("which", ["stdout", "stderr"])
+def test_an_error_keeps_its_code_without_streams(name: str, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, which, STREAMS[name]())
+    assert main(["recipes", "none", "--json"]) == 2
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_work_is_finished_without_streams(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a training the code tells whether it is finished; only a full disk, whose reader waits, is an error then."""
+    done = []
+
+    def train(arguments: list[str]) -> int:
+        console.write("a score")
+        console.write_table(("a",), [("b",)])
+        console.write_error("not heard")
+        done.append(arguments)
+        return 0
+
+    monkeypatch.setattr(module, "_dispatch", train)
+    monkeypatch.setattr(sys, "stdout", STREAMS[name]())
+    monkeypatch.setattr(sys, "stderr", STREAMS[name]())
+    code = main(["train", "imdb"])
+    assert done and (code == 0) == (name in ("none", "closed", "no reader", "bad descriptor"))
+
+
+def test_an_argument_that_is_not_utf8_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["data", "check", "classify", "--train-file", "b\udce4.csv"], ["predict", "r", "M\udce4rz"]):
+        assert main(arguments) == 2
+        assert "is not UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors by the shell")
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&- <&-", "| head -c 1 >/dev/null"])
+def test_the_command_with_closed_descriptors(closing: str) -> None:
+    command = f"{sys.executable} -m glassformer recipes {closing}"
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert result.returncode == 0 and "Traceback" not in result.stderr and "bug" not in result.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes that can be waited for")
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_line_is_given_as_it_arrives(end: bytes) -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as stream:
+        chunks = ArrivingLines(stream).chunks(256)
+        for line in ("one", "", "two\u2028parts", "x" * 5000):
+            os.write(write, line.encode() + end)
+            assert next(chunks) == [line]
+        os.write(write, b"a\nb\nc\nlast")
+        assert next(chunks) == ["a", "b", "c"]
+        os.close(write)
+        assert list(chunks) == [["last"]]
+
+
+@pytest.mark.parametrize("size", [1, 3, 256])
+def test_lines_before_a_bad_byte_are_given(size: int) -> None:
+    chunks = ArrivingLines(io.BytesIO(b"\xef\xbb\xbfone\ntwo\nthree\n\xff\nfive\n")).chunks(size)
+    seen: list[str] = []
+    with pytest.raises(DataError, match="stdin:4: expected UTF-8, found byte 0xff"):
+        for chunk in chunks:
+            seen += chunk
+    assert seen == ["one", "two", "three"]
+
+
+def test_chunks_are_bounded_and_whole() -> None:
+    lines = [f"line {i}" for i in range(1000)]
+    data = "\n".join(lines).encode()
+    chunks = list(ArrivingLines(io.BytesIO(data)).chunks(7))
+    assert max(map(len, chunks)) <= 7 and [line for chunk in chunks for line in chunk] == lines
+    assert list(ArrivingLines(None).chunks(7)) == [] and list(chunks_of(iter("abc"), 2)) == [["a", "b"], ["c"]]
+
+
+def test_log_messages_of_several_threads_leave_the_logger_as_it_was() -> None:
+    import logging
+
+    logger = logging.getLogger("glassformer")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+
+    def log() -> None:
+        for _ in range(100):
+            with console.log_to_stderr():
+                pass
+
+    threads = [threading.Thread(target=log) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (list(logger.handlers), logger.level, logger.propagate) == before

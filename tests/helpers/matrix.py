@@ -1,0 +1,297 @@
+"""The matrix of explanations: families of models × cases × calls, and the refusals that are expected.
+
+A call is looked up by the name of the method, so a new method without one is noticed (`tests/explain/test_matrix.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.exports import WORDS, run_of
+from tests.helpers.small import CPU, config_of, data_of
+
+from glassformer.api import Run
+from glassformer.cli.flags import run_folder
+from glassformer.errors import UsageError
+from glassformer.explain.edits.states import sweep_states
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.page.service import Service
+from glassformer.interop.export import export
+from glassformer.interop.exported import ExportedModel, load_exported
+from glassformer.tasks import TASKS
+
+FAMILIES = {"classifier": "classify", "translator": "translate", "language model": "lm", "masked": "pretrain"}
+"""The task of each family."""
+CASES = ("plain", "edited", "ensemble", "edited ensemble", "long")
+"""Those with an explanation; "exported" has none, and what is asked of it stands in `EXPORTED`."""
+TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc", "pretrain": "a [MASK] b c d"}
+LETTERS = "abcdefg"
+MAX_LEN = 560
+LONG = {"classify": "abcdefg" * 90, "translate": "abcdefg" * 90, "lm": "abcdefg" * 90}
+LONG["pretrain"] = "abcdefg" * 40 + " [MASK] " + "abcdefg" * 50
+
+
+@dataclass
+class Cell:
+    """A family in a case.
+
+    Attributes:
+        task: the task of the family.
+        case: one of `CASES`.
+        run: the run.
+        e: the explanation.
+        out: a folder to write into.
+    """
+
+    task: str
+    case: str
+    run: Run
+    e: Explanation
+    out: Path
+
+    @cached_property
+    def other(self) -> Explanation:
+        """Return the explanation of a second text by the same model."""
+        return second_text(self.e)
+
+    @cached_property
+    def service(self) -> Service:
+        """Return the page's service."""
+        return Service(self.run)
+
+    @cached_property
+    def trace(self) -> str:
+        """Return the id of the same explanation there."""
+        return self.service.trace(self.e.request.to_json())["id"]
+
+    @cached_property
+    def second(self) -> str:
+        """Return the id of the second text there."""
+        return self.service.trace(self.other.request.to_json())["id"]
+
+    def body(self, **fields: Any) -> dict[str, Any]:
+        """Return a request about this trace."""
+        return {"trace": self.trace} | fields
+
+    @property
+    def edited(self) -> bool:
+        return "edited" in self.case
+
+
+@cache
+def matrix_run(task: str, members: int = 1, max_len: int = MAX_LEN, seed: int = 5) -> Run:
+    """Return a run of random weights whose predictions depend on the text."""
+    config = config_of(task)
+    text = replace(config.text, tokenizer="char", max_len=max_len)
+    decode = replace(config.decode, max_new_tokens=3)
+    model = replace(config.model, d_model=16, d_ff=16, dropout=0.0, ensemble_size=members)
+    config = replace(config, model=model, text=text, decode=decode)
+    built = TASKS[task].from_data(config, data_of(task))
+    torch.manual_seed(seed)
+    network = built.build_model()
+    with torch.no_grad():
+        for p in network.parameters():
+            p.mul_(3.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
+    return Run(Path("runs") / task, built, network.eval(), CPU)
+
+
+def stack_of(task: str) -> str:
+    """Return the first stack of a family."""
+    return "decoder" if task == "lm" else "encoder"
+
+
+def request_of(task: str, case: str, edits: tuple[str, ...] | None = None) -> TraceRequest:
+    """Return the request of a cell; `edits` replace those of an edited one."""
+    own = (f"{stack_of(task)}.0.self.out[token:1]=0",) if "edited" in case else ()
+    text = LONG[task] if case == "long" else TEXTS[task]
+    member = 2 if "ensemble" in case else 1
+    decode = {"max_new_tokens": 3} if task in ("translate", "lm") else {}
+    return TraceRequest(text, edits=own if edits is None else edits, member=member, decode=decode)
+
+
+def make_cell(task: str, case: str, out: Path) -> Cell:
+    """Return a cell."""
+    run = matrix_run(task, 2 if "ensemble" in case else 1)
+    return Cell(task, case, run, explain(run, request_of(task, case)), out)
+
+
+def second_text(e: Explanation) -> Explanation:
+    """Return the explanation of a text of as many tokens, with another answer where one is found."""
+    text, rng = e.request.text[:30], random.Random(0)
+    for _ in range(1 if len(text) < len(e.request.text) else 60):  # a long text has no sweep to compare by
+        moved = "".join(rng.choice(LETTERS) if c in LETTERS else c for c in text)
+        other = explain(e.run, replace(e.request.without_edits(), text=moved))
+        try:
+            sweep_states(e, other)
+        except UsageError:
+            continue
+        break
+    return other
+
+
+def some_tensor(e: Explanation) -> str:
+    return next(id for id in e.records if id.endswith("self.weights"))
+
+
+def a_word(e: Explanation) -> dict[str, list[int]]:
+    """Return the positions of one token that can be erased."""
+    stream = e.streams[0]
+    return {stream.name: [next(i for i, special in enumerate(stream.special) if not special)]}
+
+
+def make_exported(task: str, out: Path) -> ExportedModel:
+    """Return the exported model of a run of a family."""
+    with pytest.MonkeyPatch.context() as patch:
+        run = run_of(task, patch, WORDS if task in ("classify", "pretrain") else None)
+        patch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
+        export(run, "hf", out)
+    return load_exported(out)
+
+
+Call = Callable[[Cell], Any]
+EXPLANATION: dict[str, Call] = {
+    "manifest": lambda c: c.e.manifest(),
+    "tensor": lambda c: [c.e.tensor(id) for id in c.e.records] + [c.e.tensor(some_tensor(c.e), "head:0;token:0-2")],
+    "trace": lambda c: len(c.e.trace),
+    "attribute": lambda c: c.e.attribute(),
+    "attribute:integrated_gradients": lambda c: c.e.attribute("integrated_gradients"),
+    "attribute:prediction": lambda c: c.e.attribute(prediction=c.e.answered[-1]),
+    "what_if": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.self.context[head:1]=0"),
+    "what_if:B": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.state[token:0]=B", other=c.other),
+    "sweep_parts": lambda c: c.e.sweep_parts(),
+    "sweep_keys": lambda c: c.e.sweep_keys(),
+    "sweep_layers": lambda c: c.e.sweep_layers(),
+    "sweep_states": lambda c: c.e.sweep_states(c.other),
+    "sweep_checkpoints": lambda c: c.e.sweep_checkpoints(),
+    "contributions": lambda c: c.e.contributions(),
+    "contributions:last": lambda c: c.e.contributions(c.e.answered[-1]),
+    "readings": lambda c: c.e.readings(),
+    "save": lambda c: c.e.save(c.out / "page.html"),
+    "page": lambda c: _whole_page(c.e.page()._repr_mimebundle_()["text/html"]),
+    "plot": lambda c: c.e.plot,
+    "_repr_mimebundle_": lambda c: c.e._repr_mimebundle_(),
+    "visible_lengths": lambda c: [c.e.visible_lengths(p) for p in c.e.predictions],
+    "check_not_edited": lambda c: c.e.check_not_edited(),
+    "precision": lambda c: c.e.precision,
+    "is_classifier": lambda c: c.e.is_classifier,
+    "answered": lambda c: c.e.answered,
+    "generated": lambda c: c.e.generated,
+}
+"""A call of each method and property of `Explanation`; behind a colon, with other arguments."""
+PLOTS: dict[str, Call] = {
+    "attention": lambda c: c.e.plot.attention(head=1),
+    "positions": lambda c: c.e.plot.positions(),
+    "alignment": lambda c: c.e.plot.alignment(),
+    "attribution": lambda c: c.e.plot.attribution(),
+    "effect": lambda c: c.e.plot.effect(),
+}
+SERVICE: dict[str, Call] = {
+    "run": lambda c: c.service.run(),
+    "trace": lambda c: c.service.trace(c.e.request.to_json()),
+    "trace:edits": lambda c: c.service.trace(request_of(c.task, c.case, ("logits*2",)).to_json()),
+    "decode": lambda c: c.service.decode(c.e.request.to_json()),
+    "held": lambda c: c.service.held(c.trace, some_tensor(c.e), "head:0"),
+    "tensor": lambda c: c.service.tensor(c.trace, some_tensor(c.e), "head:0"),
+    "alignment": lambda c: c.service.alignment(c.trace),
+    "neighbours": lambda c: c.service.neighbours(
+        c.trace, next(id for id in c.e.records if id.endswith("embedding.rows")), "0"
+    ),
+    "attribute": lambda c: c.service.attribute(c.body(method="erase")),
+    "attribute:integrated_gradients": lambda c: c.service.attribute(c.body(method="integrated_gradients")),
+    "erase": lambda c: c.service.erase(c.body(erase=a_word(c.e))),
+    "sweep:parts": lambda c: c.service.sweep(c.body(kind="parts")),
+    "sweep:keys": lambda c: c.service.sweep(c.body(kind="keys")),
+    "sweep:layers": lambda c: c.service.sweep(c.body(kind="layers")),
+    "sweep:contributions": lambda c: c.service.sweep(c.body(kind="contributions")),
+    "sweep:states": lambda c: c.service.sweep(c.body(kind="states", other=c.second)),
+    "sweep:checkpoints": lambda c: c.service.sweep(c.body(kind="checkpoints")),
+}
+RUN: dict[str, Call] = {
+    "predict": lambda c: c.run.predict(c.e.request.text),
+    "predict:edits": lambda c: c.run.predict(
+        c.e.request.text, edits=[f"{stack_of(c.task)}.0.self.out*1"], member=c.e.request.member
+    ),
+    "predict_stream": lambda c: list(c.run.predict_stream([c.e.request.text])),
+    "explain": lambda c: c.run.explain(c.e.request.text, member=c.e.request.member, **c.e.request.decode),
+}
+NO_CELL = {"train", "evaluate", "evaluate_edits", "export", "path", "task", "model", "device", "precision", "config"}
+"""Of `Run`: scores of a whole split and exports are of no text; the others are attributes."""
+CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": RUN}
+
+NOT_EDITED = "words are weighed without edits only"
+REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
+    ("attribute", lambda c: c.edited, NOT_EDITED),
+    ("attribution", lambda c: c.edited, NOT_EDITED),
+    ("check_not_edited", lambda c: c.edited, NOT_EDITED),
+    ("erase", lambda c: c.edited, NOT_EDITED),
+    ("readings", lambda c: c.edited and c.task == "translate", NOT_EDITED),
+    ("alignment", lambda c: c.edited and c.task == "translate", NOT_EDITED),
+    ("readings", lambda c: c.task != "translate", "no cross attention to align by"),
+    ("alignment", lambda c: c.task != "translate", "no cross attention"),
+    ("effect", lambda c: not c.edited, "has no edits whose effect could be drawn"),
+    ("sweep_checkpoints", lambda c: not c.edited, "needs edits"),
+    ("sweep:checkpoints", lambda c: not c.edited, "needs a trace with edits"),
+    ("decode", lambda c: c.edited, "without edits only"),
+    ("trace", lambda c: c.case == "long", "too long for one trace"),
+    *((f"{name}", lambda c: c.case == "long", "at most 128 tokens") for name in ("what_if", "trace:edits")),
+    *(
+        (name, lambda c: c.case == "long", "at most 128 tokens")
+        for name in ("sweep_parts", "sweep_keys", "sweep_layers", "sweep_states", "contributions")
+    ),
+    *(
+        (f"sweep:{name}", lambda c: c.case == "long", "at most 128 tokens")
+        for name in ("parts", "keys", "layers", "states", "contributions")
+    ),
+    ("contributions", lambda c: c.task == "pretrain", "is not linear"),
+    ("sweep:contributions", lambda c: c.task == "pretrain", "is not linear"),
+]
+"""The calls that are refused, in which cells, and the sentence."""
+LONG_IN_SLOW = {"Explanation.attribute:integrated_gradients", "Explanation.attribute:prediction", "Explanation.save"}
+LONG_IN_SLOW |= {"Explanation.page", "Explanation._repr_mimebundle_", "Service.attribute:integrated_gradients"}
+LONG_IN_SLOW |= {"plot.attention", "plot.alignment", "plot.attribution", "Explanation.readings", "Service.alignment"}
+"""Calls that take seconds for a text of 512 tokens, and are made there in the slow test alone."""
+
+
+def expected_refusal(of: str, name: str, cell: Cell) -> str | None:
+    """Return what the refusal of a call says; None where it must answer."""
+    if (of, name) == ("plot", "alignment") and cell.task == "translate":
+        return None  # drawn from the reading that is best without edits
+    if (of, name) == ("Service", "trace"):
+        return None  # a property of the explanation has this name too
+    names = (name, name.partition(":")[0] if of != "Service" or name != "trace:edits" else name)
+    return next((sentence for refused, where, sentence in REFUSALS if refused in names and where(cell)), None)
+
+
+def calls() -> Iterator[tuple[str, str, Call]]:
+    """Yield every call: the class, the name, the function."""
+    for of, named in CALLS.items():
+        for name, call in named.items():
+            yield of, name, call
+
+
+def exported_call(model: ExportedModel, of: str, name: str) -> Any:
+    """Ask an exported model what `CALLS` ask of a run: an explanation, the page, or the method of a run."""
+    text = TEXTS[next(task for task in TEXTS if TASKS[task].name == model.facts.task)]
+    if of == "Service":  # the page is that of a command, which takes a run
+        return run_folder(model.path)
+    if of == "Run" and name.startswith("predict"):
+        options = {"edits": ["logits*1"]} if name == "predict:edits" else {}
+        return [*getattr(model, name.partition(":")[0])([text], **options)]
+    return model.explain(text)
+
+
+EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream"}
+"""What an exported model answers; all other calls are refused."""
+
+
+def _whole_page(html: str) -> str:
+    """Return the page, which stands in a frame; a cell shows an error as a sentence instead."""
+    assert html.startswith("<iframe"), html[:300]
+    return html

@@ -1,0 +1,81 @@
+"""A run on another device than the CPU is exported: inputs follow the model, and libraries get numbers of the CPU.
+
+There is no GPU here: models on torch's "meta" device show where tensors would be.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.helpers.exports import WORDS, ensemble_of, run_of
+from torch import nn
+
+from glassformer.interop import check as checking
+from glassformer.interop.bake import _fold, word_ngrams
+from glassformer.interop.export import _on_cpu
+from glassformer.models.ensemble import members_of
+
+
+class Elsewhere(nn.Module):
+    """A model on another device, which notes the device of its inputs and gives numbers of the CPU."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, device="meta"))
+        self.model, self.seen = (model,), set[str]()
+
+    def forward(self, *ids: torch.Tensor) -> torch.Tensor:
+        self.seen |= {one.device.type for one in ids}
+        shape = [torch.ones(one.shape, dtype=torch.int64) for one in ids]
+        return self.model[0](*shape)
+
+
+class Echo:
+    """An exported model of which only the engine is asked."""
+
+    def __init__(self, n: int, context: int) -> None:
+        self.engine: Any = self
+        self.facts: Any = type("Facts", (), {"context": context})
+        self.n, self.longest = n, 0
+
+    def logits(self, ids: list[int]) -> np.ndarray:
+        self.longest = max(self.longest, len(ids))
+        return np.zeros((1, self.n), np.float32)
+
+    def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
+        return np.zeros(len(target) + 1, np.float32)
+
+
+@pytest.mark.parametrize("task", ["lm", "translate"])
+def test_the_comparison_asks_the_model_where_it_is(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(task, monkeypatch)
+    model, exported = Elsewhere(run.model), Echo(run.task.tokenizer.vocab_size, run.config.text.max_len - 1)
+    if task == "lm":
+        checking._language_model_difference(run.task, model, exported, ["abc", "abc" * 40, ""])  # pyright: ignore[reportArgumentType]
+        assert exported.longest == exported.facts.context  # no more than the library takes
+    else:
+        checking._translator_difference(run.task, model, exported, ["abc", ""], ["cba", "a"])  # pyright: ignore[reportArgumentType]
+    assert model.seen == {"meta"}
+
+
+@pytest.mark.parametrize("task", ["classify", "pretrain"])
+def test_ngrams_are_folded_where_the_model_is(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(task, monkeypatch, WORDS | {"bigrams": 0})
+    model: Any = deepcopy(run.model).to("meta")
+    _fold(model, word_ngrams(run.task.tokenizer))
+    assert {p.device.type for p in model.parameters()} == {"meta"} and model.ngrams is None
+
+
+@pytest.mark.parametrize("task", ["classify", "translate", "lm", "pretrain"])
+def test_libraries_are_given_numbers_of_the_cpu(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(task, monkeypatch)
+    run = ensemble_of(run) if task == "classify" else run
+    assert _on_cpu(run.model) is run.model  # nothing is copied that need not be
+    elsewhere, moved = deepcopy(run.model).to("meta"), list[nn.Module]()
+    monkeypatch.setattr(nn.Module, "cpu", lambda self: moved.append(self) or run.model)
+    assert _on_cpu(elsewhere) is run.model and len(moved) == 1 and moved[0] is not elsewhere
+    assert members_of(elsewhere)[0] is not members_of(moved[0])[0]

@@ -1,0 +1,33 @@
+"""The settings that an evaluation records are those that its translations were made with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.helpers.small import small
+
+from glassformer.runs.records import Evaluation
+from glassformer.tasks.translate.reporting import TranslateReport
+
+
+@pytest.mark.parametrize(
+    ("changes", "recorded", "sentence"),
+    [
+        ({"beam_size": 3}, {"beam_size": 3, "length_penalty": 1.0}, "Decoded with beam 3."),
+        (
+            {"sample": True, "temperature": 0.5, "decode_seed": 7},
+            {"sample": True, "temperature": 0.5},
+            "temperature 0.5",
+        ),
+        ({"sample": True, "top_k": 2, "beam_size": 5}, {"top_k": 2, "decode_seed": 0}, "seed 0"),
+    ],
+)
+def test_beam_search_and_sampling(changes: dict, recorded: dict, sentence: str) -> None:
+    run = small("translate", n=12)
+    decode = replace(run.config.decode, max_new_tokens=4, **changes)
+    scores = run.task.evaluate(run.new_state().eval_model, run.context.data.valid, decode)
+    assert recorded.items() <= scores.items()
+    assert ("beam_size" in scores) != decode.sample
+    [details] = TranslateReport().details(Evaluation("translate", "test", scores))
+    assert sentence in details and ("beam" in details) != decode.sample

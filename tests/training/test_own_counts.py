@@ -1,0 +1,30 @@
+"""A task counts what it likes of its texts; the counts that a split's record has no field for are kept by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.helpers.small import small
+
+from glassformer.runs.records import DataRecord, SplitRecord
+from glassformer.training.preflight import describe_splits
+
+
+@pytest.mark.parametrize(
+    "own", [{"n_emoji": 3}, {"lengths": 2, "sha256": 1, "unknown_rate": 5}, {"n_words": 1, "n": 9}]
+)
+def test_counts_of_the_task_are_recorded(own: dict[str, int]) -> None:
+    context = small("classify").context
+    corpus = replace(context.train, stats={**context.train.stats, **own})
+    record = describe_splits(replace(context, train=corpus))["train"]
+    own.pop("n", None)
+    assert record.counts == own and record.n == len(context.train)
+    assert record.n_tokens == context.train.stats["n_tokens"]
+    as_json = DataRecord(splits={"train": record}).as_json()
+    assert DataRecord.from_json(as_json, "data.json").train.counts == own  # pyright: ignore[reportArgumentType]
+
+
+def test_without_counts_of_its_own_nothing_is_added() -> None:
+    assert describe_splits(small("classify").context)["train"].counts is None
+    assert SplitRecord().counts is None

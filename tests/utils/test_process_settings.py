@@ -1,0 +1,178 @@
+"""Settings of the process, held by threads: who needs the same computes at once, who needs others waits for a turn."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from glassformer.utils import process_settings
+from glassformer.utils.device import current_matmul_precision, many_shapes, matmul_precision, tuned, tuned_process
+from glassformer.utils.process_settings import Settings, Turns
+
+CPU = torch.device("cpu")
+MEDIUM = replace(Settings.read(), matmul="medium")
+HIGHEST = replace(MEDIUM, matmul="highest")
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    before = Settings.read()
+    yield
+    assert Settings.read() == before
+
+
+def in_threads(*jobs: object) -> None:
+    """Run the functions at once; their first error is raised here."""
+    errors: list[BaseException] = []
+
+    def run(job: object) -> None:
+        try:
+            assert callable(job)
+            job()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=[job]) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+def test_nobody_computes_under_the_settings_of_another() -> None:
+    turns = Turns()
+
+    def work(settings: Settings) -> None:
+        for _ in range(200):
+            with turns.hold(settings):
+                assert torch.get_float32_matmul_precision() == settings.matmul
+                turns.give_way()
+                with turns.hold(HIGHEST):
+                    assert torch.get_float32_matmul_precision() == "highest"
+                assert torch.get_float32_matmul_precision() == settings.matmul
+
+    in_threads(*[lambda s=s: work(s) for s in (MEDIUM, HIGHEST) * 4])
+
+
+def test_equal_settings_are_held_at_once_and_other_ones_in_turn() -> None:
+    turns, both, order = Turns(), threading.Barrier(2, timeout=30), list[str]()
+    with turns.hold(MEDIUM):
+
+        def same() -> None:
+            with turns.hold(MEDIUM):
+                order.append("same")
+                both.wait()
+
+        def other() -> None:
+            with turns.hold(HIGHEST):
+                order.append("other")
+
+        first = threading.Thread(target=same)
+        first.start()
+        both.wait()
+        first.join()
+        second = threading.Thread(target=other)
+        second.start()
+        while not turns._waiting:
+            pass
+        order.append("gives way")
+        turns.give_way()
+        assert torch.get_float32_matmul_precision() == "medium"
+        order.append("goes on")
+    second.join()
+    assert order == ["same", "gives way", "other", "goes on"]
+
+
+def test_who_holds_and_waits_for_another_thread_stops_neither() -> None:
+    turns = Turns(wait_seconds=0.05)
+
+    def other() -> None:
+        with turns.hold(HIGHEST):
+            assert torch.get_float32_matmul_precision() == "highest"
+
+    with turns.hold(MEDIUM):
+        in_threads(other)
+        assert torch.get_float32_matmul_precision() == "medium"
+        with turns.released():
+            in_threads(other)
+        assert torch.get_float32_matmul_precision() == "medium"
+
+
+def test_an_error_or_an_interruption_leaves_nothing_held() -> None:
+    turns = Turns()
+    with pytest.raises(ZeroDivisionError), turns.hold(MEDIUM), turns.hold(HIGHEST):
+        raise ZeroDivisionError
+
+    def interrupt(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with turns.hold(MEDIUM):
+        turns._changed.wait_for = interrupt  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt), turns.hold(HIGHEST):
+            pytest.fail("it was not interrupted")
+        assert torch.get_float32_matmul_precision() == "medium"
+    assert turns._n_threads == 0 and turns.current == Settings.read()
+
+
+def test_a_thread_knows_its_own_precision() -> None:
+    seen: list[str] = []
+    with tuned(CPU), many_shapes(CPU):
+        in_threads(lambda: seen.append(current_matmul_precision()))
+        assert current_matmul_precision() == "highest"
+        with matmul_precision("medium"):
+            assert current_matmul_precision() == torch.get_float32_matmul_precision() == "medium"
+    assert seen == [current_matmul_precision()]
+
+
+def test_a_waiting_thread_lends_its_settings_and_holds_none() -> None:
+    def answer() -> None:
+        assert torch.get_float32_matmul_precision() == "medium"
+        with tuned(CPU), many_shapes(CPU):
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "medium"
+
+    with tuned_process(CPU):
+        in_threads(answer)
+
+
+def test_the_number_of_threads_is_the_callers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    with tuned(CPU):
+        torch.set_num_threads(before + 1)  # as where other programs come or go
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_threads_that_it_has_not() -> None:
+    held, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with process_settings.turns.hold(HIGHEST):
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    held.wait(60)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            with process_settings.turns.hold(MEDIUM):
+                code = int(torch.get_float32_matmul_precision() != "medium")
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    done.set()
+    thread.join()
+    assert code == 0

@@ -1,0 +1,94 @@
+"""Files of others are read if they are regular and of bounded size, and anything else is one kind of error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.errors import CheckpointError, DataError
+from glassformer.utils import safe_read
+from glassformer.utils.typed_json import is_of_type
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "nothing", "a device", "a dangling link", "a link to itself"])
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x.json"
+    match kind:
+        case "a folder":
+            path.mkdir()
+        case "a pipe":
+            os.mkfifo(path)
+        case "a device":
+            path.symlink_to("/dev/zero")
+        case "a dangling link":
+            path.symlink_to(tmp_path / "nowhere")
+        case "a link to itself":
+            path.symlink_to(path)
+    for read in (safe_read.read_json, safe_read.read_toml, safe_read.read_text, safe_read.sha256_regular):
+        with pytest.raises(CheckpointError, match=r"x\.json"):
+            read(path)
+    with pytest.raises(DataError):
+        safe_read.check_regular(path, 10, DataError)
+
+
+def test_a_link_to_a_regular_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text('{"x": 1}', "utf-8")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert safe_read.read_json_object(tmp_path / "b") == {"x": 1}
+
+
+def test_a_sparse_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    os.truncate(tmp_path / "a", 20 << 30)
+    with pytest.raises(CheckpointError, match="at most"):
+        safe_read.read_json(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = [" + "[" * 100_000, "a = " + "1" * 10_000, ".".join(["a"] * 100_000) + " = 1", "a = {" + "b={" * 10_000, "x"],
+    ids=["deep", "10,000 digits", "a long key", "deep tables", "no value"],
+)
+def test_toml_that_takes_long_or_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.toml").write_text(text, "utf-8")
+    with pytest.raises(CheckpointError, match=r"a\.toml"):
+        safe_read.read_toml(tmp_path / "a.toml")
+
+
+def test_toml_with_dots_in_its_strings_is_read(tmp_path: Path) -> None:
+    text = "." * 500
+    (tmp_path / "a.toml").write_text(f"a = \"{text}\"\nb = [1.5, 2.5]\n[c.d]\ne = '{text}'\n", "utf-8")
+    assert safe_read.read_toml(tmp_path / "a.toml") == {"a": text, "b": [1.5, 2.5], "c": {"d": {"e": text}}}
+
+
+@pytest.mark.parametrize("data", [b'{"a": ' + b"1" * 41 + b"}", b'{"a": "\\ud800"}', b'{"\\uDfff": 1}', b"[" * 10_000])
+def test_json_that_no_version_wrote(data: bytes) -> None:
+    with pytest.raises(CheckpointError):
+        safe_read.parse_json(data, "x")
+
+
+def test_a_pair_of_surrogates_is_a_character() -> None:
+    assert safe_read.parse_json(b'"\\ud83d\\ude00"', "x") == "😀"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "fits"),
+    [
+        (1, int, True),
+        (True, int, False),
+        (1, float, True),
+        (True, float, False),
+        ([1, 2.5], list[float], True),
+        ([1, "x"], list[float], False),
+        ({"a": [1]}, dict[str, list[int]], True),
+        ({"a": 1}, dict[str, list[int]], False),
+        (None, int | None, True),
+        ("x", int | None, False),
+        ({"a": []}, dict[str, Any], True),
+    ],
+)
+def test_types_of_json(value: Any, kind: Any, fits: bool) -> None:
+    assert is_of_type(value, kind) is fits
