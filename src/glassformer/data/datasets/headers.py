@@ -20,6 +20,8 @@ from glassformer.data.diagnostics import Diagnostics
 
 SENTENCE_WORDS = 4
 """Median number of words from which a column holds sentences, among which a single word is no example."""
+LARGEST_SHARE = 0.25
+"""Of the rows of files put together, no more are headers whose names are unusual."""
 EXTRA_CHARACTERS = 8
 """A header's cell may have so many spaces and invisible characters around its name."""
 
@@ -54,12 +56,33 @@ def has_header(
     """
     lowered = [plain(name) for name in names]
     below = [row for row in body if [plain(cell) for cell in row] != lowered]  # without repeated headers
+    if len(below) < len(body) and not _has_usual(lowered, usual):
+        if len(usual) == 1 or (of_label and not _heads_files(lowered, body, below)):
+            return False
     if len(usual) == 1:
         words = len(names) == 1 and not any(" " in row[0].strip() for row in body)  # a word may recur as an example
         return _heads_texts(names, lowered, body if words else below, usual[0])
     if of_label:
         return _heads_labels(names, lowered, below, usual)
     return _heads_pairs(lowered, below, usual)
+
+
+def _has_usual(lowered: Sequence[str], usual: Sequence[tuple[str, ...]]) -> bool:
+    return any(name in names for names in usual for name in lowered)
+
+
+def _heads_files(lowered: list[str], body: list[list[str]], below: list[list[str]]) -> bool:
+    """Return whether a first row of unusual names, which recurs, heads files put together.
+
+    Then it is rare, its label stands in no other row, and the others have classes to tell apart.
+    """
+    n_equal = len(body) - len(below) + 1
+    if n_equal > LARGEST_SHARE * (len(body) + 1):
+        return False
+    rows = [lowered, *([plain(cell) for cell in row] for row in body)]
+    label = min(range(len(lowered)), key=lambda i: label_rank([row[i] for row in rows]))
+    others = {plain(row[label]) for row in below}
+    return len(others) > 1 and lowered[label] not in others
 
 
 def _heads_texts(names: Sequence[str], lowered: list[str], below: list[list[str]], usual: tuple[str, ...]) -> bool:
