@@ -111,6 +111,7 @@ def test_columns_between_and_behind(tmp_path: Path) -> None:
     [
         ("pretrain", [("Hello",), *((f"good day {i}",) for i in range(20)), ("Hello",), ("Hello",), ("so long",)]),
         ("pretrain", [("Hello", "x"), *((f"good day {i}", "y") for i in range(20)), ("Hello", "x")]),
+        ("pretrain", [("Hello",), *((f"good day {i}",) for i in range(1200)), ("Hello",), ("Hello",)]),
         ("classify", [("Thanks", "bye"), *((f"good day {i}", "hi") for i in range(20)), ("Thanks", "bye")]),
         ("classify", [("Thanks", "bye"), *reviews("bye", "hi", n=20), ("Thanks", "bye")]),
         ("classify", [("Good", "pos"), ("Bad", "neg")] * 20),

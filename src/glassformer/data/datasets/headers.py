@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from glassformer.data.datasets.labels import without_zero_width
 from glassformer.data.datasets.quotes import JoinedRows
@@ -25,6 +25,8 @@ LARGEST_SHARE = 0.25
 EXTRA_CHARACTERS = 8
 """A header's cell may have so many spaces and invisible characters around its name."""
 
+FirstRow: TypeAlias = Literal["header", "doubtful", "example"]
+"""What the first row is; a header is doubtful where it has no usual name and texts stand alone."""
 Examples: TypeAlias = tuple[array, list[str], list[str]]
 """Lines, texts and labels."""
 
@@ -65,6 +67,14 @@ def has_header(
     if of_label:
         return _heads_labels(names, lowered, below, usual)
     return _heads_pairs(lowered, below, usual)
+
+
+def first_row(header: bool, names: Sequence[str], usual: Sequence[tuple[str, ...]], named: bool) -> FirstRow:
+    """Return what the first row is; `named` says that a flag names a column of the header."""
+    if not header:
+        return "example"
+    doubtful = len(usual) == 1 and not named and not _has_usual([plain(name) for name in names], usual)
+    return "doubtful" if doubtful else "header"
 
 
 def _has_usual(lowered: Sequence[str], usual: Sequence[tuple[str, ...]]) -> bool:
@@ -151,21 +161,26 @@ def reorders_header(fields: Sequence[str], header: Sequence[str]) -> bool:
 
 
 def without_headers(
-    path: Path, rows: Iterable[Row], has_header: bool, joined: JoinedRows, diagnostics: Diagnostics
+    path: Path, rows: Iterable[Row], first: FirstRow, joined: JoinedRows, diagnostics: Diagnostics
 ) -> Iterator[Row]:
     """Yield the rows below the header without its repetitions, which are counted; those over several lines are noted.
 
-    A table that was put together from several files has the header of each.
+    A table that was put together from several files has the header of each. A `doubtful` one that recurs is an example.
     """
     header: list[str] | None = None
+    held: Row | None = None
     repeated = array("q")
     for i, row in enumerate(rows):
         if row.alone:
             joined.add(row.line, row.alone)
-        if i == 0 and has_header and isinstance(row.fields, list):
+        if i == 0 and first != "example" and isinstance(row.fields, list):
+            held = row if first == "doubtful" else None
             header = [plain(name) for name in row.fields]
         elif header is None or not isinstance(row.fields, list) or len(row.fields) != len(header):
             yield row
+        elif held is not None and repeats_header(row.fields, header):
+            yield from (held, row)
+            held, header = None, None
         elif repeats_header(row.fields, header):
             repeated.append(row.line)
         elif reorders_header(row.fields, header):
