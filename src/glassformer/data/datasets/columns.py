@@ -214,7 +214,7 @@ def _by_header(path: Path, names: Sequence[str], specs: ColumnSpecs) -> list[int
             candidates = (lowered.index(usual) for usual in spec.usual if usual in lowered)
             chosen[k] = next((i for i in candidates if i not in chosen), None)
             if (first := chosen[k]) is not None:
-                _only(path, [i for i, name in enumerate(names) if name == names[first]], names)
+                _only(path, [i for i, name in enumerate(lowered) if name == lowered[first]], names)
     return chosen
 
 

@@ -58,9 +58,9 @@ def has_header(
     """
     lowered = [plain(name) for name in names]
     below = [row for row in body if [plain(cell) for cell in row] != lowered]  # without repeated headers
-    if len(below) < len(body) and not _has_usual(lowered, usual):
-        if len(usual) == 1 or (of_label and not _heads_files(lowered, body, below)):
-            return False
+    recurs = len(below) < len(body) and not _has_usual(lowered, usual)
+    if recurs and (len(usual) == 1 or (of_label and not _heads_files(lowered, body, below))):
+        return False
     if len(usual) == 1:
         words = len(names) == 1 and not any(" " in row[0].strip() for row in body)  # a word may recur as an example
         return _heads_texts(names, lowered, body if words else below, usual[0])
