@@ -104,3 +104,24 @@ def test_columns_between_and_behind(tmp_path: Path) -> None:
     behind = [(a, b, f"CC-BY 2.0 Attribution: a long line about number {i}") for i, (a, b) in enumerate(pairs)]
     for rows in (between, behind):
         assert read(tmp_path, table(rows, None, "\t"), "a.tsv", "translate").examples == sorted(pairs)
+
+
+@pytest.mark.parametrize(
+    ("task", "rows"),
+    [
+        ("pretrain", [("Hello",), *((f"good day {i}",) for i in range(20)), ("Hello",), ("Hello",), ("so long",)]),
+        ("pretrain", [("Hello", "x"), *((f"good day {i}", "y") for i in range(20)), ("Hello", "x")]),
+        ("pretrain", [("Hello",), *((f"good day {i}",) for i in range(1200)), ("Hello",), ("Hello",)]),
+        ("classify", [("Thanks", "bye"), *((f"good day {i}", "hi") for i in range(20)), ("Thanks", "bye")]),
+        ("classify", [("Thanks", "bye"), *reviews("bye", "hi", n=20), ("Thanks", "bye")]),
+        ("classify", [("Good", "pos"), ("Bad", "neg")] * 20),
+        ("classify", [("Good", "pos"), ("Bad", "neg"), ("Fair", "neutral")] * 20),
+    ],
+)
+def test_a_first_row_that_recurs_is_an_example(tmp_path: Path, task: str, rows: list[tuple[str, ...]]) -> None:
+    assert n_read(tmp_path, task, rows, "a.csv", ",") == len(rows)
+
+
+def test_unusual_names_that_recur_head_files_put_together(tmp_path: Path) -> None:
+    rows, header = reviews("pos", "neg", n=24), ("Kommentar", "Klasse")
+    assert n_read(tmp_path, "classify", [*rows[:12], header, *rows[12:]], "a.csv", ",", *header) == 24

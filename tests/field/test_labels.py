@@ -33,6 +33,7 @@ def json_lines(*labels: object) -> str:
     ("other", "count"),
     [
         (NFD, "labels brought to NFC"),
+        ("né\u00adgatif", "labels without their zero-width characters"),
         ("négatif\u200b", "labels without their zero-width characters"),
         ("né\u200cgatif", "labels without their zero-width characters"),
         ("\u200dnégatif", "labels without their zero-width characters"),
@@ -50,7 +51,7 @@ def test_one_class_is_spelled_one_way(tmp_path: Path, other: str, count: str, na
     found = read(tmp_path, content, name)
     assert found.classes == {"négatif", "pos"}
     assert found.report.counts[count] == 8
-    assert found.noted(f"8 {count}", "spellings became one with another")
+    assert found.noted(f"8 {count}", "1 spelling became one with another")
 
 
 def test_joiners_of_scripts_that_need_them_stay(tmp_path: Path) -> None:
@@ -147,3 +148,8 @@ def test_pseudo_labels_are_read_alike(tmp_path: Path) -> None:
     data = DataConfig(files=FilesConfig(train_file=str(train)), pseudo_file=str(pseudo))
     text = load_text_data(TASKS["classify"].schema, data)
     assert text.train.answers[-2:] == ["négatif", "pos"] and any("p.jsonl: 1 labels" in note for note in text.notes)
+
+
+@pytest.mark.parametrize("mark", ["\ufe0f", "\ufe0e", "\u034f", "\u180b", "\u2062", "\u3164", "\U000e0101"])
+def test_invisible_characters_are_reported_as_alike(mark: str) -> None:
+    assert similar_labels(["good", f"go{mark}od", "bad"]) == [["good", f"go{mark}od"]]

@@ -10,6 +10,12 @@ from pathlib import Path
 import pytest
 from tests.helpers.reading import read, reviews, table
 
+from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.check import check_data
+from glassformer.data.datasets.loading import load_text_data
+from glassformer.errors import DataError
+from glassformer.tasks import TASKS
+
 ROWS, HEADER = reviews("pos", "neg"), ("text", "label")
 PAIRS = {(f"ein Text {i}", f"un texte {i}") for i in range(24)}
 
@@ -99,3 +105,41 @@ def test_one_example_a_class(tmp_path: Path) -> None:
 def test_a_hint_quotes_what_the_shell_would_split(tmp_path: Path) -> None:
     found = read(tmp_path, table(ROWS, ("it's text", "label")), text_column="it's tex")
     assert """--text-column 'it'"'"'s text'""" in found.message
+
+
+@pytest.mark.parametrize("header", [("Text", "text", "label"), ("text", "Label", "label")])
+def test_names_equal_but_for_case(tmp_path: Path, header: tuple[str, ...]) -> None:
+    content = table([("row", *row) if header[0] == "Text" else (*row, row[1]) for row in ROWS], header)
+    assert "have one name" in read(tmp_path, content).message
+    exact = read(tmp_path, content, text_column="text", label_column="label")
+    assert exact.examples == sorted(ROWS)
+
+
+@pytest.mark.parametrize("task", ["classify", "translate"])
+def test_a_folder_or_device_is_called_so(tmp_path: Path, task: str) -> None:
+    schema = TASKS[task].schema
+    (tmp_path / "folder").mkdir()
+    for path, message in ((str(tmp_path / "folder"), "this is a folder"), ("/dev/null", "this is a device")):
+        if Path(path).exists():
+            with pytest.raises(DataError, match=message):
+                load_text_data(schema, DataConfig(files=FilesConfig(train_file=path)))
+
+
+@pytest.mark.parametrize(("name", "task"), [("a.txt", "pretrain"), ("a.txt", "lm"), ("a.jsonl", "classify")])
+@pytest.mark.parametrize("final", ["\r", "", "\r\n"])
+def test_carriage_returns_alone_in_other_files(tmp_path: Path, name: str, task: str, final: str) -> None:
+    lines = ['{{"text": "{}", "label": "{}"}}'.format(*row) for row in ROWS]
+    found = read(tmp_path, "\r".join(lines) + final, name, task)
+    assert "lines end in carriage returns alone" in found.message
+    assert "CRLF line ends" not in found.report.counts
+
+
+def test_parallel_files_are_named(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.src", tmp_path / "a.tgt"]
+    files = FilesConfig(src_file=str(paths[0]), tgt_file=str(paths[1]))
+    for content, message in (("a b\n" * 20, "1 different text"), ("a\rb\rc\r", "carriage returns alone")):
+        for path in paths:
+            path.write_bytes(content.encode())
+        error = check_data(TASKS["translate"].schema, DataConfig(files=files)).errors[0]
+        assert error.path == str(paths[0]) and message in error.message and "None" not in str(error)
+        assert "carriage" in message or str(paths[1]) in error.message

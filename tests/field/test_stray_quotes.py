@@ -68,7 +68,7 @@ def test_pairs_of_sentences_and_test_files(tmp_path: Path, column: int) -> None:
     found = read(tmp_path, stray(lines, column, 5, 12, ","), task="translate")
     assert [issue.line for issue in found.report.errors] == [6]
     two = read(tmp_path, stray(lines, column, 5, 6, ","), task="translate")
-    assert two.noted("may be rows that a stray quote joins", "line 6")
+    assert two.noted("may be rows that a stray quote joins", "lines 6 to 7")
     with pytest.raises(DataError, match=r"a\.csv:6: a stray quote joins 8 rows"):
         (tmp_path / "a.csv").write_text(stray(lines, column, 5, 12, ","), encoding="utf-8")
         load_test(TASKS["translate"].schema, DataConfig(files=FilesConfig(test_file=str(tmp_path / "a.csv"))))
@@ -111,3 +111,14 @@ def test_the_command_tells_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     found = json.loads(capsys.readouterr().out)
     assert not found["ok"] and found["counts"]["rows joined by a stray quote"] == 8
     assert found["errors"][0]["line"] == 6
+
+
+@pytest.mark.parametrize(("n_lines", "n_long", "is_noted"), [(31, 1, True), (2, 1, True), (3, 20, False)])
+def test_a_rare_text_of_several_lines_alone_in_its_column(
+    tmp_path: Path, n_lines: int, n_long: int, is_noted: bool
+) -> None:
+    long = [("\n".join(f"line {i} of text {k}" for i in range(n_lines)),) for k in range(n_long)]
+    rows = [("text",), *((f"a text of one line {i}",) for i in range(30)), *long]
+    found = read(tmp_path, written(rows), task="pretrain")
+    assert found.noted(f"{n_long} of the fields", "may be rows that a stray quote joins", "lines 32 to ") == is_noted
+    assert found.report.counts.get("texts whose lines look like rows", 0) == is_noted

@@ -239,3 +239,20 @@ def test_text_encoded_ahead_with_bpe_comes_back(tmp_path: Path, text: str) -> No
     assert len(parts) > 1
     ids = [id for part in tokenizer.encode_batch(parts) for id in part]
     assert ids == tokenizer.encode(text)
+
+
+@pytest.mark.parametrize("recipe", ["lm", "pretrain"])
+@pytest.mark.parametrize("is_folder", [False, True])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(JSONL, "its lines are JSON objects"), (CSV, "the header of a table"), (TSV, "the header of a table"), (TEXT, "")],
+)
+def test_a_table_named_txt_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], recipe: str, is_folder: bool, content: str, words: str
+) -> None:
+    for name in ("a.txt", "b.txt")[: 1 + is_folder]:
+        (tmp_path / name).write_text(content)
+    code, report, _ = check(capsys, recipe, tmp_path if is_folder else tmp_path / "a.txt")
+    notes = [note for note in report["notes"] if "read as they are written" in note]
+    assert code == 0 and len(notes) == bool(words) and all(words in note for note in notes)
+    assert all(("2 files of this folder" in note) == is_folder for note in notes)

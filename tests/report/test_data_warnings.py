@@ -39,11 +39,11 @@ def test_a_label_with_a_colon_stays_whole(label: str) -> None:
 def test_the_diagnosis_tells_the_matter_and_the_remedy(fake_run: Callable[..., Path], label: str) -> None:
     path = fake_run("classify") / "data.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
-    shown = DataWarning(f"95% of the training texts are {label!r}", "read macro F1", "one class prevails")
-    stored["preflight"]["warnings"] = [asdict(shown), "a sentence: of an earlier version"]
+    warning = DataWarning(f"95% of the training texts are {label!r}", "read macro F1", "one class prevails")
+    stored["preflight"]["warnings"] = [asdict(warning), "a sentence: of an earlier version"]
     path.write_text(json.dumps(stored), encoding="utf-8")
     found = list(data(load_run_record(path.parent)))
     assert [(finding.matter, finding.remedy) for finding in found] == [
-        (shown.matter, shown.remedy),
+        (warning.matter, warning.remedy),
         ("a sentence: of an earlier version", ""),
     ]

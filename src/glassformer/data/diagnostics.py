@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import itertools
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ IssueKind = Literal[
     "long line",
     "quote",
     "columns",
+    "line ends",
     "json",
     "label",
     "line counts",
@@ -40,6 +42,7 @@ MAX_LINE_BYTES = 1_000_000
 """A longer line is not a sentence or a row but a file of another kind, or a quote that was never closed."""
 BLOCK_BYTES = 1 << 22
 """Bytes read at a time of a whole document."""
+RETURNS_ALONE = "lines end in carriage returns alone, as in files of the classic Mac OS; save it with line feeds"
 MAX_KEPT = 1000
 """Problems kept with their message; the rest are only counted."""
 _LINE_MARKS = re.compile("^\ufeff", re.MULTILINE)
@@ -131,6 +134,11 @@ def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, 
         while True:
             try:
                 raw = next(lines, None)
+                if number == 0 and raw is not None and _ends_in_returns(raw):
+                    if (following := next(lines, None)) is None:
+                        diagnostics.error(path, 1, "line ends", RETURNS_ALONE)
+                        return
+                    lines = itertools.chain([following], lines)
             except DAMAGED as error:
                 diagnostics.error(path, number + 1, "gzip", f"the gzip file is damaged or cut short here ({error})")
                 return
@@ -172,11 +180,19 @@ def read_document(path: Path, diagnostics: Diagnostics) -> str:
             deque(numbered_lines(path, diagnostics), maxlen=0)
             return ""
     diagnostics.read(path, digest.hexdigest())
+    if data.find(b"\n", 0, -1) < 0 and _ends_in_returns(bytes(data).removesuffix(b"\n")):
+        diagnostics.error(path, 1, "line ends", RETURNS_ALONE)
+        return ""
     if "\ufeff" in text:
         text, n_marks = _LINE_MARKS.subn("", text)
         diagnostics.counts["byte order marks"] += n_marks
     diagnostics.counts["CRLF line ends"] += text.count("\r\n")
     return text.replace("\r\n", "\n")
+
+
+def _ends_in_returns(data: bytes) -> bool:
+    """Return whether these bytes, a file's only line, hold further lines that end in carriage returns."""
+    return b"\r" in data[:-1] and b"\0" not in data
 
 
 def _readable(path: Path, diagnostics: Diagnostics) -> bool:

@@ -129,7 +129,9 @@ def read_table(
     lines, texts, targets = array("q"), list[str](), list[str]()
     of_label = specs[-1].is_label
     joined = JoinedRows(columns.n_fields, int(columns.keys[-1]) if of_label and columns.n_fields else None)
-    below = headers.without_headers(path, itertools.chain(sample, rows), columns.has_header, joined, diagnostics)
+    usual, named = [spec.usual for spec in specs], any(spec.requested for spec in specs)
+    first = headers.first_row(columns.has_header, list(sample[0].fields), usual, named)
+    below = headers.without_headers(path, itertools.chain(sample, rows), first, joined, diagnostics)
     for row in below:
         if (values := _values(row, columns, specs, path, diagnostics)) is not None:
             lines.append(row.line)
@@ -137,7 +139,6 @@ def read_table(
             targets += values[1:]
     if of_label:
         if columns.n_fields:
-            usual = [spec.usual for spec in specs]
             lines, texts, targets = headers.without_named_rows(path, (lines, texts, targets), usual, diagnostics)
         joined.report(path, targets, len(texts), diagnostics)
         targets = clean_labels(path, lines, targets, diagnostics)
@@ -213,7 +214,7 @@ def _by_header(path: Path, names: Sequence[str], specs: ColumnSpecs) -> list[int
             candidates = (lowered.index(usual) for usual in spec.usual if usual in lowered)
             chosen[k] = next((i for i in candidates if i not in chosen), None)
             if (first := chosen[k]) is not None:
-                _only(path, [i for i, name in enumerate(names) if name == names[first]], names)
+                _only(path, [i for i, name in enumerate(lowered) if name == lowered[first]], names)
     return chosen
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.datasets.columns import Rows
+from glassformer.data.datasets.columns import LABEL, SOURCE, TARGET, TEXT, Rows
+from glassformer.data.datasets.headers import plain
 from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document
 from glassformer.data.folders import not_read, read_folder
 from glassformer.data.sources import TABLES, format_of, is_json_object, is_pipe, other_format, suffix_of, unreadable
@@ -22,6 +23,17 @@ ENOUGH_FILES = 10
 TEST_SHARE = 0.1
 
 SNIFFED_CHARS = 1 << 16
+N_SNIFFED = 3
+"""Lines from which it is judged whether a text is a table."""
+USUAL = frozenset(name for spec in (TEXT, LABEL, SOURCE, TARGET) for name in spec.usual)
+ADVICE_RUNNING = {
+    "JSON": "to read a field of them, name the file .jsonl and use: glassformer data encode",
+    "table": "to read a column, save it as JSON Lines and use: glassformer data encode",
+}
+ADVICE_TEXTS = {
+    "JSON": "to read a field of them, name the file .jsonl",
+    "table": "to read a column, name the file .csv or .tsv",
+}
 LARGE_CHARS = 256 << 20
 """Text of so many characters had better be encoded ahead than held in memory."""
 
@@ -64,16 +76,21 @@ def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
 
 def read_documents(path: Path, diagnostics: Diagnostics) -> Documents:
     """Read the text of a file, or of every .txt in a folder and its subfolders, in the order of their names."""
+    tables = _Tables(ADVICE_RUNNING)
     if not path.is_dir():
         if not unreadable(path) and refuse_other_formats(path, diagnostics):
             return [(path.name, "")]
         text = read_document(path, diagnostics)
-        _note_json_lines(path, text, diagnostics)
+        tables.look(path, _first_lines(text))
+        tables.note(diagnostics)
         if not text and not diagnostics.n_issues:
             diagnostics.error(path, 0, "empty file", "the file is empty")
         return [(path.name, text)]
     files = _files_in(path, diagnostics)
     documents = [(file.relative_to(path).as_posix(), read_document(file, diagnostics)) for file in files]
+    for file, (_, text) in zip(files, documents, strict=True):
+        tables.look(file, _first_lines(text))
+    tables.note(diagnostics)
     filled = [(name, text) for name, text in documents if text]
     diagnostics.counts["empty files"] += len(documents) - len(filled)
     return filled
@@ -81,14 +98,17 @@ def read_documents(path: Path, diagnostics: Diagnostics) -> Documents:
 
 def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
     """Read independent texts, one per line, from a .txt or every .txt in a folder; blank lines are skipped."""
-    texts, lines = [], array("q")
+    texts, lines, tables = [], array("q"), _Tables(ADVICE_TEXTS)
     for file in _files_in(path, diagnostics) if path.is_dir() else [path]:
+        before = len(texts)
         for number, line in numbered_lines(file, diagnostics):
             if line.strip():
                 texts.append(line)
                 lines.append(number)
             else:
                 diagnostics.counts["empty lines"] += 1
+        tables.look(file, texts[before : before + N_SNIFFED])
+    tables.note(diagnostics)
     return Rows(texts, [], lines, path, (None,))
 
 
@@ -104,12 +124,41 @@ def _files_in(folder: Path, diagnostics: Diagnostics) -> list[Path]:
     return found.texts
 
 
-def _note_json_lines(path: Path, text: str, diagnostics: Diagnostics) -> None:
-    """Note that a text looks like JSON Lines, which a model would learn to write."""
-    first = [line for line in text[:SNIFFED_CHARS].split("\n")[:-1] if line.strip()][:3]
-    if len(first) == 3 and all(is_json_object(line.encode("utf-8", "replace")) for line in first):
-        advice = "to read a field of them, name the file .jsonl and use: glassformer data encode"
-        diagnostics.notes.append(f"{path}: its lines are JSON objects, read as they are written; {advice}")
+def _first_lines(text: str) -> list[str]:
+    return [line for line in text[:SNIFFED_CHARS].split("\n")[:-1] if line.strip()][:N_SNIFFED]
+
+
+class _Tables:
+    """Files of text that look like tables, whose lines a model would learn to write."""
+
+    def __init__(self, advice: dict[str, str]) -> None:
+        self.advice = advice
+        self._found: dict[str, list[Path]] = {}
+
+    def look(self, path: Path, first: Sequence[str]) -> None:
+        """Take the first lines of a file that are not empty."""
+        if len(first) == N_SNIFFED and all(is_json_object(line.encode("utf-8", "replace")) for line in first):
+            self._found.setdefault("its lines are JSON objects", []).append(path)
+        elif len(first) == N_SNIFFED and _is_header(first):
+            self._found.setdefault("its first line is the header of a table", []).append(path)
+
+    def note(self, diagnostics: Diagnostics) -> None:
+        """Add one note for the files of each kind."""
+        for what, paths in self._found.items():
+            also = f" (so it is in {len(paths):,} files of this folder)" if len(paths) > 1 else ""
+            advice = self.advice["JSON" if "JSON" in what else "table"]
+            diagnostics.counts["files of text that look like tables"] += len(paths)
+            diagnostics.notes.append(f"{paths[0]}: {what}, read as they are written{also}; {advice}")
+
+
+def _is_header(lines: Sequence[str]) -> bool:
+    """Return whether the first line has usual names of two columns, and the others as many fields or more."""
+    for delimiter in "\t;,":
+        names = [plain(cell.strip().strip('"')) for cell in lines[0].split(delimiter)]
+        usual = {name for name in names if name in USUAL}
+        if len(usual) > 1 and all(name and " " not in name for name in names):
+            return all(line.count(delimiter) >= len(names) - 1 for line in lines[1:])
+    return False
 
 
 def refuse_other_formats(path: Path, diagnostics: Diagnostics) -> bool:

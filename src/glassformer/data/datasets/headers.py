@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from glassformer.data.datasets.labels import without_zero_width
 from glassformer.data.datasets.quotes import JoinedRows
@@ -20,9 +20,13 @@ from glassformer.data.diagnostics import Diagnostics
 
 SENTENCE_WORDS = 4
 """Median number of words from which a column holds sentences, among which a single word is no example."""
+LARGEST_SHARE = 0.25
+"""Of the rows of files put together, no more are headers whose names are unusual."""
 EXTRA_CHARACTERS = 8
 """A header's cell may have so many spaces and invisible characters around its name."""
 
+FirstRow: TypeAlias = Literal["header", "doubtful", "example"]
+"""What the first row is; a header is doubtful where it has no usual name and texts stand alone."""
 Examples: TypeAlias = tuple[array, list[str], list[str]]
 """Lines, texts and labels."""
 
@@ -54,12 +58,41 @@ def has_header(
     """
     lowered = [plain(name) for name in names]
     below = [row for row in body if [plain(cell) for cell in row] != lowered]  # without repeated headers
+    recurs = len(below) < len(body) and not _has_usual(lowered, usual)
+    if recurs and (len(usual) == 1 or (of_label and not _heads_files(lowered, body, below))):
+        return False
     if len(usual) == 1:
         words = len(names) == 1 and not any(" " in row[0].strip() for row in body)  # a word may recur as an example
         return _heads_texts(names, lowered, body if words else below, usual[0])
     if of_label:
         return _heads_labels(names, lowered, below, usual)
     return _heads_pairs(lowered, below, usual)
+
+
+def first_row(header: bool, names: Sequence[str], usual: Sequence[tuple[str, ...]], named: bool) -> FirstRow:
+    """Return what the first row is; `named` says that a flag names a column of the header."""
+    if not header:
+        return "example"
+    doubtful = len(usual) == 1 and not named and not _has_usual([plain(name) for name in names], usual)
+    return "doubtful" if doubtful else "header"
+
+
+def _has_usual(lowered: Sequence[str], usual: Sequence[tuple[str, ...]]) -> bool:
+    return any(name in names for names in usual for name in lowered)
+
+
+def _heads_files(lowered: list[str], body: list[list[str]], below: list[list[str]]) -> bool:
+    """Return whether a first row of unusual names, which recurs, heads files put together.
+
+    Then it is rare, its label stands in no other row, and the others have classes to tell apart.
+    """
+    n_equal = len(body) - len(below) + 1
+    if n_equal > LARGEST_SHARE * (len(body) + 1):
+        return False
+    rows = [lowered, *([plain(cell) for cell in row] for row in body)]
+    label = min(range(len(lowered)), key=lambda i: label_rank([row[i] for row in rows]))
+    others = {plain(row[label]) for row in below}
+    return len(others) > 1 and lowered[label] not in others
 
 
 def _heads_texts(names: Sequence[str], lowered: list[str], below: list[list[str]], usual: tuple[str, ...]) -> bool:
@@ -128,21 +161,26 @@ def reorders_header(fields: Sequence[str], header: Sequence[str]) -> bool:
 
 
 def without_headers(
-    path: Path, rows: Iterable[Row], has_header: bool, joined: JoinedRows, diagnostics: Diagnostics
+    path: Path, rows: Iterable[Row], first: FirstRow, joined: JoinedRows, diagnostics: Diagnostics
 ) -> Iterator[Row]:
     """Yield the rows below the header without its repetitions, which are counted; those over several lines are noted.
 
-    A table that was put together from several files has the header of each.
+    A table that was put together from several files has the header of each. A `doubtful` one that recurs is an example.
     """
     header: list[str] | None = None
+    held: Row | None = None
     repeated = array("q")
     for i, row in enumerate(rows):
         if row.alone:
             joined.add(row.line, row.alone)
-        if i == 0 and has_header and isinstance(row.fields, list):
+        if i == 0 and first != "example" and isinstance(row.fields, list):
+            held = row if first == "doubtful" else None
             header = [plain(name) for name in row.fields]
         elif header is None or not isinstance(row.fields, list) or len(row.fields) != len(header):
             yield row
+        elif held is not None and repeats_header(row.fields, header):
+            yield from (held, row)
+            held, header = None, None
         elif repeats_header(row.fields, header):
             repeated.append(row.line)
         elif reorders_header(row.fields, header):

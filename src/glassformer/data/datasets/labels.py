@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glassformer.data.diagnostics import Diagnostics
+from glassformer.utils.formatting import counted
 
-ZERO_WIDTH = "\u200b\u200c\u200d\u2060\ufeff\u200e\u200f\u180e"
-"""Zero-width space, joiners, no-break space and direction marks."""
+ZERO_WIDTH = "\u00ad\u200b\u200c\u200d\u2060\ufeff\u200e\u200f\u180e"
+"""Soft hyphen, zero-width space, joiners, no-break space and direction marks."""
 JOINERS = "\u200c\u200d"
 """They change how letters and emoji join, so they are kept between two characters of such scripts."""
 FIRST_JOINING = 0x0590
@@ -28,6 +29,8 @@ MISSING = frozenset({"nan", "na", "n/a", "<na>", "nat", "none", "null", "nil", "
 MAX_SHOWN = 5
 
 _ZERO_WIDTH = re.compile(f"[{ZERO_WIDTH}]")
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+"""Variation selectors and fillers, which `unicodedata` does not call format characters."""
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d{1,3})?")
 
 
@@ -64,8 +67,9 @@ def label_of_number(value: float) -> str:
 
 
 def similarity_key(label: str) -> str:
-    """Return a key that is equal for labels that differ in case, spaces, width or number form alone."""
-    text = _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", label))
+    """Return a key that is equal for labels that differ in case, spaces, width, invisible characters or number form."""
+    text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", label))
+    text = "".join(character for character in text if unicodedata.category(character) != "Cf")
     text = "".join(unicodedata.normalize("NFKC", text.casefold()).split())
     if _NUMBER.fullmatch(text):
         number = float(text.replace(",", "."))
@@ -115,7 +119,7 @@ def _note_changes(path: Path, written: Counter[str], clean: dict[str, str], diag
     shown = [f"{n:,} {name}" for name, n in changes.items() if n]
     merged = len(written) - len(set(clean.values()))
     if shown:
-        result = f"; {merged:,} spellings became one with another" if merged else ""
+        result = f"; {counted(merged, 'spellings')} became one with another" if merged else ""
         diagnostics.notes.append(f"{path.name}: {', '.join(shown)}{result}")
 
 

@@ -30,6 +30,7 @@ from glassformer.data.splits import (
     with_reading,
 )
 from glassformer.errors import DataError, UsageError
+from glassformer.utils.formatting import counted
 
 Part: TypeAlias = Path | tuple[Path, Path] | None
 """Which files hold one part of the data: a table (or running text), or two parallel files; None where there are
@@ -174,7 +175,8 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
     """
     more = "give more data, or validation data of its own (--valid-file)"
     if len(set(train.text)) < 2:
-        what = f"{train.source}: {len(train)} examples with 1 different text leave nothing to validate on"
+        leave = "leaves" if len(train) == 1 else "leave"
+        what = f"{train.source}: {counted(len(train), 'examples')} with 1 different text {leave} nothing to validate on"
         raise DataError(what, more)
     if labelled := schema.target == "label":
         try:
@@ -187,13 +189,14 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
     if len(rest) > 1 and len({train.text[i] for i in rest}) == 1:
         distinct = len(set(train.text))
         what = f"{train.source}: {len(train)} examples with {distinct} different texts leave one text to train on"
-        raise DataError(f"{what}, {len(rest)} times, and {len(held_out)} examples to validate on", more)
+        raise DataError(f"{what}, {len(rest)} times, and {counted(len(held_out), 'examples')} to validate on", more)
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     diagnostics.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
     valid = train.take(held_out, f"{train.source} (set aside)")
     if labelled and (unseen := sorted(set(train.answers) - set(valid.answers))):
         names = ", ".join(unseen[:5]) + (", …" if len(unseen) > 5 else "")
-        diagnostics.notes.append(f"validation: {len(unseen)} labels have too few examples to be in it ({names})")
+        have = f"{counted(len(unseen), 'labels')} {'has' if len(unseen) == 1 else 'have'}"
+        diagnostics.notes.append(f"validation: {have} too few examples to be in it ({names})")
     return train.take(rest), valid
 
 

@@ -68,12 +68,16 @@ class JoinedRows:
     def __init__(self, n_columns: int, label: int | None) -> None:
         self.n_columns, self.label = n_columns, label
         self._suspects: list[_Suspect] = []
+        self._long: list[_Suspect] = []  # of a table with one column, any line of which is a row
 
     def add(self, line: int, alone: Sequence[list[str]]) -> None:
         """Take a row as its lines, each split at the delimiters as if quotes were characters."""
+        if self.n_columns == 1:
+            self._long.append(_Suspect(line, len(alone), ()))
+            return
         lines = [cells for cells in alone if any(cell.strip() for cell in cells)]
         rows = [cells for cells in lines if len(cells) == self.n_columns and self._is_row(cells, lines[-1])]
-        if self.n_columns > 1 and len(rows) > 1 and len(rows) >= MOST * len(lines) and rows[-1] is lines[-1]:
+        if len(rows) > 1 and len(rows) >= MOST * len(lines) and rows[-1] is lines[-1]:
             labels = () if self.label is None else tuple(_label(cells[self.label]) for cells in rows)
             self._suspects.append(_Suspect(line, len(alone), labels))
 
@@ -84,20 +88,21 @@ class JoinedRows:
         """
         known = {normalised_label(label) for label in labels if "\n" not in label} if self._suspects else set()
         few = len(self._suspects) <= max(MOST_STRAY, n_rows // 10)
-        doubtful = []
+        doubtful = list(self._long) if len(self._long) <= max(1, n_rows // 10) else []
         for suspect in self._suspects:
             own = Counter(suspect.labels)
             n_known = sum(n for label, n in own.items() if label in known or (n > 1 and len(own) < suspect.n_lines / 3))
             if n_known >= MOST * len(suspect.labels) if suspect.labels else few and suspect.n_lines >= FEWEST_LINES:
                 _report_joined(path, suspect, self.n_columns, diagnostics)
             else:
-                doubtful.append(suspect.line)
+                doubtful.append(suspect)
         if doubtful:
-            where = ", ".join(f"{line:,}" for line in doubtful[:5]) + (", …" if len(doubtful) > 5 else "")
+            shown = [f"{found.line:,} to {found.line + found.n_lines - 1:,}" for found in doubtful[:5]]
+            where = ", ".join(shown) + (", …" if len(doubtful) > 5 else "")
             diagnostics.counts["texts whose lines look like rows"] += len(doubtful)
             diagnostics.notes.append(
                 f"{path.name}: {len(doubtful):,} of the fields over several lines may be rows that a stray quote joins "
-                f"(line {where}): look at them"
+                f"(lines {where}): look at them"
             )
 
     def _is_row(self, cells: Sequence[str], last: Sequence[str]) -> bool:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.datasets.quotes import LineBreaks, all_quoted, note_literal_quotes, quotes_of_csv
-from glassformer.data.diagnostics import Diagnostics, numbered_lines
-from glassformer.data.sources import format_of
+from glassformer.data.diagnostics import RETURNS_ALONE, Diagnostics, numbered_lines
+from glassformer.data.sources import format_of, unreadable
 from glassformer.errors import UsageError
 
 LARGEST_FIELD = 1 << 30
@@ -48,6 +48,9 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     Raises:
         UsageError: the file's name does not tell its format (of a pipe, its first line does: `format_of`).
     """
+    if path.exists() and (message := unreadable(path)):
+        diagnostics.error(path, 0, "missing", message)
+        return
     match format_of(path):
         case ".csv":
             rows = _delimited_rows(path, True, diagnostics)
@@ -76,8 +79,7 @@ def _delimited_rows(path: Path, is_csv: bool, diagnostics: Diagnostics) -> Itera
         yield from (Row(number, []) for number, _ in head)
         return
     if "\r" in head[first][1]:
-        end = "lines end in carriage returns alone, as in files of the classic Mac OS; save it with line feeds"
-        diagnostics.error(path, head[first][0], "columns", end)
+        diagnostics.error(path, head[first][0], "line ends", RETURNS_ALONE)
         return
     separator = _separator(head[first][1])
     if separator is not None:
