@@ -75,7 +75,7 @@ test("changes are of the candidates that both passes list", () => {
   assert.deepEqual(changesOf(before, before, "probability").map(({ change }) => change), [0, 0]);
   assert.equal(changeOfNext(TRACE, before, after)?.change, -0.5);
   assert.equal(changeOfNext(TRACE, after, before), null, "not listed");
-  assert.deepEqual([0.201, -0.0003, 0, 1e-9].map(points), ["+20.1 pp", "−0.03 pp", "0 pp", "<0.01 pp"]);
+  assert.deepEqual([0.201, -0.0003, 0, 1e-9, -3e-7].map(points), ["+20.1 pp", "−0.03 pp", "0 pp", "+1e−7 pp", "−3e−5 pp"]);
 });
 
 test("sortEdits applies what can be applied and names what cannot", async () => {

@@ -32,11 +32,11 @@ export function percent(p: number, digits = (p > 0 && p < 0.01) || (p < 1 && p >
   return `${(p * 100).toFixed(digits)}%`;
 }
 
-/** A difference of probabilities in percentage points: "+20.1 pp", "−0.03 pp", "<0.01 pp" in either direction, "0 pp". */
+/** A difference of probabilities in percentage points: "+20.1 pp", "−0.03 pp", "−3e−5 pp", "0 pp". */
 export function points(change: number): string {
   const size = 100 * Math.abs(change);
-  if (size < 0.005) return size > 0 ? "<0.01 pp" : "0 pp";
-  return `${change < 0 ? MINUS : "+"}${size.toFixed(size < 1 ? 2 : 1)} pp`;
+  if (!size) return "0 pp";
+  return `${change < 0 ? MINUS : "+"}${size < 0.005 ? size.toExponential(0).replace("-", MINUS) : size.toFixed(size < 1 ? 2 : 1)} pp`;
 }
 
 /** "2.4e−7". */

@@ -2,7 +2,7 @@
  * Edits of the forward pass: the bar with the edits in words and what they change, and the switches that the screens
  * place at a head, a block or a layer.
  */
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { base, edited, edits, ignoresEdits, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
 import { useValue } from "../state/signals";
 import { signed, visible } from "../tensors/format";
@@ -89,11 +89,16 @@ function largest(effects: readonly Effect[]): string {
 function EditForm() {
   const field = useRef<HTMLInputElement>(null);
   const other = useRef<HTMLInputElement>(null);
+  const after = useValue(edited);
+  const typed = () => field.current!.value.split(/\s+/).filter(Boolean);
+  // What was refused stays, to be corrected.
+  useEffect(() => {
+    if (typed().every((edit) => after?.request.edits?.includes(edit))) field.current!.value = "";
+  }, [after]);
   const submit = (event: Event) => {
     event.preventDefault();
-    const added = field.current!.value.split(/\s+/).filter(Boolean);
+    const added = typed();
     if (!added.length) return;
-    field.current!.value = "";
     setEdits([...new Set([...edits.value, ...added])], other.current?.value || undefined);
   };
   return (

@@ -4,7 +4,7 @@ import { useValue } from "../state/signals";
 import { palette } from "../state/theme";
 import { css, shade } from "../tensors/colour";
 import { exact, number, visible } from "../tensors/format";
-import { magnitude, type TensorValue } from "../tensors/tensor";
+import { BLOCKED, magnitude, type TensorValue } from "../tensors/tensor";
 
 export interface NumberGridProps {
   value: TensorValue;
@@ -80,12 +80,13 @@ export function NumberGrid(props: NumberGridProps) {
                 const at = row * cols + col;
                 const x = value.data[at] ?? NaN;
                 const masked = mask?.[at] === 0;
+                const off = masked || x < -BLOCKED;
                 const chosen = row === cell[0] && col === cell[1];
                 return (
                   <td
                     key={c} data-row={row} data-col={col} data-value={exact(x)} aria-colindex={col + 1}
-                    aria-selected={chosen} tabIndex={chosen ? 0 : -1} class={masked ? "masked" : undefined}
-                    style={masked || integers ? undefined : { boxShadow: `inset 0 -3px ${css(shade(x, limit, scale, colours))}` }}
+                    aria-selected={chosen} tabIndex={chosen ? 0 : -1} class={off ? "masked" : undefined}
+                    style={off || integers ? undefined : { boxShadow: `inset 0 -3px ${css(shade(x, limit, scale, colours))}` }}
                     onClick={() => {
                       refocus.current = true;
                       onSelect(row, col);

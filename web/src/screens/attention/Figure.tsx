@@ -111,7 +111,7 @@ function Reading({ grid, mask, rows, cols, row, verb, difference }: ReadingProps
         })}
       />}
       {!still && rest.length > 0 && (
-        <p class="note">{difference ? `The other ${rest.length} change by at most ${points(magnitude(rest)).replace(/[+<]/, "")}.` : `${percent(rest.reduce((sum, one) => sum + one, 0))} on the other ${rest.length}.`}</p>
+        <p class="note">{difference ? `The other ${rest.length} change by at most ${points(magnitude(rest)).replace("+", "")}.` : `${percent(rest.reduce((sum, one) => sum + one, 0))} on the other ${rest.length}.`}</p>
       )}
     </div>
   );

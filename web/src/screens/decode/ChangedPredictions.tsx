@@ -35,7 +35,7 @@ export function ChangedPredictions({ manifest }: { manifest: Manifest }) {
       {!decided && all.length < manifest.model.vocab_size && (
         <p class="note">The largest changes of the {all.length} tokens of {count(manifest.model.vocab_size)} that are among the 50 most probable both before and after.</p>
       )}
-      <p class="note">The tokens, and how they were decoded, are those without your edits. For the probabilities themselves, show before or after.</p>
+      <p class="note">{!decided && !isMasked(manifest) && "The tokens, and how they were decoded, are those without your edits. "}For the probabilities themselves, show before or after.</p>
     </>
   );
 }

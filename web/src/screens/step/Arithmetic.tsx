@@ -12,23 +12,24 @@ import { useStableHeight } from "../../views/interaction";
 
 const SHOWN = 8;
 
-/** Whether the cell is within an edit. */
-function setByYou(trace: Manifest, node: TraceNode, { head, row, col }: Cell): boolean {
+/** The kind of the last edit that the cell is within. */
+function editOf(trace: Manifest, node: TraceNode, { head, row, col }: Cell) {
   const [shape, names] = [node.axes.map((axis) => axis.size), node.axes.map((axis) => axis.name)];
   const place = [...(names[0] === "head" ? [head] : []), row, col].slice(-shape.length).reduce((at, i, axis) => at * shape[axis]! + i, 0);
-  return editsOf(trace, node.id).some(({ slice }) => sliceOffsets(shape, names, slice).includes(place));
+  return editsOf(trace, node.id).filter(({ slice }) => sliceOffsets(shape, names, slice).includes(place)).pop()?.kind;
 }
 
 export function ArithmeticView({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
   const key = `${trace.id}/${node.id}/${cell.head},${cell.row},${cell.col},${cell.position}`;
   const { value: worked, error } = useResource(key, () =>
     OPERATIONS[node.op].cell({ trace, node, get: (id, slice) => source.tensor(trace.id, id, slice) }, cell));
+  const edit = worked && editOf(trace, node, cell);
   return (
     <div {...useStableHeight(!worked && !error)} class="arithmetic" data-role="arithmetic" data-cell={`${cell.row},${cell.col}`} aria-live="polite">
       {error && <p class="note">{error.message}</p>}
       {worked?.lines.map((line) => <p key={line} class="arithmetic-line">{line}</p>)}
       {worked && worked.terms.length > 0 && <Terms worked={worked} />}
-      {worked && setByYou(trace, node, cell) && <p class="note note-edited">Then set by you to the number above.</p>}
+      {edit && <p class="note note-edited">Then {edit === "blocked" ? "blocked by you" : "set by you to the number above"}.</p>}
     </div>
   );
 }

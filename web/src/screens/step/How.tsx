@@ -1,6 +1,5 @@
 /** How a step is computed: its formula, its inputs, and its source lines. */
 import type { VNode } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
 import { shapeText } from "../../tensors/format";
 import { formula, piecesOf, title } from "../../trace/steps";
 import type { Manifest, ModelInfo, SourceLine, TraceNode } from "../../types";
@@ -64,17 +63,12 @@ export function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
   );
 }
 
-/** Source code, scrolled to the highlighted line. */
+/** Source code, with the line that computes the step highlighted. */
 export function CodeView({ source }: { source: SourceLine }) {
-  const box = useRef<HTMLPreElement>(null);
-  useLayoutEffect(() => {
-    const [pre, mark] = [box.current, box.current?.querySelector("mark")];
-    if (pre && mark) pre.scrollTop = mark.offsetTop - pre.offsetTop - (pre.clientHeight - mark.offsetHeight) / 2;
-  }, [source]);
   return (
     <figure class="code" data-role="code">
       <figcaption>{source.file}, line {source.mark}</figcaption>
-      <pre ref={box} tabIndex={0} aria-label={`Source code, ${source.file}`}>
+      <pre>
         {source.code.trimEnd().split("\n").map((row, i) => {
           const line = source.line + i;
           const Row = line === source.mark ? "mark" : "span";
