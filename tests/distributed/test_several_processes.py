@@ -21,8 +21,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo 
 FLAGS = (
     "--epochs 6 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
     "--text.vocab-size 300 --model.n-layers 1 --model.d-model 32 --model.n-heads 2 --model.d-ff 64 "
-    "--model.dropout 0 --model.embedding-dropout 0 --word-mask-prob 0 --word-unknown-prob 0"
+    "--model.dropout 0 --model.embedding-dropout 0 --word-mask-prob 0 --word-unknown-prob 0 --model.activation gelu"
 ).split()
+"""Settings under which the number of processes changes no more than rounding.
+
+A ReLU would: a hidden unit whose input is zero up to rounding has a gradient or has none. Moving the initial weights by
+one unit in the last place changed the third norm of gradients by 6e-5 with it, and by nothing with GELU.
+"""
 
 
 def new_run(tmp_path: Path, name: str, *more: str) -> tuple[str, ...]:
