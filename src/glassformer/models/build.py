@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from glassformer.config import ModelConfig
@@ -19,10 +20,12 @@ from glassformer.nn.positions import LearnedPositions, Rotation, SinusoidalPosit
 
 
 class _NoInitialisation(TorchFunctionMode):
-    """Leaves out random initialisation, for which torch would import its reference implementations on "meta"."""
+    """Leaves out initialisation and activations, for which torch would import its compiler on "meta"."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return args[0] if func in (Tensor.normal_, Tensor.uniform_) else func(*args, **(kwargs or {}))
+        if func in (F.relu, F.gelu) or getattr(func, "__module__", "") == nn.init.__name__:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 @contextmanager
@@ -98,7 +101,10 @@ def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenE
     positions: nn.Module | None
     match config.positions:
         case "sinusoidal":
-            positions = SinusoidalPositions(max_len, config.d_model, config.embedding_init_std or 1.0)
+            # The table is computed and in no file. Where a model is built without memory, operations on "meta" would import
+            # torch's compiler.
+            with torch.device("cpu") if torch.get_default_device().type == "meta" else nullcontext():
+                positions = SinusoidalPositions(max_len, config.d_model, config.embedding_init_std or 1.0)
         case "learned":
             positions = LearnedPositions(max_len, config.d_model)
         case "rotary" | "none":
