@@ -20,11 +20,13 @@ from glassformer.nn.positions import LearnedPositions, Rotation, SinusoidalPosit
 
 
 class _NoInitialisation(TorchFunctionMode):
-    """Leaves out initialisation and activations, for which torch would import its compiler on "meta"."""
+    """Leaves out what no shape depends on, and for which torch would import its compiler on "meta"."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (F.relu, F.gelu) or getattr(func, "__module__", "") == nn.init.__name__:
             return args[0] if args else (kwargs or {})["tensor"]
+        if func is Tensor.sort:
+            return torch.return_types.sort((args[0], args[0]))
         return func(*args, **(kwargs or {}))
 
 
@@ -101,8 +103,8 @@ def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenE
     positions: nn.Module | None
     match config.positions:
         case "sinusoidal":
-            # The table is computed and in no file. Where a model is built without memory, operations on "meta" would import
-            # torch's compiler.
+            # The table is computed and in no file: it has numbers also where a model is built without memory, since
+            # operations on "meta" would import torch's compiler.
             with torch.device("cpu") if torch.get_default_device().type == "meta" else nullcontext():
                 positions = SinusoidalPositions(max_len, config.d_model, config.embedding_init_std or 1.0)
         case "learned":
