@@ -65,10 +65,10 @@ class BigramEmbedding(nn.Module):
     def __init__(self, bigrams: Sequence[tuple[int, int]], vocab_size: int, d_model: int, std: float) -> None:
         super().__init__()
         self.vocab_size = vocab_size
-        first, second = torch.tensor(bigrams).unbind(1)
         # Not saved with the weights, since the tokenizer's file lists the pairs.
         self.keys: Tensor
-        self.register_buffer("keys", (first * vocab_size + second).sort().values, persistent=False)
+        keys = sorted(first * vocab_size + second for first, second in bigrams)
+        self.register_buffer("keys", torch.tensor(keys), persistent=False)
         self.weight = nn.Parameter(torch.empty(len(bigrams) + 1, d_model))
         nn.init.normal_(self.weight, std=std)
         nn.init.zeros_(self.weight[0])
