@@ -108,7 +108,14 @@ def _few_scored(facts: RunRecord) -> list[str]:
 def use(facts: RunRecord, run: str) -> str:
     """Return how to predict with and evaluate the run, in the shell and in Python."""
     predict = facts.task_report.example_command(shlex.quote(run))
-    shell = f"{predict}\n{glassformer_command('evaluate', run, '--json')}"
+    on_valid = ("--split", "valid") if facts.evaluation and facts.evaluation.split == "valid" else ()
+    shell = f"{predict}\n{glassformer_command('evaluate', run, *on_valid, '--json')}"
     literal = json.dumps(run, ensure_ascii=False)  # a string of Python too
     python = f'import glassformer\n\nrun = glassformer.load({literal})\nprint(run.predict(["…"]))'
-    return "\n\n".join([fenced(shell, "sh"), fenced(python, "python")])
+    parts = [fenced(shell, "sh"), fenced(python, "python")]
+    if facts.config.data.dataset == "files":
+        parts.append(
+            "`evaluate` reads the run's data again, by the paths that the training was given: a relative one from the "
+            "folder in which the training was started. Or name test files."
+        )
+    return "\n\n".join(parts)
