@@ -39,7 +39,7 @@ def scalar(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: 
     if interval and not _inside(value, interval):
         raise UsageError(f"{where}: {key} must be in {interval}; got {shown(value)}")
     if "longest" in metadata:
-        _check_text(value, metadata, key, where)
+        _check_text(str(value), metadata, key, where)
     return value
 
 

@@ -19,7 +19,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tokenizers
 
@@ -55,7 +55,7 @@ class TokenizerKind(Protocol):
     def kind(self) -> str: ...
 
     @property
-    def lowercases(self) -> bool: ...
+    def lowercases(self) -> Any: ...
 
 
 class CutText(NamedTuple):
@@ -223,8 +223,11 @@ def cut_long(parts: Iterable[Part], max_len: int, keep: str) -> CutText:
         if n > max_len and not n_tail:
             break
         if len(kept.ids) > 2 * max_len:  # the middle
-            kept = Part(*([*each[:max_len], *each[len(each) - max_len :]] for each in kept))
-    return CutText(*(truncate(each, max_len, keep) for each in kept), n > max_len)
+            ids, words = kept.ids, kept.surfaces
+            kept = Part(
+                ids[:max_len] + ids[len(ids) - max_len :], words[:max_len] + words[max(0, len(words) - max_len) :]
+            )
+    return CutText(truncate(kept.ids, max_len, keep), truncate(kept.surfaces, max_len, keep), n > max_len)
 
 
 def _without_start_mark(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

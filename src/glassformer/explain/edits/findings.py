@@ -76,7 +76,8 @@ class Finding:
     """The answer without them."""
     after: str = string(MAX_TEXT)
     """The answer with them; where it was not decoded again, the empty text."""
-    change: float = field(metadata={"interval": "(-inf, inf)"})
+    # Those above have no default either: `string` returns a field.
+    change: float = field(metadata={"interval": "(-inf, inf)"})  # pyright: ignore[reportGeneralTypeIssues]
     """Change of the log-probability of the tokens predicted without edits, in nats."""
     other_text: str | None = string(MAX_TEXT, None)
     """The second text, for =B."""

@@ -140,7 +140,7 @@ class TracePlots:
                 "Alignment",
                 f"cross-attention of layer {number}, {averaged}, read {step}{reason}; a dot: the largest of a row",
                 weights[heads].mean(axis=0)[steps],
-                None if masked is None else masked[heads].all(axis=0)[steps],
+                None if masked is None else np.all(masked[heads], axis=0)[steps],
                 (rows[steps], columns),
                 axis_labels=("token read → token predicted", "source"),
                 mark_maxima=True,

@@ -27,7 +27,7 @@ class SweepRequest:
 
     trace: str = string(40)
     """Id of the trace; for "checkpoints" of one with edits."""
-    kind: SweepKind
+    kind: SweepKind  # pyright: ignore[reportGeneralTypeIssues]  # `string(40)` is a field without default
     """Heads and blocks; keys of each head; predictions after each layer; parts of a logit; states of a second text;
     checkpoints."""
     other: str | None = string(40, None)
