@@ -87,13 +87,13 @@ def _check_trainable(schema: DataSchema, data: DataConfig, diagnostics: Diagnost
     """Load readable files as training does, and report why it would refuse them."""
     files = data.files
     path = str(files.train_file or files.src_file)
-    beside = "" if files.train_file else f" (read with {files.tgt_file})"
+    other = "" if files.train_file else f" (read with {files.tgt_file})"
     try:
         train = load_text_data(schema, data).train
         if schema.columns is not None:
             check_texts_differ(train)
     except DataError as error:
-        diagnostics.error(Path(path), 0, "too little", error.message.removeprefix(f"{path}: ") + beside)
+        diagnostics.error(Path(path), 0, "too little", error.message.removeprefix(f"{path}: ") + other)
 
 
 def _check_pretokenized(schema: DataSchema, data: DataConfig) -> CheckReport:
