@@ -157,7 +157,7 @@ def _weights(folder: Path, tokenizer_sha256: str) -> Weights:
     if _is_snapshot(folder):
         return load_snapshot(folder)
     tensors, state = load_checkpoint(folder)
-    begun = state.get(BEGUN)
+    begun = state.get(BEGUN, state)  # format 1, which is read and not resumed, has the hash by itself
     if not isinstance(begun, dict) or begun.get("tokenizer") != tokenizer_sha256:
         raise CheckpointError(f"{folder} was trained with another tokenizer than this model's")
     groups = [
