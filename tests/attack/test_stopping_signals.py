@@ -35,7 +35,7 @@ STAGES = {
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A run that nothing stopped; its table lies beside it."""
+    """A run that nothing stopped; its table is in the same folder."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))

@@ -1,4 +1,4 @@
-"""Labels are spelled one way; those that look alike are told, those that are missing refused."""
+"""Labels are spelled one way; those that look alike are reported, those that are missing refused."""
 
 from __future__ import annotations
 

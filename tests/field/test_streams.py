@@ -64,7 +64,7 @@ def test_an_error_keeps_its_code_without_streams(name: str, which: str, monkeypa
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_work_is_finished_without_streams(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a training the code tells whether it is finished; only a full disk, whose reader waits, is an error then."""
+    """Of a training the code says whether it is finished; only a full disk, whose reader waits, is an error then."""
     done = []
 
     def train(arguments: list[str]) -> int:

@@ -1,6 +1,6 @@
 """Find regular expressions that backtrack: those that can match one text in more and more ways as it grows.
 
-An expression becomes an automaton over a few characters that tell its classes apart. If some text leads from a state to
+An expression becomes an automaton over a few characters that separate its classes. If some text leads from a state to
 itself, from it to another state, and from that to itself, then its repetition can be divided in many ways, and a text
 that does not match afterwards makes `re` try all of them (Weber and Seidl 1991, "On the degree of ambiguity of finite
 automata"). Where nothing can fail afterwards, it does not matter. Nothing is timed.

@@ -104,7 +104,7 @@ def key_attacks(file: str, value: Any, depth: int = 3, values: dict[str, Any] = 
 
 
 def reseal(folder: Path) -> None:
-    """Write the manifest of a sealed folder anew, and in a model the hashes of its tokenizers, as a forger would."""
+    """Write the manifest of a sealed folder again, and in a model the hashes of its tokenizers, as a forger would."""
     kind = json.loads((folder / MANIFEST).read_bytes())["kind"]
     files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != MANIFEST and p.is_file()}
     try:

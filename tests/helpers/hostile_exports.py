@@ -54,7 +54,7 @@ def copy_of(folder: Path, out: Path) -> Path:
 
 
 def reseal(folder: Path, sums: bool = True) -> None:
-    """Write the manifest anew for whatever the folder holds; without `sums` with sums of nothing."""
+    """Write the manifest again for whatever the folder holds; without `sums` with sums of nothing."""
     files = {}
     for path in sorted(folder.iterdir()):
         if path.name != MANIFEST:

@@ -37,7 +37,7 @@ COMMANDS = {
 }
 
 WORK = (["demo"], ["train"], ["export"], ["explain"], ["data", "encode"], ["data", "check"])
-"""Commands that do more than to print, or whose exit code tells something: they go on when nobody reads them."""
+"""Commands that do more than to print, or whose exit code has a meaning: they continue when nobody reads their output."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 HELP = """\
@@ -60,7 +60,7 @@ start with:
   glassformer explain runs/imdb "I loved every minute"
 
 exit codes: 0 fine, 1 a bug, 2 usage, 3 data, 4 run or model, 5 diverged, 6 memory, disk or a lost process,
-            129, 130 and 143 interrupted (a training run is saved and goes on with --resume)"""
+            129, 130 and 143 interrupted (a training run is saved; --resume continues it)"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -194,7 +194,7 @@ def _open_closed_streams() -> None:
 
 
 def _restart_in_utf8() -> None:
-    """Begin anew in Python's UTF-8 mode where the locale has another encoding: names of files and texts may be any."""
+    """Start again in Python's UTF-8 mode where the locale has another encoding: names of files and texts may be any."""
     if os.name == "posix" and sys.getfilesystemencoding().lower() != "utf-8" and not sys.flags.utf8_mode:
         command = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
         os.execve(sys.executable, command, {**os.environ, "PYTHONUTF8": "1"})

@@ -170,10 +170,10 @@ def read_document(path: Path, diagnostics: Diagnostics) -> str:
             with open_source(path, digest) as file:
                 while block := file.read(BLOCK_BYTES):
                     if b"\0" in block:
-                        raise ValueError("to be told line by line")
+                        raise ValueError("to be reported line by line")
                     data += block
             if data.startswith(UTF16_MARKS):
-                raise ValueError("to be told line by line")
+                raise ValueError("to be reported line by line")
             text = data.decode("utf-8")
         except (ValueError, *DAMAGED):
             data.clear()

@@ -1,4 +1,4 @@
-"""Select one model of an ensemble, the one that is explained; the answer of all of them is a note beside it."""
+"""Select one model of an ensemble, the one that is explained; the answer of all of them is a note."""
 
 from __future__ import annotations
 

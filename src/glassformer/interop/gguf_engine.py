@@ -116,7 +116,7 @@ class GgufEngine(Engine):
         data = json.dumps({"prompt": prompt, "return_tokens": True, **settings}).encode("utf-8")
         url = f"{self._server.listening_address}{self._prefix}/completion"
         try:
-            # Without the proxies of the environment, which would be told the key.
+            # Without the proxies of the environment, which would receive the key.
             with _OPENER.open(urllib.request.Request(url, data, self._headers)) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:

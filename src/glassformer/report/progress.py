@@ -75,7 +75,7 @@ class TrainingProgress:
             self._bar.refresh()
             if report.progress >= 1.0:
                 self._bar.stop()
-        except (OSError, ValueError):  # the terminal was closed: training goes on without a bar
+        except (OSError, ValueError):  # the terminal was closed: training continues without a bar
             self._bar = None
 
 

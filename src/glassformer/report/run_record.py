@@ -110,7 +110,7 @@ class RunRecord:
 
 @contextmanager
 def readable_records(*paths: Path) -> Iterator[None]:
-    """Raise a CheckpointError where records are of a form that no version wrote, so that they cannot be told.
+    """Raise a CheckpointError where records are of a form that no version wrote, so that they cannot be shown.
 
     The types of what is common to all runs are checked when it is read; what tasks score is theirs alone.
     """

@@ -88,7 +88,7 @@ class RunFolder:
 
     @property
     def resume_command(self) -> str:
-        """Return the command that goes on with the run, as a shell reads it."""
+        """Return the command that resumes the run, quoted for a shell."""
         return glassformer_command("train", "--resume", self.path)
 
     @property

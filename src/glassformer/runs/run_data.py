@@ -1,6 +1,6 @@
 """Reads the data of a run again: the one way to it after training.
 
-A run keeps no copy of its texts. They are read anew from the same files, and a file that has changed since would give
+A run keeps no copy of its texts. They are read again from the same files, and a file that has changed since would give
 other splits: examples that were trained on would be scored as validation. So the hashes are compared with those in
 data.json, and a change is an error unless it is allowed.
 """

@@ -123,7 +123,7 @@ class LongTextEncoder:
         return len(text), len(text)
 
     def _border(self, text: str, first: int, stop: int) -> int | None:
-        """Return a place from `first` to `stop` where no token of characters or words goes on; None without one."""
+        """Return a place from `first` to `stop` where no token of characters or words continues; None without one."""
         if self._kind == "char":
             return next((place for place in range(stop, first, -1) if self._outside_extra(text, place)), None)
         found = [m.start() for m in _BORDER.finditer(text, first, stop)]

@@ -180,7 +180,7 @@ def _lopsided(run: RunContext) -> Iterator[DataWarning]:
     if run.task.schema.target != "label":
         return
     counts = Counter(run.data.train.answers).most_common()
-    lonely, (commonest, highest) = sorted(label for label, n in counts if n == 1), counts[0]
+    lonely, (most_frequent, highest) = sorted(label for label, n in counts if n == 1), counts[0]
     if lonely:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
         yield DataWarning(
@@ -193,7 +193,7 @@ def _lopsided(run: RunContext) -> Iterator[DataWarning]:
     if highest > MOST_OF_A_CLASS * len(run.data.train):
         share = percent(highest / len(run.data.train))
         yield DataWarning(
-            f"{share} of the training texts are {commonest!r}: guessing is right as often",
+            f"{share} of the training texts are {most_frequent!r}: guessing is right as often",
             "read macro F1 and the table of classes, not accuracy",
             "one class prevails",
             ", so ",

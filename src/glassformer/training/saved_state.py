@@ -1,7 +1,7 @@
-"""What a checkpoint says of a run's position, checked before training goes on from it.
+"""What a checkpoint says of a run's position, checked before training continues from it.
 
 A checkpoint may be damaged by hand or made by someone else: each value must have its type, lie in its interval, and
-agree with the others, so that training ends in bounded time and never goes on with something that the run had not.
+agree with the others, so that training ends in bounded time and never continues with something that the run had not.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ _lost: OSError | None = None
 
 @contextmanager
 def stdout_may_be_lost(goes_on: bool) -> Iterator[None]:
-    """Let the command within the block finish its work without stdout, where `goes_on`; `lost_stdout` then tells why.
+    """Let the command within the block finish its work without stdout, where `goes_on`; `lost_stdout` then returns why.
 
     Otherwise writing raises StdoutLost, or the OSError of a full disk.
     """
@@ -135,7 +135,7 @@ def stdout_may_be_lost(goes_on: bool) -> Iterator[None]:
 
 
 def lost_stdout() -> OSError | None:
-    """Return the error that took stdout from a command that goes on without it; None while it can be written."""
+    """Return the error that took stdout from a command that continues without it; None while it can be written."""
     return _lost
 
 

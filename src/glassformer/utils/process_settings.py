@@ -117,7 +117,7 @@ class Turns:
                 pass
 
     def forget_other_threads(self) -> None:
-        """Begin anew after a fork, of whose threads only the one that forked is left."""
+        """Start again after a fork, of whose threads only the one that forked is left."""
         self._changed, self._waiting, self._interrupted = threading.Condition(), deque(), []
         self._n_threads = 1 if self._own.stack else 0
         if self._own.stack:

@@ -2,7 +2,7 @@
 
 By values the label is the column with the fewest different ones, the text the column with the longest, and of
 sentence pairs the first two columns that are no identifiers. Guesses are reported. Files are read by `tables.py`;
-`headers.py` tells a header, `labels.py` spells labels one way.
+`headers.py` recognises a header, `labels.py` spells labels one way.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _has_usual(lowered: Sequence[str], usual: Sequence[tuple[str, ...]]) -> bool
 def _heads_files(lowered: list[str], body: list[list[str]], below: list[list[str]]) -> bool:
     """Return whether a first row of unusual names, which recurs, heads files put together.
 
-    Then it is rare, its label stands in no other row, and the others have classes to tell apart.
+    Then it is rare, its label stands in no other row, and the others have at least two classes.
     """
     n_equal = len(body) - len(below) + 1
     if n_equal > LARGEST_SHARE * (len(body) + 1):

@@ -71,7 +71,7 @@ class KnownColumns:
     def resolve(
         self, path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagnostics: Diagnostics
     ) -> ResolvedColumns | None:
-        """Find the columns in another table, with a note on how; None, with a note, to guess them anew.
+        """Find the columns in another table, with a note on how; None, with a note, to guess them again.
 
         Columns that were asked for with a flag are not looked for here.
         """

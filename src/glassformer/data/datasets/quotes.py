@@ -1,7 +1,7 @@
 """Quotes in tables: rows that a stray one has joined, and a TSV whose quotes are those of a CSV.
 
 A text that begins with a quote opens a quoted field, which ends at the next quote, perhaps many rows below. Such a row
-is told from a text of several lines by this: each of its lines, taken alone, is a row of the table.
+differs from a text of several lines in this: each of its lines, taken alone, is a row of the table.
 """
 
 from __future__ import annotations

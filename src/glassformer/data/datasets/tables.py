@@ -46,7 +46,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a table with its header; empty lines are skipped and counted.
 
     Raises:
-        UsageError: the file's name does not tell its format (of a pipe, its first line does: `format_of`).
+        UsageError: the file's name does not show its format (of a pipe, its first line does: `format_of`).
     """
     if path.exists() and (message := unreadable(path)):
         diagnostics.error(path, 0, "missing", message)
