@@ -37,7 +37,7 @@ COMMANDS = {
 }
 
 WORK = (["demo"], ["train"], ["export"], ["explain"], ["data", "encode"], ["data", "check"])
-"""Commands that do more than to print, or whose exit code has a meaning: they continue when nobody reads their output."""
+"""Commands that do more than print, or whose exit code has a meaning: they continue when nobody reads their output."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 HELP = """\
