@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TextIO
@@ -46,6 +46,14 @@ logger = logging.getLogger(__name__)
 OnStep = Callable[[StepMetrics], None]
 
 
+@contextmanager
+def _running(config: Config, folder: RunFolder) -> Iterator[tuple[StopRequest, ExitStack]]:
+    """Note signals and tune torch until the report is written; what is entered in the stack is held as long."""
+    device, deterministic = choose_device(config.train.device), config.train.deterministic
+    with stop_requests(lambda: where_it_stopped(folder)) as request, tuned(device, deterministic), ExitStack() as held:
+        yield request, held
+
+
 def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) -> None:
     """Train a new run into `folder`, evaluate it once and write its report.
 
@@ -53,11 +61,7 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) 
         UsageError: the folder is not empty, cannot be written, or another process trains into it.
         Interrupted: a signal stopped the run.
     """
-    with (
-        stop_requests(lambda: where_it_stopped(folder)) as request,
-        tuned(choose_device(config.train.device), config.train.deterministic),
-        ExitStack() as held,
-    ):
+    with _running(config, folder) as (request, held):
         with init_distributed(config.train.device) as group:
             group.assert_same(run_folder="new")
             with group.raise_together():
@@ -93,11 +97,7 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
     config = folder.read_config()
     if config.train.minutes is not None:
         raise CheckpointError(f"{folder.config} has a budget in minutes, not in steps", "start a new run")
-    with (
-        stop_requests(lambda: where_it_stopped(folder)) as request,
-        tuned(choose_device(config.train.device), config.train.deterministic),
-        ExitStack() as held,
-    ):
+    with _running(config, folder) as (request, held):
         with init_distributed(config.train.device) as group:
             group.assert_same(run_folder="begun")
             with group.raise_together():
