@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,19 @@ def test_without_the_columns_of_training_the_guess_is_told(here: Path, capsys: p
     code, scores, err = evaluate(capsys, "r", "--test-file", "t.csv")
     assert code == 0 and scores["n"] == len(ROWS)
     assert "not all columns of training are in it" in err and "guessed" in err
+
+
+def test_labels_of_training_are_recognised_however_they_are_written(tmp_path: Path) -> None:
+    """Decomposed, with a zero-width space, without a header, and beside a column that a guess would prefer."""
+    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.tasks import TASKS
+
+    names = {"pos": "élevé", "neg": "négatif"}
+    train = table(tmp_path / "train.csv", "text,label", [(text, names[label]) for text, label in ROWS])
+    rows = [(unicodedata.normalize("NFD", names[a]) + "\u200b", t, "xy"[i % 2]) for i, (t, a) in enumerate(ROWS)]
+    valid = table(tmp_path / "valid.csv", None, rows)
+    data = DataConfig(files=FilesConfig(train_file=str(train), valid_file=str(valid)))
+    assert load_text_data(TASKS["classify"].schema, data).valid.answers == [names[label] for _, label in ROWS]
 
 
 def test_validation_and_test_tables_are_read_by_the_columns_of_the_training_table(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tells whether a table's first line is a header, and which later lines repeat it; ranks columns by their values.
+"""Decides whether a table's first line is a header, and which later lines repeat it; ranks columns by their values.
 
 A usual name, such as "label" or "to", can also be the first value of a table without a header: then it recurs below.
 """

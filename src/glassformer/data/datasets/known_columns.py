@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, ResolvedColumns, Rows, json_names
+from glassformer.data.datasets.headers import plain
+from glassformer.data.datasets.labels import normalised_label
 from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
 
@@ -121,14 +123,14 @@ class KnownColumns:
             header = all(_is_usual(first[int(key)], spec) for key, spec in zip(keys, specs, strict=True))
             return ResolvedColumns(keys, nothing, n, has_header=header and len(rows) > 1)
         below = rows[1:] or rows
-        share = [sum(row[i].strip() in self.labels for row in below) / len(below) for i in range(n)]
+        share = [sum(normalised_label(row[i]) in self.labels for row in below) / len(below) for i in range(n)]
         label = int(keys[-1]) if same else -1
         if not same or share[label] < KNOWN_SHARE:
             label = max(range(n), key=lambda i: share[i])
             same = False
         if share[label] < KNOWN_SHARE:
             return None
-        known = first[label].strip() in self.labels
+        known = normalised_label(first[label]) in self.labels
         if not known and self.columns.has_header:
             return None  # it has a header, though not that of training
         others = [i for i in range(n) if i != label]
@@ -148,10 +150,9 @@ def _place(header: str | None, names: Sequence[str]) -> int | None:
         return None
     if header in names:
         return list(names).index(header)
-    lowered = [name.strip().lower() for name in names]
-    wanted = header.strip().lower()
+    lowered, wanted = [plain(name) for name in names], plain(header)
     return lowered.index(wanted) if wanted in lowered else None
 
 
 def _is_usual(cell: str, spec: ColumnSpec) -> bool:
-    return cell.strip().lower() in spec.usual
+    return plain(cell) in spec.usual
