@@ -116,6 +116,12 @@ def test_positions_are_bounded_by_their_table(victims: Victims, tmp_path: Path) 
         assert query("predict", path, TEXT).code == 4
 
 
+def test_numbers_that_overflow_are_no_answer(victims: Victims, tmp_path: Path) -> None:
+    path = forged(victims, tmp_path, "model/config.json", lambda c: c["model"].update(embedding_init_std=1e308))
+    answer = query("predict", path, TEXT)
+    assert answer.code == 5 and "logits are NaN" in answer.err
+
+
 def test_shapes_take_no_memory_and_draw_no_number() -> None:
     torch.manual_seed(0)
     expected = torch.rand(1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import DataError
+from glassformer.errors import DataError, DivergedError
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,13 @@ def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dic
         yield answer
     if n_cut:
         logger.warning(cut_message(n_cut, n, max_len))
+
+
+def check_probabilities(probabilities: np.ndarray) -> np.ndarray:
+    """Return the probabilities; raise DivergedError if one is NaN, as where finite weights are too large to compute."""
+    if np.isnan(probabilities).any():
+        raise DivergedError("the model's logits are NaN, so it has no answer", "use an earlier checkpoint")
+    return probabilities
 
 
 def class_answer(text: str, probabilities: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:

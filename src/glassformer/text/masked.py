@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.text.answers import check_probabilities
 from glassformer.text.tokenizer import MASK, Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ def top_predictions(tokenizer: Tokenizer, logits: np.ndarray, k: int) -> list[li
     n_special = tokenizer.mask_id + 1
     logits = logits[:, n_special:].astype(np.float64)
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
+    p = check_probabilities(p / p.sum(axis=1, keepdims=True))
     best = (-p).argsort(axis=1, kind="stable")[:, :k]
     return [
         [{"token": written(tokenizer, int(i) + n_special), "probability": float(row[i])} for i in tokens]

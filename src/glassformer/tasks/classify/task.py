@@ -34,7 +34,7 @@ from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify import auto_config
 from glassformer.tasks.classify.reporting import ClassifyReport
-from glassformer.text.answers import class_answer, cut_message
+from glassformer.text.answers import check_probabilities, class_answer, cut_message
 from glassformer.text.long_text import CutText
 
 logger = logging.getLogger(__name__)
@@ -226,7 +226,7 @@ class Classify(Task):
         return [number[label] for label in split.answers]
 
     def _probabilities(self, model: nn.Module, corpus: EncodedCorpus) -> np.ndarray:
-        return self._all_logits(model, corpus).double().softmax(dim=-1).numpy()
+        return check_probabilities(self._all_logits(model, corpus).double().softmax(dim=-1).numpy())
 
     def _all_logits(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Tensor:
         """Return logits (N, C) on the CPU, in the order of the texts."""
