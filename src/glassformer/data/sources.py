@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -168,15 +167,6 @@ def is_json_object(line: bytes) -> bool:
         return line.lstrip().startswith(b"{") and isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of the stored bytes of a file."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _content_of_pipe(path: Path) -> BinaryIO:

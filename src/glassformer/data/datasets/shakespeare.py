@@ -13,9 +13,9 @@ from pathlib import Path
 from glassformer.config import DataConfig
 from glassformer.data.archives import MAX_FILE_BYTES, check_published, read_text
 from glassformer.data.download import Remote, cache_dir, fetch, find
-from glassformer.data.sources import sha256_of
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError
+from glassformer.utils.atomic_io import sha256_file
 
 NAME = "input.txt"
 URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
@@ -58,7 +58,7 @@ def _probe_shared(place: Path) -> Path | None:
     if place.name == "tinyshakespeare":
         return _probe(place)
     path = place / NAME
-    return path if path.is_file() and sha256_of(path) == SHA256 else None
+    return path if path.is_file() and sha256_file(path) == SHA256 else None
 
 
 def _probe(place: Path) -> Path | None:
