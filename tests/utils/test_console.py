@@ -33,6 +33,7 @@ def test_log_messages_and_errors_go_to_stderr_and_results_to_stdout(capsys: pyte
 def package_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
     """The logger "glassformer" as it is before anyone configured it, outside of every block that shows messages."""
     monkeypatch.setattr(console, "_n_showing", 0)
+    monkeypatch.setattr(console, "_handler", None)  # else the block around all tests removes this test's handler
     package = logging.getLogger("glassformer")
     level, propagate, handlers, root_level = package.level, package.propagate, package.handlers[:], logging.root.level
     for handler in handlers:
