@@ -49,6 +49,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+@pytest.fixture(autouse=True)
+def hangup_stops() -> Iterator[None]:
+    """Where nohup started the tests, a hangup is ignored, by their children too."""
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, inherited)
+
+
 def new_run(folder: Path, out: Path) -> list[str]:
     table = folder / "table.csv" if (folder / "table.csv").exists() else write_table(folder)
     steps = ["--steps", "6", "--save-every", "2"]

@@ -45,6 +45,8 @@ def test_evaluate_prints_headline_and_baselines(cli: Callable, runs: Runs) -> No
         r"accuracy \d\.\d{4} \(95% interval \d\.\d{4} to \d\.\d{4}\) on [\d,]+ valid examples", headline
     )
     assert baselines and all(line.startswith("baseline ") for line in baselines)
+    tokens = cli("evaluate", runs.lm, "--test-file", runs.book).out.splitlines()[0]
+    assert re.search(r" on [\d,]+ file tokens", tokens)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,8 @@ def test_headers_are_headers(tmp_path: Path, name: str, delimiter: str) -> None:
         ("text", "translation"),
         ("de_text", "target"),
         ("sentence", "output"),
+        ("original text", "translated text"),
+        ("English sentence", "German"),
     ]
     examples += [("translate", pairs, header) for header in others]
     examples += [("classify", rows, ("meinung", "urteil")), ("classify", reviews("spam", "ham"), ("message", "spam"))]

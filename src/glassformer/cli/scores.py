@@ -61,9 +61,10 @@ def headline_of(evaluation: Evaluation) -> str:
     """Return the headline score in words: `accuracy 0.988 (95% interval 0.982 to 0.992) on 2,000 test examples`."""
     from glassformer.tasks import task_class
 
-    metric, value, interval = task_class(evaluation.task).report.score(evaluation)
+    report = task_class(evaluation.task).report
+    metric, value, interval = report.score(evaluation)
     text = "none" if value is None else f"{value:.4f}"
-    scored = counted(evaluation.n, f"{evaluation.split} examples")
+    scored = counted(evaluation.n, f"{evaluation.split} {report.unit}")
     return f"{_title(metric.name)} {text}{_interval(interval)} on {scored}{_seen(evaluation)}"
 
 

@@ -135,6 +135,9 @@ def _heads_pairs(lowered: list[str], below: list[list[str]], usual: Sequence[tup
         return True
     if named and any(lowered[i] in _OTHER_NAMES or "_" in lowered[i] for i in others):
         return True
+    words = [re.split(r"[\s_-]+", name) for name in lowered]
+    if any(len(each) > 1 for each in words) and all({*each} <= names | _OTHER_NAMES for each in words):
+        return len({*lowered}) > 1  # as "original text" above sentences
     numbers = [i for i in range(len(lowered)) if below and all(row[i].strip().isdigit() for row in below)]
     if len(below) > 2 and any(not lowered[i].isdigit() for i in numbers):
         return True  # as "id" above numbers
