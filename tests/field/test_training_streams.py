@@ -90,6 +90,7 @@ def test_a_terminal_that_closes_hangs_up_and_the_run_is_resumed(tmp_path: Path) 
 
     pid, terminal = pty.fork()
     if not pid:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where nohup started the tests
         os.environ["GLASSFORMER_CACHE"] = str(tmp_path / "cache")
         os.execv(sys.executable, [sys.executable, "-m", "glassformer", *new_run(tmp_path, 2000), "--save-every", "5"])
     while not any((tmp_path / "run" / "checkpoints").glob("step-*")):
