@@ -16,7 +16,7 @@ from torch import Tensor
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError
-from glassformer.runs.checkpoints import KIND, STATE, TENSORS, load_checkpoint
+from glassformer.runs.checkpoints import CHECKPOINT_KIND, STATE, TENSORS, load_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import write_sealed_folder
 from glassformer.runs.tensor_file import tensor_chunks
@@ -59,7 +59,7 @@ def change_checkpoint(run: Path, change: Change) -> None:
     tensors, state = load_checkpoint(path)
     change(tensors, state)
     files = {TENSORS: tensor_chunks(tensors), STATE: [json.dumps(state).encode()]}
-    write_sealed_folder(path, KIND, files, replace=True)
+    write_sealed_folder(path, CHECKPOINT_KIND, files, replace=True)
 
 
 def progress(**values: Any) -> Change:

@@ -42,7 +42,7 @@ def build_config(values: dict[str, Any], where: str) -> Config:
     Raises:
         UsageError: as `check_config`; also an unknown key, with the nearest known one.
     """
-    _check_text(values, "", where)
+    _check_utf8(values, "", where)
     config = build(Config, values, "", where)
     if config.task and config.task not in TASK_NAMES:
         message = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
@@ -158,11 +158,11 @@ def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
     raise UsageError(f"{where}: {message}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
 
 
-def _check_text(values: dict[str, Any], prefix: str, where: str) -> None:
+def _check_utf8(values: dict[str, Any], prefix: str, where: str) -> None:
     """Refuse strings with bytes that are not UTF-8, as of the name of a file: config.toml cannot hold them."""
     for name, value in values.items():
         if isinstance(value, dict):
-            _check_text(value, f"{prefix}{name}.", where)
+            _check_utf8(value, f"{prefix}{name}.", where)
         elif isinstance(value, str) and not value.isascii() and re.search("[\ud800-\udfff]", value):
             shown = value.encode("utf-8", "backslashreplace").decode()
             raise UsageError(f"{where}: {prefix}{name} is not UTF-8: {shown}", "rename the file")

@@ -77,14 +77,14 @@ def _check(file: BufferedReader, facts: ExportFacts, tokens: Sequence[str]) -> N
         _require(value is None or isinstance(value, float) or whole, f"{name} {value}")
     _require(c["context_length"] == facts.context + 1, f"a context of {c['context_length']}")
     _require(settings.get("general.alignment", 32) == 32, "another alignment")
-    shapes, ends = _tensors(file, n_tensors)
+    shapes, ends = _read_shapes(file, n_tensors)
     start = -(-file.tell() // 32) * 32
     _require(start + max(ends, default=0) <= size, "it ends before its tensors do")
     _require(shapes.get("token_embd.weight") == [c["embedding_length"], len(tokens)], "an embedding of another shape")
     _require(isinstance(c["block_count"], int) and c["block_count"] <= n_tensors, f"{c['block_count']} blocks")
 
 
-def _tensors(file: BufferedReader, n: int) -> tuple[dict[str, list[int]], list[int]]:
+def _read_shapes(file: BufferedReader, n: int) -> tuple[dict[str, list[int]], list[int]]:
     """Return the shape of each tensor, and where each ends."""
     shapes, ends = dict[str, list[int]](), list[int]()
     for _ in range(n):

@@ -105,21 +105,21 @@ def _training(facts: RunRecord, plots: list[str]) -> list[str]:
 def _how_it_went(facts: RunRecord) -> list[str]:
     """Return sentences: how long, how fast, with what, and which weights were kept."""
     train, took = facts.config.train, f", {duration(facts.seconds)} with validation" if facts.seconds else ""
-    sentences = [f"{facts.steps:,} steps, {facts.training[-1].epoch:.2f} epochs{took}."]
+    lines = [f"{facts.steps:,} steps, {facts.training[-1].epoch:.2f} epochs{took}."]
     speeds, padding = sorted(facts.logged("tokens_per_s")), facts.logged("padding")
     if speeds and padding:
         speed, share = speeds[len(speeds) // 2], percent(sum(padding) / len(padding))
-        sentences.append(f"{speed:,.0f} tokens per second (median); padding was {share} of a batch.")
+        lines.append(f"{speed:,.0f} tokens per second (median); padding was {share} of a batch.")
     optimizer = OPTIMIZERS.get(train.optimizer, train.optimizer)
-    sentences.append(f"{optimizer}, peak rate {number(train.lr)}, {train.schedule} schedule, seed {train.seed}.")
+    lines.append(f"{optimizer}, peak rate {number(train.lr)}, {train.schedule} schedule, seed {train.seed}.")
     if train.label_smoothing:
         more = f"label smoothing of {train.label_smoothing:g} and dropout"
-        sentences.append(f"The training loss includes {more}; the validation loss has neither.")
+        lines.append(f"The training loss includes {more}; the validation loss has neither.")
     if best := facts.best_validation():
         value = facts.validation_score(best)
         score = f"{facts.metric.title} on validation: {facts.metric.write(value)}{_interval(facts, value)}"
-        sentences.append(f"Kept: the weights of step {best.step:,} ({score}).")
-    return sentences
+        lines.append(f"Kept: the weights of step {best.step:,} ({score}).")
+    return lines
 
 
 def _interval(facts: RunRecord, share: float) -> str:

@@ -20,7 +20,7 @@ from glassformer.runs.records import JsonObject, parse_json_object
 from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 from glassformer.utils.atomic_io import atomic_write_text, remove_folder, remove_leftovers
 
-KIND = "glassformer checkpoint"
+CHECKPOINT_KIND = "glassformer checkpoint"
 TENSORS, STATE = "state.safetensors", "state.json"
 KEEP = 2
 """How many checkpoints a run keeps: the newest, and the one before it, which stands in where the newest is damaged."""
@@ -44,10 +44,10 @@ def save_checkpoint(folder: Path, name: str, tensors: Weights, state: JsonObject
     """
     target = folder / name
     remove_leftovers(folder)
-    if not sealed_folder.is_intact(target, KIND):
+    if not sealed_folder.is_intact(target, CHECKPOINT_KIND):
         text = json.dumps(state, sort_keys=True, indent=1)
         files = {TENSORS: tensor_chunks(tensors), STATE: [text.encode("utf-8")]}
-        sealed_folder.write_sealed_folder(target, KIND, files, replace=True)
+        sealed_folder.write_sealed_folder(target, CHECKPOINT_KIND, files, replace=True)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
         atomic_write_text(folder / "latest", name + "\n")
         for path in [path for path in checkpoint_folders(folder) if path.name <= name][:-keep]:
@@ -61,7 +61,7 @@ def load_checkpoint(path: Path) -> tuple[Weights, JsonObject]:
     Raises:
         CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
     """
-    files = sealed_folder.read_sealed_folder(path, KIND, (TENSORS, STATE))
+    files = sealed_folder.read_sealed_folder(path, CHECKPOINT_KIND, (TENSORS, STATE))
     return read_tensors(files[TENSORS], path / TENSORS), parse_json_object(files[STATE], path / STATE)
 
 
@@ -74,7 +74,7 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
     warnings = []
     for path in reversed(checkpoint_folders(folder)):
         try:
-            sealed_folder.check_sealed_folder(path, KIND)
+            sealed_folder.check_sealed_folder(path, CHECKPOINT_KIND)
         except CheckpointError as error:
             warnings.append(f"{error.message}; falling back to the checkpoint before it")
         else:

@@ -19,7 +19,7 @@ from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
-from glassformer.runs.folder import MODEL_KIND as KIND
+from glassformer.runs.folder import MODEL_KIND
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.records import JsonObject, parse_json_object
 from glassformer.runs.sealed_folder import (
@@ -63,12 +63,12 @@ def save_model(folder: Path, config: JsonObject, tensors: Weights, tokenizers: M
     files = {CONFIG: [text.encode("utf-8")], WEIGHTS: tensor_chunks(tensors)}
     files |= {name: [data] for name, data in tokenizers.items()} | {CARD: [card.encode("utf-8")]}
     remove_leftovers(folder.parent, folder.name)
-    write_sealed_folder(folder, KIND, files, replace=True)
+    write_sealed_folder(folder, MODEL_KIND, files, replace=True)
 
 
 def replace_card(folder: Path, card: str) -> None:
     """Give a sealed model another card, as `update_sealed_folder` does: its weights are not written again."""
-    update_sealed_folder(folder, KIND, {CARD: [card.encode("utf-8")]})
+    update_sealed_folder(folder, MODEL_KIND, {CARD: [card.encode("utf-8")]})
 
 
 def load_model_files(
@@ -89,7 +89,7 @@ def load_model_files(
             configuration describes another model than its weights are of.
     """
     finish_replacement(folder)
-    entries = read_manifest(folder, KIND)
+    entries = read_manifest(folder, MODEL_KIND)
     missing = {CONFIG, WEIGHTS, TOKENIZERS[0]} - entries.keys()
     unknown = entries.keys() - {CONFIG, WEIGHTS, CARD, *TOKENIZERS}
     if odd := missing or unknown:

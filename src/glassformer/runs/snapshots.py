@@ -15,7 +15,7 @@ from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
 
 logger = logging.getLogger(__name__)
 
-KIND = "glassformer snapshot"
+SNAPSHOT_KIND = "glassformer snapshot"
 WEIGHTS = "weights.safetensors"
 FIRST = 16
 """The first snapshot after the start; the next are at twice as many steps each."""
@@ -30,7 +30,7 @@ def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
     """Keep the weights after `step` steps; a full disk is told and survived, for training matters more."""
     target = folder / f"step-{step:08d}"
     try:
-        write_sealed_folder(target, KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
+        write_sealed_folder(target, SNAPSHOT_KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
     except ResourceError as error:
         logger.warning(f"{error.message}; the snapshot of step {step} is not kept, training goes on")
         return False
@@ -45,4 +45,4 @@ def snapshot_folders(folder: Path) -> list[tuple[int, Path]]:
 
 def load_snapshot(path: Path) -> Weights:
     """Load the weights of one snapshot; errors as in `read_sealed_folder`."""
-    return read_tensors(read_sealed_folder(path, KIND, [WEIGHTS])[WEIGHTS], path / WEIGHTS)
+    return read_tensors(read_sealed_folder(path, SNAPSHOT_KIND, [WEIGHTS])[WEIGHTS], path / WEIGHTS)

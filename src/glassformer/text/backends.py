@@ -23,7 +23,7 @@ from glassformer.text.ngrams import UNSPACED
 logger = logging.getLogger(__name__)
 
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
-MOST_CHARACTERS, LONG = 1 << 10, 1 << 20
+MOST_CHARACTERS, MAX_PART = 1 << 10, 1 << 20
 """Characters of a word that merges are trained on at a time: each merge visits the whole of a word that holds it.
 And characters of a text: a longer one is given to the backend in parts, cut between words."""
 SPACE = "▁"  # U+2581, the mark for a space inside a token
@@ -266,7 +266,7 @@ class _Texts:
     def _pieces(self, text: str) -> Iterator[str]:
         """Yield a long text in parts that are cut before single spaces, which begin them."""
         begin = 0
-        while len(text) - begin > LONG and (found := _WORD_ENDS.search(text, begin + LONG // 2)):
+        while len(text) - begin > MAX_PART and (found := _WORD_ENDS.search(text, begin + MAX_PART // 2)):
             yield text[begin : found.start()]
             # The mark that `bpe` puts before a text is this space's.
             begin = found.start() + self.marks_start

@@ -18,7 +18,7 @@ from glassformer.explain.streams import make_stream
 from glassformer.explain.subject import Subject
 
 
-def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+def encode_for_classifier(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
     """Encode a text as in training, with its n-grams and bigrams. `settings` are not used."""
     t, text = subject.task.tokenizer, subject.task.config.text
     ids, spans = t.encode(request.text), t.offsets(request.text)

@@ -42,11 +42,19 @@ class ModelFamily:
 
 
 FAMILIES: dict[str, ModelFamily] = {
-    "classifier": ModelFamily("encoder", True, frozenset(), classification.encode),
-    "masked_language_model": ModelFamily("encoder", False, frozenset(), masked_language_model.encode),
-    "translator": ModelFamily("encoder-decoder", False, frozenset({"target", "prefix"}), translation.encode),
+    "classifier": ModelFamily("encoder", True, frozenset(), classification.encode_for_classifier),
+    "masked_language_model": ModelFamily(
+        "encoder", False, frozenset(), masked_language_model.encode_for_masked_language_model
+    ),
+    "translator": ModelFamily(
+        "encoder-decoder", False, frozenset({"target", "prefix"}), translation.encode_for_translator
+    ),
     "language_model": ModelFamily(
-        "decoder", False, frozenset({"prefix"}), language_model.encode, language_model.default_settings
+        "decoder",
+        False,
+        frozenset({"prefix"}),
+        language_model.encode_for_language_model,
+        language_model.language_model_settings,
     ),
 }
 """The families by `Task.explain_as`."""

@@ -30,12 +30,12 @@ DEFAULT_NEW_TOKENS = 40
 """Default maximum of generated tokens, fewer than in prediction, for the page."""
 
 
-def default_settings(config: DecodeConfig) -> DecodeConfig:
+def language_model_settings(config: DecodeConfig) -> DecodeConfig:
     """Return the settings of a language model for an explanation: sampling, and fewer tokens."""
     return replace(config, sample=True, max_new_tokens=min(DEFAULT_NEW_TOKENS, config.max_new_tokens))
 
 
-def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+def encode_for_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
     """Encode the prompt, truncated to the context, and sample tokens after it."""
     t, model = subject.task.tokenizer, cast("LanguageModel | Ensemble", subject.model)
     prompt_ids, prompt_spans = t.encode(request.text), t.offsets(request.text)

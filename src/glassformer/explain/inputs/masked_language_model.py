@@ -26,7 +26,7 @@ from glassformer.text import masked as masked_text
 from glassformer.text.tokenizer import MASK
 
 
-def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+def encode_for_masked_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
     """Encode a text as in prediction: of one longer than the context, the part with the first [MASK].
 
     `settings` are not used.

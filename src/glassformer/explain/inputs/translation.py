@@ -24,7 +24,7 @@ from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
 
 
-def encode(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+def encode_for_translator(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
     """Encode the source with its end token, and the target after [BOS]: the best hypothesis or the given target."""
     t, model = subject.task.tokenizer, cast("Translator | Ensemble", subject.model)
     reads, empty = subject.task.config.text.max_len, not request.text.strip()
