@@ -20,7 +20,7 @@ import tyro
 from glassformer.cli import flags
 from glassformer.config import Config, DecodeConfig
 from glassformer.errors import UsageError
-from glassformer.interop.exported import is_exported
+from glassformer.interop.exported import TORCH_FREE, export_of_run, is_exported
 from glassformer.runs.folder import RunFolder
 from glassformer.text.lines import ArrivingLines
 from glassformer.utils import console
@@ -46,8 +46,8 @@ class PredictArguments:
     """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). fp16
     (of weights) and int8 on CPUs only."""
     engine: Literal["auto", "torch", "ctranslate2", "onnx"] = "auto"
-    """What computes: torch, or a library that the run is exported for at the first use (auto: such an export, if
-    there is one whose answers were all equal to the run's; else torch)."""
+    """What computes: torch, or a library that the run is exported for at the first use (auto: torch for a run, its
+    library for an exported folder)."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
     decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
@@ -79,29 +79,26 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
-    """Return the export that answers for a run, made if an engine is named; None if torch answers.
+    """Return the export that answers for a run, made at the first use; None if torch answers.
 
     Raises:
         UsageError: an engine is named that cannot hold the run, or is not installed.
     """
-    from glassformer.interop.cached import cache_folder, find_equal
-
     folder = RunFolder(paths[0])
-    if not folder.exports.is_dir() and not any(flag.startswith("--engine=") for flag in flag_args):
+    if not any(flag.startswith("--engine=") for flag in flag_args):
+        _name_faster_engine(paths)
         return None
     config = folder.read_config() if folder.resumable else Config()
     start = PredictArguments(decode=config.decode)
     arguments = flags.parse(PredictArguments, flag_args, f"predict {paths[0]}", start)
     by_torch = arguments.device not in ("auto", "cpu") or arguments.precision is not None
-    if arguments.engine == "torch" or (arguments.engine == "auto" and by_torch):
+    if arguments.engine in ("auto", "torch"):
         return None
-    if arguments.engine == "auto":
-        return find_equal(paths, arguments.decode)
     if by_torch:
         raise UsageError(f"--engine {arguments.engine} computes in fp32 on cpu", "leave out --device and --precision")
     if len(paths) > 1:
         raise UsageError(f"--engine {arguments.engine} takes one run, {len(paths)} came", "use --engine torch")
-    exported = cache_folder(paths[0], arguments.engine)
+    exported = export_of_run(paths[0], arguments.engine)
     if not is_exported(exported):
         from glassformer.api import load
 
@@ -110,6 +107,14 @@ def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
         result = load(paths[0], device="cpu").export(arguments.engine, exported)
         logger.info(f"check: {result.check_text()}")
     return exported
+
+
+def _name_faster_engine(paths: Sequence[Path]) -> None:
+    """Log which export of a run, if it has one, would answer without starting torch."""
+    if len(paths) == 1 and RunFolder(paths[0]).exports.is_dir():
+        made = [name for name in TORCH_FREE if is_exported(export_of_run(paths[0], name))]
+        if made:
+            logger.info(f"this run is exported for {made[0]}, which starts faster: --engine {made[0]}")
 
 
 def _predict_exported(words: list[str], flag_args: list[str]) -> int:

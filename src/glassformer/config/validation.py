@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glassformer.config import Config, ModelConfig, TrainConfig, idle
-from glassformer.config.removed import update_section
 from glassformer.config.values import items, nearest, scalar, shown
 from glassformer.errors import UsageError
 
@@ -74,7 +73,6 @@ def build(kind: type[Section], values: Any, section: str, where: str) -> Section
         raise UsageError(f"{where}: {section} must be a table, [{section}]; got {shown(values)}")
     known: dict[str, Field[Any]] = {f.name: f for f in fields(kind)}  # pyright: ignore[reportArgumentType]
     prefix = f"{section}." if section else ""
-    values = update_section(values, section, where)
     for key in values:
         if key not in known:
             place = f"in [{section}]" if section else "at the top"

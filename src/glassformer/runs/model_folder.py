@@ -19,8 +19,7 @@ from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
-from glassformer.runs.folder import MODEL_KIND
-from glassformer.runs.folder import TOKENIZER
+from glassformer.runs.folder import MODEL_KIND, TOKENIZER
 from glassformer.runs.records import JsonObject, parse_json_object
 from glassformer.runs.sealed_folder import (
     Entry,
