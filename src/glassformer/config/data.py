@@ -74,10 +74,6 @@ class DataConfig:
     """Validate on the test split, only to restate published work that did so; every report says it."""
     limit: int | None = number(None, "[1, inf)")
     """Number of training examples to use, drawn by seed; without it, all."""
-    pseudo_file: str | None = None
-    """Predictions of a classifier (`predict RUN --json`) to add to the training data (self-training)."""
-    pseudo_min_probability: float = number(0.9, "[0, 1]")
-    """Minimum probability of a pseudo-label."""
     files: FilesConfig = field(default_factory=FilesConfig, metadata=BY_DATASET)
     """For `dataset = "files"`."""
     multi30k: Multi30kConfig = field(default_factory=Multi30kConfig, metadata=BY_DATASET)

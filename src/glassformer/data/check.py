@@ -14,7 +14,6 @@ from glassformer.config import DataConfig
 from glassformer.data.datasets.documents import read_documents
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.datasets.local_files import data_parts, read_parts
-from glassformer.data.datasets.pseudo_labels import read_pseudo_labels
 from glassformer.data.diagnostics import DataIssue, Diagnostics
 from glassformer.data.overlap import n_duplicates, overlap_with_training
 from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
@@ -68,8 +67,6 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         splits = {n: Split([text for _, text in read_documents(path, diagnostics)]) for n, path in parts.items()}
     else:
         rows = read_parts(schema, data_parts(schema, data), data, diagnostics)
-        if data.pseudo_file is not None:
-            rows["pseudo"], _ = read_pseudo_labels(schema, data, rows, diagnostics)
         splits = {name: part.split() for name, part in rows.items()}
     if data.dataset == "files" and not diagnostics.n_issues:
         _check_trainable(schema, data, diagnostics)

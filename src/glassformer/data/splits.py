@@ -38,7 +38,6 @@ class Split:
         source: origin of the texts, for messages ("aclImdb/train").
         published: references for a score comparable with published ones.
         shards: pretokenized running text, in place of `text`, which is then empty.
-        n_pseudo: number of pseudo-labelled examples, which come last.
 
     Raises:
         DataError: `text` and `answer` have different lengths.
@@ -49,7 +48,6 @@ class Split:
     source: str = ""
     published: Published | None = None
     shards: ShardIndex | None = None
-    n_pseudo: int = 0
 
     def __post_init__(self) -> None:
         if self.answer is not None and len(self.answer) != len(self.text):
@@ -67,11 +65,6 @@ class Split:
         if self.answer is None:
             raise DataError(f"{self.source or 'a split'}: the texts have no targets")
         return self.answer
-
-    @property
-    def human_labelled(self) -> Split:
-        """Return the examples without pseudo-labels."""
-        return self.take(range(len(self) - self.n_pseudo)) if self.n_pseudo else self
 
     def take(self, index: Iterable[int] | np.ndarray, source: str | None = None) -> Split:
         """Return the rows at `index`, in that order, under a new name if `source` is given."""

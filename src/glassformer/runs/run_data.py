@@ -111,7 +111,7 @@ def _named_files(data: DataConfig) -> list[str]:
     if data.dataset != "files":
         return []
     names = [getattr(data.files, f.name) for f in fields(FilesConfig) if f.name.endswith("_file")]
-    return [name for name in (*names, data.pseudo_file) if name]
+    return [name for name in names if name]
 
 
 def _could_be_read_once(name: str, record: DataRecord) -> bool:

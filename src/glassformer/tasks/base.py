@@ -41,8 +41,6 @@ EVALUATION_TOKENS = 8192
 """Tokens per batch when no gradient is needed."""
 PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name))
 """Settings of sentence pairs, for the `ignores` of tasks without them."""
-SELF_TRAINING = frozenset({"data.pseudo_file", "data.pseudo_min_probability"})
-"""Settings of pseudo-labels, for the `ignores` of tasks without labels."""
 HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
 """Settings of the n-gram embeddings of running text, for the `ignores` of tasks that read examples."""
 WORD_VOCAB_SIZE = 20_000

@@ -9,7 +9,6 @@ from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import check_config
 from glassformer.data.datasets import dates, imdb, local_files, multi30k, shakespeare
 from glassformer.data.datasets.known_columns import KnownColumns
-from glassformer.data.datasets.pseudo_labels import with_pseudo_labels
 from glassformer.data.schema import DataSchema
 from glassformer.data.sources import pipes_kept
 from glassformer.data.splits import TextData, limited
@@ -55,4 +54,4 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: KnownColumns | N
         text = LOADERS[data.dataset](data)
     else:
         raise UsageError(f'data set "{data.dataset}" does not exist', f"choose from files, {', '.join(ANSWERS)}")
-    return with_pseudo_labels(schema, data, limited(text, data.limit, data.split_seed))
+    return limited(text, data.limit, data.split_seed)

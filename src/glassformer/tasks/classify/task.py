@@ -184,9 +184,8 @@ class Classify(Task):
         if message := cut_message(scores["n_truncated"], len(split), self.config.text.max_len):
             logger.warning(message)
         if train is not None:
-            people = train.human_labelled
-            known = self._numbers(people), self._numbers(split)
-            scores["baselines"] = fit_baselines(people.text, known[0], split.text, known[1], probabilities)
+            known = self._numbers(train), self._numbers(split)
+            scores["baselines"] = fit_baselines(train.text, known[0], split.text, known[1], probabilities)
         results = [class_answer(text, p, self.labels) for text, p in zip(split.text, probabilities, strict=True)]
         rows = [result | {"truth": true} for result, true in zip(results, split.answers, strict=True)]
         # Texts can be long, and the data set has them: a number is enough to find one again.

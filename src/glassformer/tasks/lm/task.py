@@ -25,7 +25,7 @@ from glassformer.models.cost import decoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.fused.cross_entropy import LinearCrossEntropy
-from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SELF_TRAINING, WORD_VOCAB_SIZE, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.lm import auto_config
 from glassformer.tasks.lm.blocks import by_block, nats_by_token, token_starts
 from glassformer.tasks.lm.reporting import LanguageModellingReport
@@ -49,7 +49,6 @@ class LanguageModelling(Task):
     report = LanguageModellingReport()
     ignores = (
         PARALLEL_FILES
-        | SELF_TRAINING
         | {
             "data.files.text_column",
             "data.files.label_column",

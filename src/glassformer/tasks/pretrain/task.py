@@ -29,7 +29,7 @@ from glassformer.models.cost import encoder_flops
 from glassformer.models.inference import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.ngram_embeddings import NgramBatch
-from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FILES, SELF_TRAINING, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.pretrain.masking import SHARE, mask_tokens, without_previews
 from glassformer.tasks.pretrain.reporting import PretrainReport
 from glassformer.text import masked as masked_text
@@ -50,7 +50,6 @@ class Pretrain(Task):
     report = PretrainReport()
     ignores = (
         PARALLEL_FILES
-        | SELF_TRAINING
         | HASHED_NGRAMS
         | {"data.files.label_column", "data.use_test_as_validation", "text.truncate"}
         | {"model.pooling", "model.ensemble_size", "train.word_mask_prob", "train.word_unknown_prob"}

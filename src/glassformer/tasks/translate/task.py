@@ -23,7 +23,7 @@ from glassformer.models import Translator
 from glassformer.models.cost import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.tasks.base import HASHED_NGRAMS, SELF_TRAINING, WORD_VOCAB_SIZE, Task
+from glassformer.tasks.base import HASHED_NGRAMS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.translate import auto_config
 from glassformer.tasks.translate.reporting import TranslateReport
 from glassformer.text.answers import warn_of_cut
@@ -42,8 +42,7 @@ class Translate(Task):
     explain_as = "translator"
     report = TranslateReport()
     ignores = (
-        SELF_TRAINING
-        | HASHED_NGRAMS
+        HASHED_NGRAMS
         | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
         | {"model.pooling"}
     )
