@@ -109,12 +109,7 @@ def wanted_rows(options: Options) -> list[Row]:
     fp32 = {"compute_type": "float32", "workers": False, "batch_tokens": 0}
     best = {"workers": True, "batch_tokens": 2048}
     rows = {
-        "ours": {
-            "fp32": {"precision": "fp32"},
-            **({"as shipped (bf16)": {"precision": "bf16"}} if bf16 else {}),
-            "fp16": {"precision": "fp16"},
-            "int8": {"precision": "int8"},
-        },
+        "ours": {"fp32": {"precision": "fp32"}, **({"as shipped (bf16)": {"precision": "bf16"}} if bf16 else {})},
         "ctranslate2": {
             "fp32, defaults": fp32,
             "fp32, its best": fp32 | best,

@@ -19,8 +19,8 @@ from glassformer.config.recipes import load_recipe, override
 from glassformer.data.sources import pipes_kept
 from glassformer.distributed.process_group import launched_processes
 from glassformer.errors import UsageError
+from glassformer.models.bf16 import cast_for_inference
 from glassformer.models.ensemble import Ensemble, members_of
-from glassformer.models.quantize import quantize_for_inference
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_model_files
 from glassformer.runs.records import Evaluation, JsonObject
@@ -188,7 +188,7 @@ class Run:
     @cached_property
     def _answering(self) -> nn.Module:
         """Return the model for inference, in the selected precision."""
-        return quantize_for_inference(self.model, self.precision)
+        return cast_for_inference(self.model, self.precision)
 
     def predict(
         self, texts: str | Sequence[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any

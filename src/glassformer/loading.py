@@ -24,7 +24,7 @@ def load(
         path: the folder.
         others: folders of more runs of the same task, tokenizer and classes; their sizes may differ.
         device: "auto", "cpu", "cuda" or "mps".
-        precision: of `predict` and `evaluate`: "auto" (bf16 where it is native), "fp32", "bf16", "fp16" or "int8";
+        precision: of `predict` and `evaluate`: "auto" (bf16 where it is native), "fp32" or "bf16";
             default: as in training. `explain` is always fp32. Not for an exported model.
 
     Raises:

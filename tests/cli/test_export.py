@@ -106,7 +106,7 @@ def test_misuse_is_refused(run: Path, words: list[str], message: str, capsys: py
 def test_a_damaged_folder_and_options_that_do_not_fit_are_errors(
     exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["predict", str(exported), "a", "--precision", "int8"]) == UsageError.exit_code
+    assert main(["predict", str(exported), "a", "--precision", "bf16"]) == UsageError.exit_code
     assert main(["predict", str(exported), "a", "--sample"]) == UsageError.exit_code
     for words in (["evaluate", str(exported)], ["explain", str(exported), "a"], ["export", str(exported)]):
         assert main(words) == UsageError.exit_code

@@ -12,7 +12,6 @@ from tests.helpers.reading import read, reviews, table
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.labels import similar_labels
-from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.datasets.local_files import load_test
 from glassformer.data.schema import DataSchema
 from glassformer.errors import DataError

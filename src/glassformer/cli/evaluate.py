@@ -43,9 +43,8 @@ class EvaluateArguments:
     """Column with the target sentence; as in training when absent."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
-    precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] | None = None
-    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). fp16
-    (of weights) and int8 on CPUs only."""
+    precision: Literal["auto", "fp32", "bf16"] | None = None
+    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it)."""
     edit: str | None = None
     """What to change in the forward pass, several edits apart by spaces: prints the score without and with them."""
     member: int = 1

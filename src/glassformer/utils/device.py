@@ -19,7 +19,7 @@ from glassformer.errors import UsageError
 from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.process_settings import Settings, turns
 
-Precision = Literal["fp32", "bf16", "fp16", "int8"]
+Precision = Literal["fp32", "bf16"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -43,24 +43,7 @@ def uses_avx512() -> bool:
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
-    """Return the precision of that name; for "auto" bf16 where the processor multiplies it natively, else fp32.
-
-    Raises:
-        UsageError: int8 or fp16 was asked for, which are for answers on the CPU, and the device is another; or this
-            torch has no kernel for it (fp16: as on processors that are not x86).
-    """
-    if name in ("int8", "fp16"):
-        if device.type != "cpu":
-            message = f"{name} computes on the CPU only, and the device is {device.type}"
-            raise UsageError(message, "use --device cpu, or another --precision")
-        kernel = hasattr(torch, "fbgemm_linear_fp16_weight_fp32_activation")
-        if name == "fp16" and not (kernel and "fbgemm" in torch.backends.quantized.supported_engines):
-            message = "fp16 takes a kernel of FBGEMM, which this torch or processor has not"
-            raise UsageError(message, "use another --precision")
-        if name == "int8" and not hasattr(torch, "_int_mm"):
-            message = "int8 takes a product of int8 matrices, which this torch has not"
-            raise UsageError(message, "use another --precision")
-        return name
+    """Return the precision of that name; for "auto" bf16 where the processor multiplies it natively, else fp32."""
     if name != "auto":
         fast = name == "bf16"
     elif device.type == "cuda":

@@ -47,22 +47,19 @@ class LanguageModelling(Task):
     running_text = True
     explain_as = "language_model"
     report = LanguageModellingReport()
-    ignores = (
-        PARALLEL_FILES
-        | {
-            "data.files.text_column",
-            "data.files.label_column",
-            "text.truncate",
-            "text.ngrams",
-            "text.bigrams",
-            "model.pooling",
-            "decode.beam_size",
-            "decode.length_penalty",
-            "decode.n_best",
-            "decode.sample",
-            "decode.bleu_tokenize",
-        }
-    )
+    ignores = PARALLEL_FILES | {
+        "data.files.text_column",
+        "data.files.label_column",
+        "text.truncate",
+        "text.ngrams",
+        "text.bigrams",
+        "model.pooling",
+        "decode.beam_size",
+        "decode.length_penalty",
+        "decode.n_best",
+        "decode.sample",
+        "decode.bleu_tokenize",
+    }
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
