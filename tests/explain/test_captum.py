@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from captum.attr import LayerIntegratedGradients
 from tests.helpers.inference import infer, untrained
 from torch import Tensor
 
@@ -26,6 +25,8 @@ def separate_embeddings(name: str, **model: Any) -> Any:
 
 
 def compare(explanation: Inference, prediction: int, foil: int | None = None) -> None:
+    from captum.attr import LayerIntegratedGradients
+
     value_fn = make_value_function(explanation, AttributeRequest(prediction=prediction, foil=foil))
     ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)
     assert completeness.relative < 1e-3

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from captum.attr import IntegratedGradients
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
 
@@ -142,6 +141,8 @@ def test_erase_removes_ngrams(method: str, mask_prob: float) -> None:
 
 
 def test_integrated_gradients_equal_captum_with_ngrams(run: Run) -> None:
+    from captum.attr import IntegratedGradients
+
     e = run.explain("refunds xyzzy card")
     value_fn = make_value_function(e, AttributeRequest())
     ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)

@@ -73,6 +73,9 @@ ALIKE = [
     ("true", "True"),
     ("TRUE", "true"),
     ("straße", "STRASSE"),
+    ("İyi", "iyi"),
+    ("pos", "p\u043es"),
+    ("Alpha", "\u0391lpha"),
 ]
 
 

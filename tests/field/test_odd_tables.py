@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.reading import read, reviews, table
 
+from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.check import check_data
 from glassformer.data.datasets.loading import load_text_data
@@ -143,3 +144,24 @@ def test_parallel_files_are_named(tmp_path: Path) -> None:
         error = check_data(TASKS["translate"].schema, DataConfig(files=files)).errors[0]
         assert error.path == str(paths[0]) and message in error.message and "None" not in str(error)
         assert "carriage" in message or str(paths[1]) in error.message
+
+
+@pytest.mark.parametrize("delimiter", ["|", "^", ":", "~"])
+def test_another_delimiter_is_named(tmp_path: Path, delimiter: str) -> None:
+    lines = table(reviews("pos", "neg"), ("text", "label"), delimiter)
+    assert f"let the first line be sep={delimiter}" in read(tmp_path, lines).message
+    assert read(tmp_path, f"sep={delimiter}\n{lines}").examples == sorted(reviews("pos", "neg"))
+    assert "let the first line be sep=," in read(tmp_path, table(reviews("pos"), ("text", "label")), "a.tsv").message
+
+
+def test_labels_that_contradict_are_counted(tmp_path: Path) -> None:
+    rows = [*reviews("pos", "neg"), *reviews("neg", "neg", n=6)]
+    assert read(tmp_path, table(rows, ("text", "label"))).report.counts["train: texts with several labels"] == 6
+
+
+def test_a_problem_of_many_lines_is_printed_five_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\n" + "a text,\n" * 60, encoding="utf-8")
+    assert main(["data", "check", "classify", "--train-file", str(path)]) == 3
+    out = capsys.readouterr().out
+    assert out.count("the label is empty") == 6 and "… and 55 lines more of" in out

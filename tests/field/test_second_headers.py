@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,11 @@ def test_marks_in_json_lines_and_in_text(tmp_path: Path) -> None:
     assert [text for text, _ in texts.examples] == ["one line", "three lines", "two lines"]
     running = read(tmp_path, "\ufeffone line\n\ufefftwo lines\n" * 20, "a.txt", "lm")
     assert "\ufeff" not in "".join(text for text, _ in running.examples)
+
+
+def test_a_header_that_became_json(tmp_path: Path) -> None:
+    rows = [{"text": text, "label": label} for text, label in reviews("pos", "neg")]
+    rows[7:7] = [{"text": "text", "label": "label"}, {"text": "Text", "label": "LABEL "}]
+    found = read(tmp_path, "\n".join(map(json.dumps, rows)), "a.jsonl")
+    assert found.examples == sorted(reviews("pos", "neg"))
+    assert found.report.counts["repeated headers left out"] == 2

@@ -104,6 +104,33 @@ def test_a_table_with_all_fields_in_quotes_has_no_stray_one(tmp_path: Path) -> N
     assert read(tmp_path, written([HEADER, *rows], csv.QUOTE_ALL)).examples == sorted(rows)
 
 
+@pytest.mark.parametrize("header", ['"text","label"', '"text";"label"', '"id","text","label"'])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_header_in_quotes_says_nothing_of_the_rows(tmp_path: Path, header: str, end: str) -> None:
+    delimiter = ";" if ";" in header else ","
+    rows = [(f"n{i}", *row) for i, row in enumerate(ROWS)] if "id" in header else ROWS
+    lines = [header, *table(rows, None, delimiter).splitlines()]
+    content = stray(lines, lines[0].count(delimiter) - 1, 5, 12, delimiter).replace("\n", end)
+    found = read(tmp_path, content)
+    assert [issue.line for issue in found.report.errors if issue.kind == "quote"] == [6]
+    # As R and macros of Excel write it: strings in quotes, numbers not.
+    numbers = [f'"{text}"{delimiter}{i % 2}' for i, (text, _) in enumerate(ROWS)]
+    assert len(read(tmp_path, "\n".join(['"text"' + delimiter + '"label"', *numbers])).examples) == 24
+
+
+@pytest.mark.parametrize("space", [" ", "  "])
+def test_quotes_behind_spaces(tmp_path: Path, space: str) -> None:
+    rows = [f'{text},{space}"{label}"' for text, label in ROWS]
+    found = read(tmp_path, "\n".join([f"text,{space}label", *rows]))
+    assert found.examples == sorted(ROWS) and found.noted("spaces before quoted fields")
+    rows = [f'{label},{space}"{text}, yes"' for text, label in ROWS]
+    found = read(tmp_path, "\n".join([f"label,{space}text", *rows]))
+    assert found.examples == sorted((f"{text}, yes", label) for text, label in ROWS)
+    prose = [(f'{i} He said, "no", and, "yes"', label) for i, (_, label) in enumerate(ROWS)]
+    found = read(tmp_path, written([HEADER, *prose]))
+    assert found.examples == sorted(prose) and not found.noted("spaces before")
+
+
 def test_the_command_tells_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.csv"
     path.write_text(stray(table(ROWS, HEADER).splitlines(), 0, 5, 12, ","), encoding="utf-8")

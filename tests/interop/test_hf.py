@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from tests.helpers.exports import (
     CONTEXT,
     FORMS,
@@ -143,6 +142,8 @@ def test_it_answers_as_its_run(
 def test_its_own_pipeline_classifies_and_its_tokenizer_holds_tokens_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    import transformers
+
     run = run_of("classify", monkeypatch)
     together = ensemble_of(run)
     export(together, "hf", tmp_path / "out")
@@ -164,6 +165,8 @@ def test_its_own_pipeline_classifies_and_its_tokenizer_holds_tokens_alone(
 
 
 def test_the_tokenizer_of_a_translator_ends_texts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import transformers
+
     run = run_of("translate", monkeypatch)
     export(run, "hf", tmp_path / "out")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -205,6 +208,8 @@ HOSTILE = [*TEXTS, "[PAD] [MASK]", "▁a ▁", "😀 é e\u0301", "a\r\nb\tc", "
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_tokenizer_is_the_same_under_every_model_type(kind: str, ends: bool, tmp_path: Path) -> None:
     """Transformers replaces the tokenizer of some model types by one of its own, which gives other ids."""
+    import transformers
+
     from glassformer.config import TextConfig
 
     texts = ["the cat sat on the mat, and the dog ran away. é 好 " * 4] * 3
@@ -229,6 +234,8 @@ def test_a_tokenizer_is_the_same_under_every_model_type(kind: str, ends: bool, t
 
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "byte-bpe"])
 def test_a_mask_is_read_as_in_the_run(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import transformers
+
     run = run_of("pretrain", monkeypatch, {"tokenizer": kind, "vocab_size": 300})
     result = export(run, "hf", tmp_path / "out")
     assert result.facts.check is not None and result.facts.check["equal_answers"] == 1

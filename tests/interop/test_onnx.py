@@ -57,7 +57,9 @@ def test_masked_tokens_are_predicted(
     assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == best
 
 
-@pytest.mark.parametrize("form", [{"positions": "rotary"}, {"pre_norm": False, "norm": "rms", "positions": "learned"}])
+@pytest.mark.parametrize(
+    "form", [{"positions": "rotary"}, {"pre_norm": False, "norm": "rms", "positions": "learned", "n_layers": 1}]
+)
 def test_a_translator_searches_as_its_run(
     form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

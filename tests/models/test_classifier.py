@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -11,12 +12,15 @@ from hypothesis import strategies as st
 from tests.helpers.copying import copy, randomise
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, BertForSequenceClassification
 
 from glassformer.config import ModelConfig
 from glassformer.models import TextClassifier
 from glassformer.models.classifier import pool
 from glassformer.nn import LayerNorm, TokenEmbedding
+
+if TYPE_CHECKING:
+    from transformers import BertForSequenceClassification
+
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
 POOLINGS = ["mean", "max", "mean+max", "first"]
@@ -148,6 +152,8 @@ def from_bert(theirs: BertForSequenceClassification) -> TextClassifier:
 
 
 def test_parity_with_bert() -> None:
+    from transformers import BertConfig, BertForSequenceClassification
+
     config = BertConfig(
         vocab_size=50,
         hidden_size=16,

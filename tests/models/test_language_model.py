@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.copying import copy, copy_stacked, randomise
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel
 from glassformer.nn import masks
+
+if TYPE_CHECKING:
+    from transformers import GPT2LMHeadModel
+
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
 POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
@@ -117,6 +121,8 @@ def from_gpt2(theirs: GPT2LMHeadModel) -> LanguageModel:
 @pytest.fixture
 def gpt2() -> GPT2LMHeadModel:
     # GPT-2 approximates GELU by a tanh; ours is exact, so the reference is told to be.
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     config = GPT2Config(
         vocab_size=50,
         n_embd=16,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -10,11 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.copying import copy, randomise
 from torch import nn
-from transformers import MarianConfig, MarianMTModel
 
 from glassformer.config import ModelConfig
 from glassformer.models import Translator
 from glassformer.nn import MultiHeadAttention
+
+if TYPE_CHECKING:
+    from transformers import MarianMTModel
+
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
 POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
@@ -144,6 +148,8 @@ def from_marian(theirs: MarianMTModel) -> Translator:
 
 @pytest.fixture
 def marian() -> MarianMTModel:
+    from transformers import MarianConfig, MarianMTModel
+
     config = MarianConfig(
         vocab_size=50,
         d_model=16,

@@ -58,6 +58,22 @@ def test_what_fits_passes() -> None:
     assert Pair(torch.arange(3), torch.arange(3)).ids.shape == (3,)
 
 
+def test_a_call_like_an_earlier_one_is_compared_by_what_it_returns() -> None:
+    x, weight = torch.ones(2, 3), torch.ones(3, 3)
+    for _ in range(2):
+        assert product(x, weight).shape == (2, 3)
+    assert half(3) == 1.5
+    with pytest.raises(BeartypeCallHintViolation):
+        half(0)
+    for result in (torch.ones(3), torch.ones(3)):
+        assert applied(lambda _, result=result: result, torch.ones(3)).shape == (3,)
+    for _ in range(2):
+        with pytest.raises((TypeCheckError, BeartypeCallHintViolation)):
+            applied(lambda x: x[1:], torch.ones(3))
+        with pytest.raises((TypeCheckError, BeartypeCallHintViolation)):
+            product(x, weight.long())
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -14,10 +15,12 @@ from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import load_recipe, recipe_for_files
 from glassformer.errors import DataError, UsageError
 from glassformer.utils import console
-from glassformer.utils.formatting import shortened
+from glassformer.utils.formatting import counted, shortened
 
 logger = logging.getLogger(__name__)
 
+MOST_ALIKE = 5
+"""Lines with the same problem that are printed of a file; the others are counted."""
 N_SHOWN = 3
 """Examples `data show` prints of each split."""
 SHOWN_CHARS = 100
@@ -61,21 +64,32 @@ def _check(config: Config, as_json: bool) -> int:
     from glassformer.data.check import check_data
     from glassformer.tasks import task_class
 
-    report = check_data(task_class(config.task).schema, config.data)
+    schema = task_class(config.task).schema
+    report = check_data(schema, config.data)
     if as_json:
         console.write_json({"ok": report.ok} | asdict(report))
         return 0 if report.ok else DataError.exit_code
     for note in report.notes:
         logger.info(note)
+    if schema.parallel and (n_empty := report.counts.get("train: empty", 0)):
+        logger.info(f"{counted(n_empty, 'pairs')} with an empty side, which training leaves out")
+    alike = Counter((problem.path, problem.message) for problem in report.errors)
+    shown: Counter[tuple[str, str]] = Counter()
     for problem in report.errors:
-        console.write(str(problem))
+        kind = problem.path, problem.message
+        shown[kind] += 1
+        if shown[kind] <= MOST_ALIKE:
+            console.write(str(problem))
+        elif shown[kind] == alike[kind]:
+            console.write(f"… and {alike[kind] - MOST_ALIKE:,} lines more of {problem.path}: {problem.message}")
     if report.n_errors > len(report.errors):
         console.write(f"… and {report.n_errors - len(report.errors):,} more")
-    counted = {f"examples in {part}": size for part, size in report.sizes.items()} | report.counts
-    console.write_table(("found", "count"), list(counted.items()))
+    found = {f"examples in {part}": size for part, size in report.sizes.items()} | report.counts
+    console.write_table(("found", "count"), list(found.items()))
     if not report.ok:
-        found = f"{report.n_errors:,} {'problem' if report.n_errors == 1 else 'problems'}"
-        raise DataError(f"{found} to mend before training", "each is listed with file and line")
+        raise DataError(
+            f"{counted(report.n_errors, 'problems')} to mend before training", "each is listed with file and line"
+        )
     logger.info("nothing stands in the way of training")
     return 0
 

@@ -15,7 +15,7 @@ from glassformer.data.datasets.documents import read_documents
 from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.datasets.local_files import data_parts, read_parts
 from glassformer.data.diagnostics import DataIssue, Diagnostics
-from glassformer.data.overlap import n_duplicates, overlap_with_training
+from glassformer.data.overlap import n_contradictions, n_duplicates, overlap_with_training
 from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
 from glassformer.data.schema import DataSchema
 from glassformer.data.sources import pipes_kept
@@ -71,9 +71,12 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     if data.dataset == "files" and not diagnostics.n_issues:
         _check_trainable(schema, data, diagnostics)
     _count(splits, diagnostics.counts, schema.columns is None)
-    if schema.target == "label" and "train" in splits:
-        of_label = Counter(splits["train"].answers)
-        diagnostics.counts["train: labels with one example"] += sum(n == 1 for n in of_label.values())
+    if schema.target == "label":
+        for name, split in splits.items():
+            diagnostics.counts[f"{name}: texts with several labels"] += n_contradictions(split)
+        if "train" in splits:
+            of_label = Counter(splits["train"].answers)
+            diagnostics.counts["train: labels with one example"] += sum(n == 1 for n in of_label.values())
     counts = {name: n for name, n in diagnostics.counts.items() if n}
     characters = schema.columns is None
     sizes = {name: sum(map(len, s.text)) if characters else len(s) for name, s in splits.items()}

@@ -1,4 +1,4 @@
-"""Counts the texts of a part that are in the training part too, and the examples that occur twice."""
+"""Counts texts of a part that are in the training part too, examples that occur twice, and labels that contradict."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ def n_duplicates(split: Split) -> int:
     if split.answer is None:
         return len(split.text) - len(set(split.text))
     return len(split.text) - len(set(zip(split.text, split.answer, strict=True)))
+
+
+def n_contradictions(split: Split) -> int:
+    """Return the number of examples whose text has another label elsewhere in the split."""
+    labels: dict[str, set[str]] = {}
+    for text, label in zip(split.text, split.answers, strict=True):
+        labels.setdefault(text, set()).add(label)
+    return sum(len(labels[text]) > 1 for text in split.text)
 
 
 def overlap_text(name: str, overlap: Overlap, running_text: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import defaultdict
+from functools import cache
 
 import pytest
 
@@ -12,31 +13,35 @@ from glassformer.config import DataConfig, DatesConfig
 from glassformer.data.datasets.date_formats import LOCALES, patterns_of, tag, write_date
 from glassformer.data.datasets.dates import FIRST_DAY, LAST_DAY, load
 from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.splits import TextData
 from glassformer.errors import UsageError
 from glassformer.tasks import TASKS
 
-DATA = load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=3000)))
+
+@cache
+def data() -> TextData:
+    return load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=3000)))
 
 
 def test_sizes_forms_and_tags():
-    assert (len(DATA.train), len(DATA.valid), len(DATA.test)) == (3000, 2000, 2000)
+    assert (len(data().train), len(data().valid), len(data().test)) == (3000, 2000, 2000)
     assert len(LOCALES) >= 30
-    assert DATA.extra_tokens == tuple(f"[{locale}]" for locale in LOCALES)
-    for split in (DATA.train, DATA.valid, DATA.test):
+    assert data().extra_tokens == tuple(f"[{locale}]" for locale in LOCALES)
+    for split in (data().train, data().valid, data().test):
         for text, target in zip(split.text, split.answer, strict=True):
             locale_tag, _, written = text.partition(" ")
-            assert locale_tag in DATA.extra_tokens
+            assert locale_tag in data().extra_tokens
             assert 6 <= len(written) <= 40
             assert written == written.strip()
             assert FIRST_DAY <= datetime.date.fromisoformat(target) <= LAST_DAY
 
 
 def test_every_locale_is_drawn():
-    assert {text.split()[0] for text in DATA.test.text} == set(DATA.extra_tokens)
+    assert {text.split()[0] for text in data().test.text} == set(data().extra_tokens)
 
 
 def test_parts_share_neither_a_source_nor_a_date():
-    splits = (DATA.train, DATA.valid, DATA.test)
+    splits = (data().train, data().valid, data().test)
     for column in ("text", "answer"):
         train, valid, test = (set(getattr(split, column)) for split in splits)
         assert train.isdisjoint(valid) and train.isdisjoint(test) and valid.isdisjoint(test)
@@ -45,10 +50,10 @@ def test_parts_share_neither_a_source_nor_a_date():
 
 def test_the_same_arguments_give_the_same_pairs_and_the_held_out_parts_never_change():
     again = load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=3000)))
-    assert (again.train, again.hashes) == (DATA.train, DATA.hashes)
+    assert (again.train, again.hashes) == (data().train, data().hashes)
     other = load(DataConfig(dataset="dates", split_seed=7, dates=DatesConfig(n_dates=500)))
-    assert (other.valid, other.test) == (DATA.valid, DATA.test)
-    assert set(other.train.text) != set(DATA.train.text[:500])
+    assert (other.valid, other.test) == (data().valid, data().test)
+    assert set(other.train.text) != set(data().train.text[:500])
 
 
 def test_use_test_as_validation_is_said():
@@ -110,7 +115,7 @@ def test_pairs_of_plain_numbers_read_back():
     """An independent reading of the commonest written forms agrees with every target."""
     orders = {"en_US": "mdy", "de_DE": "dmy", "fr_FR": "dmy", "ja_JP": "ymd", "nl_NL": "dmy", "en_GB": "dmy"}
     n_read = 0
-    for text, target in zip(DATA.train.text, DATA.train.answer, strict=True):
+    for text, target in zip(data().train.text, data().train.answer, strict=True):
         match = re.fullmatch(r"\[(\w+)\] (\d+)[./-](\d+)[./-](\d+)", text)
         if match and match[1] in orders:
             numbers = dict(zip(orders[match[1]], map(int, match.groups()[1:]), strict=True))

@@ -21,7 +21,7 @@ from glassformer.data.datasets import headers
 from glassformer.data.datasets.labels import clean_labels, label_of_number
 from glassformer.data.datasets.nested import unnested_rows
 from glassformer.data.datasets.quotes import JoinedRows
-from glassformer.data.datasets.tables import Row, read_rows
+from glassformer.data.datasets.tables import Row, other_delimiter, read_rows
 from glassformer.data.diagnostics import Diagnostics, IssueKind
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
@@ -153,8 +153,8 @@ def _resolve(path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Dia
     first = sample[0].fields
     n_columns = len(first if isinstance(first, list) else json_names(sample))
     if n_columns < len(specs):
-        needed = f"two columns are needed ({' and '.join(spec.name for spec in specs)})"
-        diagnostics.error(path, sample[0].line, "columns", f"{needed}, but there is {n_columns}")
+        needed = f"two columns are needed ({' and '.join(spec.name for spec in specs)}), but there is {n_columns}"
+        diagnostics.error(path, sample[0].line, "columns", needed + other_delimiter([row.fields for row in sample]))
         return None
     resolve = _resolve_delimited if isinstance(first, list) else _resolve_json
     columns = resolve(path, sample, specs)
@@ -185,10 +185,11 @@ def _resolve_delimited(path: Path, sample: list[Row], specs: ColumnSpecs) -> Res
 def _note_guess(path: Path, columns: ResolvedColumns, specs: ColumnSpecs, diagnostics: Diagnostics) -> None:
     named = None not in columns.headers
     shown = [repr(name) for name in columns.headers] if named else [f"number {int(key) + 1}" for key in columns.keys]
-    guesses = ", ".join(f"{spec.name} is column {column}" for spec, column in zip(specs, shown, strict=True))
-    reason = "guessed" if named else "guessed; there is no header line"
-    flags = " and ".join(spec.flag for spec in specs) + (" choose" if len(specs) > 1 else " chooses")
-    diagnostics.notes.append(f"{path.name}: {guesses} ({reason}; {flags})")
+    free = [(spec, column) for spec, column in zip(specs, shown, strict=True) if not spec.requested]
+    guesses = ", ".join(f"{spec.name} is column {column}" for spec, column in free)
+    nothing = "" if named else "there is no header line; "
+    flags = nothing + " and ".join(spec.flag for spec, _ in free) + (" choose" if len(free) > 1 else " chooses")
+    diagnostics.notes.append(f"{path.name}: {guesses} (guessed; {flags})")
 
 
 def _has_header(names: Sequence[str], body: list[list[str]], specs: ColumnSpecs) -> bool:

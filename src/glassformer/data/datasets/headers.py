@@ -9,7 +9,7 @@ import re
 import statistics
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -154,6 +154,11 @@ def repeats_header(fields: Sequence[str], header: Sequence[str]) -> bool:
     return near and all(plain(field) == name for field, name in zip(fields, header, strict=True))
 
 
+def names_itself(fields: Mapping[str, object]) -> bool:
+    """Return whether each of a JSON object's fields holds its own name: the header of a table that was converted."""
+    return len(fields) > 1 and all(isinstance(value, str) and plain(value) == plain(k) for k, value in fields.items())
+
+
 def reorders_header(fields: Sequence[str], header: Sequence[str]) -> bool:
     """Return whether a row is the header with its columns in another order."""
     longest = max(map(len, header)) + EXTRA_CHARACTERS
@@ -176,7 +181,9 @@ def without_headers(
     for i, row in enumerate(rows):
         if row.alone:
             joined.add(row.line, row.alone)
-        if i == 0 and first != "example" and isinstance(row.fields, list):
+        if isinstance(row.fields, dict) and names_itself(row.fields):
+            repeated.append(row.line)
+        elif i == 0 and first != "example" and isinstance(row.fields, list):
             held = row if first == "doubtful" else None
             header = [plain(name) for name in row.fields]
         elif header is None or not isinstance(row.fields, list) or len(row.fields) != len(header):

@@ -31,6 +31,13 @@ MAX_SHOWN = 5
 _ZERO_WIDTH = re.compile(f"[{ZERO_WIDTH}]")
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Variation selectors and fillers, which `unicodedata` does not call format characters."""
+_LOOKALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u0432\u043c\u043d\u0442\u043a\u0433"
+    "\u03b1\u03bf\u03c1\u03bd\u03c5\u03ba\u03c4\u03b9\u0131",
+    "aeopcyxijsdbmhtkraopvuktii",
+    "\u0307",
+)
+"""Letters of Cyrillic and Greek that look like Latin ones, the dotless i, and the dot that small İ leaves behind."""
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d{1,3})?")
 
 
@@ -67,10 +74,10 @@ def label_of_number(value: float) -> str:
 
 
 def similarity_key(label: str) -> str:
-    """Return a key that is equal for labels that differ in case, spaces, width, invisible characters or number form."""
+    """Return a key that is equal for labels that look alike: case, spaces, width, invisible characters, number form."""
     text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", label))
     text = "".join(character for character in text if unicodedata.category(character) != "Cf")
-    text = "".join(unicodedata.normalize("NFKC", text.casefold()).split())
+    text = "".join(unicodedata.normalize("NFKC", text.casefold().translate(_LOOKALIKES)).split())
     if _NUMBER.fullmatch(text):
         number = float(text.replace(",", "."))
         return repr(number + 0.0) if math.isfinite(number) else text

@@ -6,6 +6,7 @@ differs from a text of several lines in this: each of its lines, taken alone, is
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -129,6 +130,33 @@ def all_quoted(line: str, delimiter: str) -> bool:
     """Return whether each field of a line is in quotes, as `csv.QUOTE_ALL` writes it: then no quote is stray."""
     fields = rf"{_WRITTEN.pattern}(?:{re.escape(delimiter)}{_WRITTEN.pattern})*"
     return re.fullmatch(fields, line) is not None
+
+
+def quotes_behind_spaces(lines: Sequence[str], delimiter: str) -> bool:
+    """Return whether quoted fields have spaces before them, as in `a, "b, c"`: no field of lines read so is uneven.
+
+    Read as RFC 4180 says, such a quote is a character of the field, and a comma in it ends the field.
+    """
+    before = re.compile(rf'(?:^|{re.escape(delimiter)}) +"')
+    if not any(before.search(line) for line in lines):
+        return False
+    strictly, spaced = (_read_sample(lines, delimiter, skip) for skip in (False, True))
+    if spaced is None or len({len(row) for row in spaced}) > 1:
+        return False
+    quoted = [field for row in strictly or () for field in row if re.match(r' +"', field)]
+    return strictly is None or bool(quoted)
+
+
+def _read_sample(lines: Sequence[str], delimiter: str, skip_spaces: bool) -> list[list[str]] | None:
+    """Return lines as rows; the last is left out, as it may go on. None where a quote is stray."""
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True, skipinitialspace=skip_spaces)
+    rows: list[list[str]] = []
+    try:
+        rows.extend(reader)
+    except csv.Error as error:
+        if "unexpected end" not in str(error):
+            return None
+    return rows[:-1] if len(rows) > 2 else rows
 
 
 def quotes_of_csv(lines: Sequence[str]) -> bool:

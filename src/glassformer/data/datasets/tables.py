@@ -11,12 +11,18 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.quotes import LineBreaks, all_quoted, note_literal_quotes, quotes_of_csv
+from glassformer.data.datasets.quotes import (
+    LineBreaks,
+    all_quoted,
+    note_literal_quotes,
+    quotes_behind_spaces,
+    quotes_of_csv,
+)
 from glassformer.data.diagnostics import RETURNS_ALONE, Diagnostics, numbered_lines
 from glassformer.data.sources import format_of, unreadable
 from glassformer.errors import UsageError
@@ -34,7 +40,7 @@ class Row:
     """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines).
 
     `alone` are the lines of a row over several of them, each split as if quotes were characters; empty where all fields
-    of a table are in quotes, so that none of these is stray.
+    of it and of the rows before are in quotes, so that none of these is stray.
     """
 
     line: int
@@ -98,8 +104,10 @@ def _delimited_rows(path: Path, is_csv: bool, diagnostics: Diagnostics) -> Itera
         return
     if not is_csv:
         diagnostics.notes.append(f"{path.name}: quotes around fields are read as those of a CSV")
-    exact = not texts or all_quoted(texts[0], delimiter)
-    for row in _csv_rows(path, lines, delimiter, exact, diagnostics):
+    spaced = quotes_behind_spaces(texts, delimiter)
+    if spaced:
+        diagnostics.notes.append(f"{path.name}: spaces before quoted fields are left out")
+    for row in _csv_rows(path, lines, delimiter, spaced, diagnostics):
         if separator is not None and not row.alone and _separator(delimiter.join(row.fields)) == separator:
             diagnostics.counts["lines that name the delimiter"] += 1
         else:
@@ -117,9 +125,9 @@ def _tsv_rows(path: Path, lines: Iterable[tuple[int, str]], diagnostics: Diagnos
 
 
 def _csv_rows(
-    path: Path, lines: Iterable[tuple[int, str]], delimiter: str, exact: bool, diagnostics: Diagnostics
+    path: Path, lines: Iterable[tuple[int, str]], delimiter: str, spaced: bool, diagnostics: Diagnostics
 ) -> Iterator[Row]:
-    """Yield the rows of a CSV; `exact` says that all fields are in quotes."""
+    """Yield the rows of a CSV; `spaced` says that spaces may stand before a field."""
     csv.field_size_limit(max(csv.field_size_limit(), LARGEST_FIELD))
     taken: list[tuple[int, str]] = []  # the lines of a row
 
@@ -128,7 +136,9 @@ def _csv_rows(
             taken.append((number, line))
             yield line + "\n"
 
-    rows, breaks = csv.reader(feed(), delimiter=delimiter, strict=True), LineBreaks()
+    rows = csv.reader(feed(), delimiter=delimiter, strict=True, skipinitialspace=spaced)
+    breaks = LineBreaks()
+    exact = True  # all rows so far have each field in quotes, so that none of the quotes is stray
     while True:
         taken.clear()
         try:
@@ -141,6 +151,7 @@ def _csv_rows(
         if fields is None:
             break
         begins, alone = taken[0][0], ()
+        exact = exact and all_quoted("\n".join(line for _, line in taken), delimiter)
         if len(taken) > 1:
             breaks.add(fields, begins, taken[-1][0])
             alone = () if exact else tuple(line.split(delimiter) for _, line in taken)
@@ -169,6 +180,17 @@ def _delimiter(header: str, path: Path, diagnostics: Diagnostics) -> str:
             diagnostics.notes.append(f"{path.name}: columns are parted by {_DELIMITERS[other]}")
             return other
     return ","
+
+
+def other_delimiter(rows: Sequence[list[str] | dict[str, Any]]) -> str:
+    """Return what else may part the columns of rows with one field, for an error message; empty if nothing does."""
+    lines = [row[0] for row in rows if isinstance(row, list) and len(row) == 1]
+    for character in ";\t,|^~:":
+        n = {line.count(character) for line in lines}
+        if len(lines) == len(rows) > 0 and len(n) == 1 and 0 not in n:
+            written = character.replace("\t", "\\t")
+            return f"; if each {written!r} parts two columns, let the first line be sep={written}"
+    return ""
 
 
 def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
