@@ -22,20 +22,19 @@ from glassformer.errors import UsageError
 from glassformer.models.bf16 import cast_for_inference
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import load_model_files
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.run_data import load_run_data
 from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.runs.tensor_file import load_weights
-from glassformer.tasks import TASKS, Task, task_class
-from glassformer.tasks.restoring import check_joins, restore_task, weight_shapes
+from glassformer.tasks import Task, task_class
+from glassformer.tasks.restoring import check_joins, load_model_folder
 from glassformer.tasks.scored_data import scored_data
 from glassformer.text.answers import checked_texts, warn_at_end, warn_of_cut
 from glassformer.text.lines import chunks_of
 from glassformer.training.finetune import with_pretrained_settings
 from glassformer.training.multi_seed import resume_seeds, start_seeds
 from glassformer.training.overfit import overfit_batch as overfit
-from glassformer.training.preparation import prepare, settle_budget
+from glassformer.training.preparation import new_state, prepare, settle_budget
 from glassformer.training.trainer import resume_run, start_run
 from glassformer.utils.console import is_main_process, log_to_stderr
 from glassformer.utils.device import Precision, choose_device, choose_precision, tuned
@@ -98,7 +97,8 @@ def train(
         return load(folder)
     if dry_run or overfit_batch:
         with tuned(choose_device(config.train.device), config.train.deterministic):
-            prepared, _ = settle_budget(prepare(config))
+            context = prepare(config)
+            prepared, _ = settle_budget(context, new_state(context))
             if overfit_batch:
                 overfit(prepared, on_step)
         return None
@@ -145,11 +145,8 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
 
 def _load(path: str | Path, device: str, precision: str | None) -> Run:
     folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
-    model_folder = folder.require_model_folder()
-    layers = {name: kind.n_layers for name, kind in TASKS.items()}
-    facts, weights = load_model_files(model_folder, layers, lambda facts: weight_shapes(facts, model_folder))
-    target, task = choose_device(device), restore_task(facts, model_folder, folder)
-    model = task.build_model()
+    task, weights = load_model_folder(folder)
+    target, model = choose_device(device), task.build_model()
     load_weights(model, weights)
     chosen = choose_precision(precision or task.config.train.precision, target)
     return Run(folder.path, task, model.to(target).eval(), target, chosen)

@@ -22,7 +22,7 @@ from glassformer.runs.sealed_folder import write_sealed_folder
 from glassformer.runs.tensor_file import tensor_chunks
 from glassformer.training.context import RunContext
 from glassformer.training.preparation import prepare
-from glassformer.training.trainer import Trainer
+from glassformer.training.trainer import resumed_state
 
 Change = Callable[[dict[str, Tensor], dict[str, Any]], object]
 
@@ -170,7 +170,7 @@ def test_a_changed_checkpoint_is_refused(unfinished: Path, context: RunContext, 
     change_checkpoint(run, CHANGES[name])
     log = (run / "metrics.jsonl").read_bytes()
     with pytest.raises(CheckpointError, match="step-00000012") as caught:
-        Trainer(context, RunFolder(run), resume=True)
+        resumed_state(context, RunFolder(run), RunFolder(run).check_unchanged())
     assert caught.value.hint
     assert (run / "metrics.jsonl").read_bytes() == log, "nothing is written"
 

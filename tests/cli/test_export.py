@@ -158,9 +158,3 @@ def test_an_engine_is_exported_once_and_answers_where_it_is_named(
         assert export_of_run(run, "ctranslate2") != before == folder
     finally:
         manifest.write_bytes(saved)
-
-
-def test_a_dry_run_of_training_names_the_libraries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO"):
-        glassformer.train("dates", out=tmp_path / "run", n_dates=200, dry_run=True)
-    assert "ctranslate2 (exact), hf (exact), onnx (exact); gguf holds no translator" in caplog.text

@@ -74,7 +74,7 @@ def test_limit_draws_training_examples_by_seed_and_says_so():
     assert len(cut.train) == 20 and cut.train.text == cut.train.answer == sorted(cut.train.text, key=int)
     assert int(cut.train.text[-1]) > 60
     assert limited(data, 20, 0) == cut != limited(data, 20, 1)
-    assert "20 of 100 training examples are used, drawn by seed" in cut.notes[0]
+    assert "20 of 100 training examples are used, drawn by seed" in cut.findings[0].matter
     with pytest.raises(UsageError, match="at least 1"):
         limited(data, 0, 0)
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "make_room", lambda: 2)
+    monkeypatch.setattr(parallel.torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(parallel.sys, "platform", "linux")
     monkeypatch.setattr(threading, "active_count", lambda: 1)
 

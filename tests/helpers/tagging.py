@@ -118,10 +118,6 @@ class Tag(Task):
         text = self.config.text
         return Tagger(self.config.model, self.tokenizer.vocab_size, len(self.tags), text.max_len)
 
-    @classmethod
-    def n_layers(cls, model: ModelConfig) -> int:
-        return model.n_layers
-
     def forward_flops(self, length: float) -> float:
         return encoder_flops(self.config.model, length)
 

@@ -183,7 +183,8 @@ def pace(ranks: ProcessGroup) -> list[float]:
     if not ranks.is_main:
         make = run.task.make_batch
         run.task.make_batch = lambda corpus, index: (time.sleep(0.01), make(corpus, index))[1]
-    return list(vars(measure_pace(replace(run, group=ranks))).values())
+    state = TrainState.start(run.task.build_model(), run.task, ranks)
+    return list(vars(measure_pace(replace(run, group=ranks), state)).values())
 
 
 def differ(ranks: ProcessGroup) -> list[str]:

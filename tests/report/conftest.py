@@ -109,6 +109,7 @@ def data_facts(task: str) -> dict[str, object]:
     }
     return {
         "task": task,
+        "metric": {"classify": "accuracy", "translate": "bleu", "lm": "nats_per_token"}[task],
         "dataset": task,
         "source": f"{task}/train",
         "splits": {"train": train, "valid": {**train, "n": max(1, n // 10)}, "test": {"n": 25_000}},
@@ -123,7 +124,7 @@ def data_facts(task: str) -> dict[str, object]:
 def write_metrics(path: Path, task: str) -> None:
     rng = np.random.default_rng(3)
     high, low = {"classify": (0.69, 0.2), "translate": (7.5, 1.9), "lm": (4.2, 1.3)}[task]
-    rows = []
+    rows, best = [], None
     for step in range(1, N_STEPS + 1):
         share = step / N_STEPS
         rate = 1e-3 * (min(1.0, share / 0.05) if share < 0.05 else 0.5 * (1 + np.cos(np.pi * (share - 0.05) / 0.95)))
@@ -140,6 +141,9 @@ def write_metrics(path: Path, task: str) -> None:
         if step % 150 == 0:
             loss = low * 1.25 + (high - low) * float(np.exp(-6 * share)) + 0.12 * high * max(0, share - 0.6)
             row["valid"] = {"loss": loss, **VALID_SCORES[task](share, loss)}
+            score = -loss if task == "lm" else [*row["valid"].values()][1]
+            if best is None or score > best:
+                row["best"], best = True, score
         rows.append(json.dumps(row))
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 

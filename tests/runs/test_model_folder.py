@@ -18,8 +18,10 @@ from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.runs import sealed_folder
-from glassformer.runs.model_folder import load_model_files, replace_card, save_model
-from glassformer.tasks import TASKS
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import read_description, read_weights, replace_card, save_model
+from glassformer.tasks.restoring import load_model_folder
+from glassformer.text.tokenizer import Tokenizer
 
 MODEL = ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16)
 FACTS: dict[str, Any] = {
@@ -43,7 +45,15 @@ def save(folder: Path, facts: dict[str, Any] = FACTS, seed: int = 0) -> Path:
 
 
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    return load_model_files(folder, {name: kind.n_layers for name, kind in TASKS.items()})
+    return read_description(folder)[0], read_weights(folder)
+
+
+def save_whole(folder: Path, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
+    """Save a model with a tokenizer that can be read, as a run does."""
+    tokenizer = Tokenizer.train(["abcdefghijklmno"], TextConfig(tokenizer="char", vocab_size=20))
+    facts = {"recipe": "", "decode": {}, "vocab_size": tokenizer.vocab_size} | facts
+    save_model(folder, facts, tensors, {"tokenizer.json": tokenizer.to_json().encode()})
+    return folder
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, bytes]], None]) -> None:
@@ -259,10 +269,10 @@ def test_a_checkpoint_is_not_a_model(tmp_path: Path) -> None:
     ],
 )
 def test_hostile_sizes_are_refused(tmp_path: Path, section: str | None, name: str, value: object) -> None:
-    folder = save(tmp_path / "model")
+    folder = save_whole(tmp_path / "model", FACTS, weights())
     rewrite_config(folder, lambda c: (c if section is None else c[section]).update({name: value}))
-    with pytest.raises(CheckpointError, match=r"config\.json"):
-        load(folder)
+    with pytest.raises(CheckpointError, match=r"config\.json|vocab"):
+        load_model_folder(RunFolder(folder))
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b"\xff", b"[" * 100_000])
@@ -303,8 +313,8 @@ def test_every_honest_model_passes(tmp_path: Path, task: str, options: dict[str,
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     labels = list("abcde") if task == "classify" else None
     facts = FACTS | {"task": task, "model": asdict(config), "label_names": labels}
-    save_model(tmp_path / "model", facts, tensors, TOKENIZER, "")
-    assert load(tmp_path / "model")[0] == facts
+    task, found = load_model_folder(RunFolder(save_whole(tmp_path / "model", facts, tensors)))
+    assert task.config.model == config and found.keys() == tensors.keys()
 
 
 def test_the_configuration_holds_the_hash_of_the_tokenizer(tmp_path: Path) -> None:

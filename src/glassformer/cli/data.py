@@ -101,7 +101,7 @@ def _show(config: Config, arguments: DataArguments) -> int:
 
     kind = task_class(config.task)
     data = load_text_data(kind.schema, config.data)
-    for note in data.notes:
+    for note in [*data.notes, *data.findings]:
         logger.info(note)
     splits = data.splits()
     if arguments.texts:

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from glassformer import __version__
 from glassformer.errors import GlassformerError, Interrupted, ResourceError, UsageError
-from glassformer.utils import console, cpu_threads
+from glassformer.utils import console
 
 logger = logging.getLogger(__name__)
 
@@ -139,8 +139,6 @@ def _dispatch(arguments: list[str]) -> int:
     if command != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
         message = f"{command} is the work of one process, and {n} were started"
         raise UsageError(message, "start it without torchrun; train alone runs in several processes")
-    if not {"--help", "-h"} & set(arguments):
-        cpu_threads.watch()
     return import_module(f"glassformer.cli.{command}").run(arguments[1:])
 
 

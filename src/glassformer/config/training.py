@@ -111,7 +111,9 @@ class TrainConfig:
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision; bf16 is autocast over fp32 weights, and auto uses it where the processor has it."""
     deterministic: bool = False
-    """Use deterministic kernels, also on CUDA (slower)."""
+    """Use deterministic kernels, also on CUDA (slower), and a fixed number of threads."""
+    threads: int | None = number(None, "[1, inf)")
+    """Number of threads on a CPU; without it, as many as other programs leave room for."""
     adamw: AdamWConfig = field(default_factory=AdamWConfig, metadata=BY_OPTIMIZER)
     """For `optimizer = "adamw"`."""
     adam: AdamConfig = field(default_factory=AdamConfig, metadata=BY_OPTIMIZER)

@@ -60,7 +60,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         return _check_pretokenized(schema, data)
     if data.dataset != "files":
         loaded = load_text_data(schema, data)
-        diagnostics.notes += loaded.notes
+        diagnostics.notes += [*loaded.notes, *map(str, loaded.findings)]
         splits = loaded.splits()
     elif schema.columns is None:
         parts = {name: part for name, part in data_parts(schema, data).items() if isinstance(part, Path)}
@@ -104,7 +104,7 @@ def _check_pretokenized(schema: DataSchema, data: DataConfig) -> CheckReport:
     sizes = {"train": index.n_tokens} | {
         name: sum(map(len, split.text)) for name, split in loaded.splits().items() if name != "train"
     }
-    return CheckReport([], 0, counts, sizes, loaded.notes)
+    return CheckReport([], 0, counts, sizes, [*loaded.notes, *map(str, loaded.findings)])
 
 
 def _count(splits: dict[str, Split], counts: Counter[str], running_text: bool) -> None:

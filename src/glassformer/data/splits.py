@@ -13,6 +13,7 @@ from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.pretokenized.index import ShardIndex
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.findings import Finding
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class TextData:
         columns: the columns that were read of the training table, as JSON data; empty for other data.
         counts: what was met while reading, by name: "empty lines", "other files not read".
         pipes: paths that could be read once.
+        findings: what a reader must know before believing a score.
     """
 
     train: Split
@@ -102,6 +104,7 @@ class TextData:
     columns: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     pipes: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     def splits(self) -> dict[str, Split]:
         """Return the existing parts by name."""
@@ -123,8 +126,6 @@ def with_reading(data: TextData, diagnostics: Diagnostics) -> TextData:
 
 TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-out scores"
 """Note of a data set read with `use_test_as_validation`."""
-LIMIT_NOTE = "(limit)"
-"""End of the note on a limited training part, by which the report finds it."""
 
 
 def check_texts_differ(train: Split) -> None:
@@ -135,7 +136,7 @@ def check_texts_differ(train: Split) -> None:
 
 
 def limited(data: TextData, limit: int | None, seed: int) -> TextData:
-    """Return `data` with a note and only `limit` of its training examples (None: all), drawn by seed, in their order.
+    """Return `data` with only `limit` of its training examples (None: all), drawn by seed, in their order.
 
     They are drawn because files are often sorted by label.
 
@@ -148,8 +149,9 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     if limit < 1:
         raise UsageError(f"limit must be at least 1, got {limit}", hint="remove it to use all the data")
     order = np.random.default_rng([seed, n]).permutation(n)
-    note = f"only {limit:,} of {n:,} training examples are used, drawn by seed {LIMIT_NOTE}"
-    return replace(data, train=data.train.take(np.sort(order[:limit])), notes=[*data.notes, note])
+    matter = f"only {limit:,} of {n:,} training examples are used, drawn by seed"
+    finding = Finding(matter, place="limit", numbers={"n": limit, "n_all": n})
+    return replace(data, train=data.train.take(np.sort(order[:limit])), findings=[*data.findings, finding])
 
 
 def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

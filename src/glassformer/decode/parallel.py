@@ -21,7 +21,6 @@ import torch
 
 from glassformer import errors
 from glassformer.errors import GlassformerError, ResourceError
-from glassformer.utils.cpu_threads import make_room
 
 Item = TypeVar("Item")
 
@@ -32,7 +31,7 @@ def n_workers_for(n_rows: int, device: torch.device, min_rows: int) -> int:
     It is safe on Linux, from a process without other (Python) threads that could hold a lock.
     """
     safe = sys.platform == "linux" and device.type == "cpu" and threading.active_count() == 1
-    return max(1, min(make_room(), n_rows // min_rows)) if safe else 1
+    return max(1, min(torch.get_num_threads(), n_rows // min_rows)) if safe else 1
 
 
 def map_forked(function: Callable[[Item], Any], items: Sequence[Item], n_workers: int) -> list[Any]:
@@ -101,7 +100,6 @@ def _run_worker(function: Callable[[Item], Any], items: Sequence[Item], pipe: in
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under `nohup`
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        os.environ["OMP_NUM_THREADS"] = "1"  # for `make_room`
         try:
             reply: dict[str, Any] = {"results": [function(item) for item in items]}
         except GlassformerError as error:

@@ -22,7 +22,6 @@ from glassformer.errors import UsageError
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
-from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import many_shapes
 from glassformer.utils.process_settings import turns
 
@@ -96,7 +95,6 @@ class _Job:
     def translate(self, batch: np.ndarray) -> list[list[tuple[Any, ...]]]:
         """Return the hypotheses of the sources with these indices, each as the tuple of its fields."""
         turns.give_way()
-        make_room()
         # Each sample is a row of its own: samples of one source end at different times.
         repeats = self.config.n_best if self.config.sample else 1
         sources, (pad, bos, eos) = np.repeat(batch, repeats), self.special

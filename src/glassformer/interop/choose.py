@@ -76,18 +76,6 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
             return _choose_gguf(kind, config, n_members)
 
 
-def summary(kind: str | None, config: Config) -> str:
-    """Return in one line where a model can be exported to, and which settings are in the way elsewhere."""
-    found, obstacles = list[str](), list[str]()
-    for target in TARGETS:
-        try:
-            choice = choose(kind, config, 1, target)
-            found.append(f"{target} ({'approximate' if choice.approximate else 'exact'})")
-        except UsageError as error:
-            obstacles.append(error.message)
-    return "; ".join([", ".join(found), *obstacles])
-
-
 def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice:
     _check_kind("ctranslate2", kind, ("translator", "language_model"), "use --to onnx or --to hf")
     _check_members("ctranslate2", n_members)

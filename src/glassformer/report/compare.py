@@ -63,7 +63,6 @@ class Compared:
 
     @property
     def several(self) -> bool:
-        """Return True if there are enough seeds for a standard deviation."""
         return len(self.scores) > 1
 
 

@@ -7,11 +7,9 @@ the report holds in full.
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 from glassformer.report import sentences
-from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.report.run_record import RunRecord
 from glassformer.utils.formatting import cell_text, code, percent
 
 FILES = """\
@@ -21,20 +19,11 @@ FILES = """\
 - `manifest.json`: sizes and SHA-256 of these files; loading checks them"""
 
 
-def model_card(run_dir: Path, model: dict[str, Any]) -> str:
-    """Return the card of a run's model as Markdown; before the evaluation it says that there is no score yet.
-
-    Args:
-        run_dir: the run folder, with its configuration; its data facts, log and evaluation where they exist.
-        model: what the model's own configuration says; its label_names are listed.
-
-    Raises:
-        CheckpointError: not a run folder, or one of its files is damaged.
-    """
-    facts = load_run_record(run_dir)
+def model_card(facts: RunRecord) -> str:
+    """Return the card of a run's model as Markdown."""
     share = (facts.data.train.n_truncated or 0) / max(facts.data.train.n, 1)
     cut = f"; {percent(share)} of the {facts.task_report.inputs_name} were longer" if share else ""
-    labels = model.get("label_names") or []
+    labels = facts.data.label_names or []
     shown, more = ", ".join(map(code, labels[:50])), len(labels) - 50
     classes = f"{shown} and {more} more" if more > 0 else shown
     parts = [

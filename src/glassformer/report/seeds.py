@@ -46,22 +46,18 @@ class SeedsRecord:
 
     @property
     def missing(self) -> list[int]:
-        """Return the seeds without a score, which diverged or are still to be trained."""
         there = {run.config.train.seed for run in self.runs}
         return [seed for seed in self.seeds if seed not in there]
 
     @property
     def complete(self) -> bool:
-        """Return True if all seeds have a score or diverged."""
         return all(SeedsFolder(self.path).run(seed).read_divergence() is not None for seed in self.missing)
 
     @property
     def ensemble(self) -> Score | None:
-        """Return the headline score of the ensemble of all runs."""
         return None if self.evaluation is None else self.runs[0].task_report.score(self.evaluation)
 
     def scores(self) -> list[float]:
-        """Return the headline test score of each run."""
         return [value for run in self.runs if (value := run.score.value) is not None]
 
 

@@ -1,6 +1,6 @@
 """A run in the sentences that its report and its model card share: what it is, its score, what to mind.
 
-How a single number is written is decided in `words.py`; nothing here reads or writes files.
+How a single number is written is decided in `utils/formatting.py`; nothing here reads or writes files.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shlex
 
-from glassformer.data.splits import LIMIT_NOTE
 from glassformer.evaluate.intervals import FEW
 from glassformer.report.run_record import RunRecord
 from glassformer.utils.formatting import code, counted, duration, fenced, glassformer_command, quoted
@@ -69,9 +68,9 @@ def dataset(facts: RunRecord) -> str:
 
 def cautions(facts: RunRecord) -> list[str]:
     """Return what a reader must know before believing the score: of the data, and of the evaluation."""
-    notes = [note for note in facts.data.notes if note.endswith(LIMIT_NOTE)] + [*map(str, facts.data.warnings)]
+    found = map(str, facts.data.findings)
     unclean = [UNCLEAN] if facts.config.data.use_test_as_validation else []
-    return [*unclean, *(f"{note[0].upper()}{note[1:]}." for note in notes), *caveats(facts)]
+    return [*unclean, *(f"{each[0].upper()}{each[1:]}." for each in found), *caveats(facts)]
 
 
 def caveats(facts: RunRecord) -> list[str]:

@@ -200,5 +200,5 @@ def _reproduce(facts: RunRecord) -> list[str]:
         *([f"It was started with {code(env['command'])}."] if env.get("command") else []),
         *([table(["", ""], known, left=2)] if known else []),
         "The same number of steps, seed, versions, processor and number of threads give the same run on a CPU; others "
-        "give one that is close. Without `OMP_NUM_THREADS` the number of threads follows the load of the machine.",
+        "give one that is close. Without `--threads` or `OMP_NUM_THREADS` that number follows the load of the machine.",
     ]

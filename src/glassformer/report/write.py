@@ -6,24 +6,22 @@ and without the model. The sentences are in `text.py`, the pictures in `plots.py
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from glassformer.config.recipes import config_to_dict
 from glassformer.report.plots import draw_all
-from glassformer.report.run_record import RunRecord, load_run_record, readable_records
+from glassformer.report.run_record import RunRecord, readable_records
 from glassformer.report.text import report_markdown
 from glassformer.runs.folder import PLOTS, RunFolder
 from glassformer.runs.records import JsonObject
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
 
 
-def write_report(run_dir: Path) -> None:
-    """Write report.json, report.md and plots/ from what else is in a run folder; what is not is missed in words.
+def write_report(facts: RunRecord) -> None:
+    """Write report.json, report.md and plots/ into a run folder; what its record lacks is missed in words.
 
     Raises:
-        CheckpointError: not a run folder, or one of its files is damaged.
+        CheckpointError: a part of the folder is a link, or its records cannot be shown.
     """
-    folder, facts = RunFolder(run_dir), load_run_record(run_dir)
+    folder = RunFolder(facts.path)
     folder.refuse_links(folder.plots)
     with readable_records(folder.path):
         images = draw_all(facts)

@@ -1,7 +1,7 @@
 """The folder of a run: the one place that names its files, reads and writes them, and says what state it is in.
 
 Nothing here trains, scores or tells; a run that was cut short lacks files, and reading says so with None. How a
-folder inside it is sealed is `sealed_folder.py`'s business, what a value means `values.py`'s. It imports no torch.
+folder inside it is sealed is `sealed_folder.py`'s business, what a value means `records.py`'s. It imports no torch.
 """
 
 from __future__ import annotations
@@ -88,7 +88,6 @@ class RunFolder:
 
     @property
     def resume_command(self) -> str:
-        """Return the command that resumes the run, quoted for a shell."""
         return glassformer_command("train", "--resume", self.path)
 
     @property
@@ -165,16 +164,17 @@ class RunFolder:
 
     # What it was begun with
 
-    def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> None:
-        """Write what is known before the first step."""
+    def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> JsonObject:
+        """Write what is known before the first step; return the record of it that checkpoints hold too."""
+        record = start_record(config, data.as_json(), tokenizer.sha256)
         atomic_io.fs.make_folder(self.path)
-        atomic_io.write_json(self.env, env | {BEGUN: start_record(config, data.as_json(), tokenizer.sha256)})
+        atomic_io.write_json(self.env, env | {BEGUN: record})
         atomic_io.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
         self.write_config(config)
+        return record
 
     def write_config(self, config: Config) -> None:
-        """Write the configuration, or another in its place."""
         atomic_io.atomic_write_text(self.config, dump_config(config))
 
     def read_config(self) -> Config:
@@ -197,7 +197,6 @@ class RunFolder:
         return Tokenizer.load(self.tokenizer)
 
     def read_env(self) -> JsonObject:
-        """Read versions, device, precision and command; empty if nothing was written."""
         env = safe_read.read_json_object(self.env) if self.env.exists() else {}
         return {name: value for name, value in env.items() if name != BEGUN}
 
@@ -258,20 +257,17 @@ class RunFolder:
             atomic_io.fs.remove(self.diverged)
 
     def read_divergence(self) -> Divergence | None:
-        """Read the divergence record; None if the run did not diverge."""
         at = self.diverged
         return dataclass_from_json(Divergence, safe_read.read_json(at), at) if at.exists() else None
 
     # Scores
 
     def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[JsonObject]) -> None:
-        """Write every prediction, then the scores."""
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions)
         atomic_io.atomic_write_text(self.predictions, rows)
         atomic_io.write_json(self.evaluation, evaluation.as_json())
 
     def read_evaluation(self) -> Evaluation | None:
-        """Read the scores; None before the evaluation."""
         at = self.evaluation
         return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
 

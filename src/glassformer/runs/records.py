@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glassformer.utils.findings import Finding
 from glassformer.utils.safe_read import parse_json
 from glassformer.utils.typed_json import check_types, dataclass_from_json, is_of_type, json_object
 
@@ -65,28 +66,6 @@ class SplitRecord:
 
 
 @dataclass(frozen=True)
-class DataWarning:
-    """A warning about the data: what is the matter, what to do about it, and what it is about ("few examples").
-
-    `joint` joins the first two to a sentence.
-    """
-
-    matter: str
-    remedy: str = ""
-    kind: str = ""
-    joint: str = ": "
-
-    def __str__(self) -> str:
-        return f"{self.matter}{self.joint}{self.remedy}" if self.remedy else self.matter
-
-    @staticmethod
-    def from_json(value: object) -> DataWarning:
-        """Return the warning of a record; those of an earlier version are one sentence, and stay one."""
-        fields = value if isinstance(value, dict) else {"matter": value}
-        return DataWarning(*(str(fields.get(name, "")) for name in ("matter", "remedy", "kind", "joint")))
-
-
-@dataclass(frozen=True)
 class DataRecord:
     """`data.json`: what a run was given, known before its first step.
 
@@ -114,18 +93,15 @@ class DataRecord:
     pipes: list[str] = field(default_factory=list)
 
     @property
-    def warnings(self) -> list[DataWarning]:
+    def findings(self) -> list[Finding]:
         """Return the warnings from before the first step."""
-        found = self.preflight.get("warnings")
-        return [DataWarning.from_json(warning) for warning in found] if isinstance(found, list) else []
+        return [dataclass_from_json(Finding, each, "data.json") for each in self.preflight.get("warnings") or []]
 
     @property
     def train(self) -> SplitRecord:
-        """Return the training split; an empty record if nothing is known."""
         return self.splits.get("train", SplitRecord())
 
     def as_json(self) -> JsonObject:
-        """Return the record for the file: all fields, and of a split those that were counted."""
         return asdict(self) | {"splits": {name: _present(split) for name, split in self.splits.items()}}
 
     @classmethod
@@ -166,7 +142,6 @@ class StepMetrics:
     stop: int | None = None
 
     def line(self) -> str:
-        """Return the line of JSON, its newline included."""
         logged = {key: value for key, value in _present(self).items() if key not in NOT_LOGGED and value == value}
         if not self.best:
             del logged["best"]
@@ -191,26 +166,21 @@ class Evaluation:
 
     @property
     def n(self) -> int:
-        """Return the number of scored examples."""
         return self.scores.get("n") or 0
 
     @property
     def headline(self) -> str | None:
-        """Return the headline score, if the evaluation names one."""
         return self.scores.get("headline")
 
     @property
     def baselines(self) -> dict[str, JsonObject]:
-        """Return the baselines by name, each with its own scores."""
         return self.scores.get("baselines") or {}
 
     @property
     def examples(self) -> list[JsonObject]:
-        """Return a few example predictions."""
         return self.scores.get("examples") or []
 
     def value(self, name: str) -> float | int | None:
-        """Return a score; None where there is none."""
         value = self.scores.get(name)
         return value if isinstance(value, int | float) else None
 
@@ -221,7 +191,6 @@ class Evaluation:
         return interval if sound else None
 
     def as_json(self) -> JsonObject:
-        """Return the record for the file: task and split with the scores."""
         return {"task": self.task, "split": self.split, **self.scores}
 
     @classmethod

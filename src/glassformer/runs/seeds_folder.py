@@ -28,15 +28,12 @@ class SeedsFolder:
 
     @property
     def exists(self) -> bool:
-        """Return True if several seeds were started here."""
         return self.seeds_file.is_file()
 
     def run(self, seed: int) -> RunFolder:
-        """Return the run of a seed, started or not."""
         return RunFolder(self.path / f"seed-{seed}")
 
     def begin(self, config: Config, seeds: list[int]) -> None:
-        """Write down what is to be trained."""
         self.path.mkdir(parents=True, exist_ok=True)
         atomic_io.write_json(self.seeds_file, {"seeds": seeds, "config": config_to_dict(config)})
 
@@ -53,15 +50,12 @@ class SeedsFolder:
 
     @property
     def finished(self) -> list[RunFolder]:
-        """Return the runs that were trained and evaluated, in the order of their seeds."""
         return [run for seed in self.read()[1] if (run := self.run(seed)).finished]
 
     def write_ensemble(self, evaluation: Evaluation) -> None:
-        """Write what the finished runs score as one."""
         atomic_io.write_json(self.ensemble, evaluation.as_json())
 
     def read_ensemble(self) -> Evaluation | None:
-        """Read the evaluation of the finished runs as an ensemble; None if there is none."""
         at = self.ensemble
         return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
 

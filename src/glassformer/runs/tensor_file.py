@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,6 @@ Weights = dict[str, Tensor]
 
 MAX_HEADER_BYTES = 16 << 20
 """A header takes about a hundred bytes a tensor."""
-
-_RENAMED = {"guess": "mlm_transform", "guess_norm": "mlm_norm"}
-"""Layers in files of earlier versions, and their names now."""
-_OLD_NAME = re.compile(rf"\b({'|'.join(_RENAMED)})(?=\.(weight|bias)\b)")
 
 _NAMES = {
     torch.float64: "F64",
@@ -81,7 +76,7 @@ def tensor_chunks(
 
 
 def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tuple[int, ...]]:
-    """Read the header of a safetensors file alone: the shape of each tensor, under today's names.
+    """Read the header of a safetensors file alone: the shape of each tensor.
 
     Raises:
         CheckpointError: it is no header, or describes other than the bytes that follow it.
@@ -103,7 +98,7 @@ def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tup
             raise CheckpointError(
                 f"{path} is not a sound safetensors file: {name[:80]!r} has no shape or no known type"
             )
-        shapes[_todays_name(name)] = tuple(shape)
+        shapes[name] = tuple(shape)
         n_bytes += width * math.prod(shape)
     if not isinstance(header, dict) or n_bytes != size - 8 - n_header:
         raise CheckpointError(f"{path} is not a sound safetensors file: its header describes {n_bytes:,} bytes")
@@ -111,7 +106,7 @@ def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tup
 
 
 def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
-    """Read the tensors in the bytes of a safetensors file; those of earlier versions get today's names.
+    """Read the tensors in the bytes of a safetensors file.
 
     Raises:
         CheckpointError: the header is too large, or not one; `where` is named.
@@ -120,10 +115,9 @@ def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
     if len(data) < 8 or n_header > min(len(data) - 8, MAX_HEADER_BYTES):
         raise CheckpointError(f"{where} is not a safetensors file: its header does not fit")
     try:
-        tensors = safetensors.torch.load(data)
+        return safetensors.torch.load(data)
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{where} is not a sound safetensors file: {error}") from error
-    return {_todays_name(name): tensor for name, tensor in tensors.items()}
 
 
 def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -151,7 +145,3 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
-
-
-def _todays_name(name: str) -> str:
-    return _OLD_NAME.sub(lambda match: _RENAMED[match[1]], name)

@@ -57,7 +57,6 @@ class ScoredData:
 
     @property
     def baselines(self) -> Split | None:
-        """Return the texts to fit baselines on."""
         return self.train if self.fits_baselines else None
 
     def facts(self) -> JsonObject:

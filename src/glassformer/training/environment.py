@@ -37,23 +37,23 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
     }
 
 
-def describe_data(p: RunContext, facts: Preflight) -> DataRecord:
+def describe_data(context: RunContext, facts: Preflight) -> DataRecord:
     """Return sizes, lengths, truncated and unknown tokens, file hashes, and the tokenizer."""
-    t, known = p.task.tokenizer, asdict(facts)
+    t, known = context.task.tokenizer, asdict(facts)
     known.pop("splits")
     return DataRecord(
-        p.config.task,
-        p.task.metric,
-        p.config.data.dataset,
-        p.data.train.source,
+        context.config.task,
+        context.task.metric,
+        context.config.data.dataset,
+        context.data.train.source,
         facts.splits,
-        label_names=p.task.label_names,
-        hashes=p.data.hashes,
-        notes=p.data.notes,
+        label_names=context.task.label_names,
+        hashes=context.data.hashes,
+        notes=context.data.notes,
         tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "has_ngrams": t.ngrams is not None},
         preflight=known,
-        columns=p.data.columns,
-        counts=p.data.counts,
-        pipes=p.data.pipes,
-        base={"path": p.pretrained.path, "sha256": p.pretrained.sha256} if p.pretrained else {},
+        columns=context.data.columns,
+        counts=context.data.counts,
+        pipes=context.data.pipes,
+        base={"path": context.pretrained.path, "sha256": context.pretrained.sha256} if context.pretrained else {},
     )

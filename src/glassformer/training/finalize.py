@@ -16,7 +16,6 @@ from glassformer.report.write import write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.records import Evaluation
-from glassformer.runs.tensor_file import Weights
 from glassformer.tasks import Task
 from glassformer.training.context import RunContext
 from glassformer.utils.atomic_io import remove_leftovers
@@ -42,29 +41,27 @@ def model_metadata(task: Task) -> dict[str, Any]:
 
 
 def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
-    """Write `model/`: configuration, weights, tokenizer, and a model card without scores."""
-    weights: Weights = dict(model.named_parameters())
-    metadata = model_metadata(task)
+    """Write `model/`: configuration, weights and tokenizer; its card needs the scores."""
     tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
-    save_model(folder.model, metadata, weights, tokenizer, model_card(folder.path, metadata))
+    save_model(folder.model, model_metadata(task), dict(model.named_parameters()), tokenizer)
 
 
 def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None:
     """Save the model, evaluate it once and write the report; steps that were finished before a resume are skipped.
 
-    The model is saved before its evaluation begins, so that a kill costs no training; afterwards only its card is
-    written again, with the scores.
+    The model is saved before its evaluation begins, so that a kill costs no training; its card follows.
     """
     if not folder.trained:
         save_task_model(context.task, model, folder)
     if not folder.finished:
         evaluate_run(context, model, folder)
-    replace_card(folder.model, model_card(folder.path, model_metadata(context.task)))
-    write_report(folder.path)
+    record = load_run_record(folder.path)
+    replace_card(folder.model, model_card(record))
+    write_report(record)
     # Processes that died while writing leave temporary files; everything they began is complete by now.
     for directory in (folder.path, folder.plots):
         remove_leftovers(directory)
-    for caveat in caveats(load_run_record(folder.path)):
+    for caveat in caveats(record):
         logger.warning(caveat)
 
 

@@ -54,7 +54,7 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
     Args:
         folder: the seeds folder.
         evaluate: scores the runs of several folders as an ensemble.
-        on_step: called with each `StepReport`.
+        on_step: called with the metrics of each step.
 
     Raises:
         UsageError: another process trains into the folder.

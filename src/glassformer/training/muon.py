@@ -92,7 +92,6 @@ class CombinedOptimizer(torch.optim.Optimizer):
             optimizer.state = self.state
 
     def step(self, closure: Any = None) -> Any:
-        """Let each optimizer take one step."""
         for optimizer in self.optimizers:
             optimizer.step()
 

@@ -7,6 +7,8 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from glassformer.config import Config
 from glassformer.config.recipes import BUDGETS, dump_config
 from glassformer.data.datasets.loading import load_text_data
@@ -22,8 +24,10 @@ from glassformer.training.auto_config import apply_auto_config
 from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
 from glassformer.training.environment import PACKAGES
-from glassformer.training.finetune import check_compatible, load_pretrained
+from glassformer.training.finetune import check_compatible, copy_pretrained_weights, load_pretrained
 from glassformer.training.preflight import Preflight, preflight
+from glassformer.training.state import TrainState
+from glassformer.utils.cpu_threads import threads_of_run
 from glassformer.utils.device import choose_device, choose_precision
 from glassformer.utils.formatting import counted
 
@@ -51,6 +55,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
         raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)
+    threads = threads_of_run(config.train.threads, config.train.deterministic or device.type != "cpu")
     if config.train.init_from and tokenizer is None:
         pretrained = load_pretrained(config.train.init_from)
         check_compatible(config, pretrained)
@@ -71,7 +76,16 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
     valid = task.encode(data.valid, training=False, cache=cache)
     if len(train) == 0 or len(valid) == 0:
         raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
-    return RunContext(data, task, train, valid, device, precision, pretrained)
+    return RunContext(data, task, train, valid, device, precision, pretrained, threads=threads)
+
+
+def new_state(context: RunContext) -> TrainState:
+    """Build the model, with random or pretrained weights, and its optimizer."""
+    torch.manual_seed(context.config.train.seed)
+    model = context.task.build_model().to(context.device)
+    if context.pretrained is not None:
+        copy_pretrained_weights(model, context.pretrained)
+    return TrainState.start(model, context.task, context.group)
 
 
 def prepare_distributed(
@@ -104,18 +118,23 @@ def prepare_distributed(
     raise UsageError(message, "start fewer, or raise --max-tokens or --accumulate")
 
 
-def settle_budget(context: RunContext) -> tuple[RunContext, Preflight]:
+def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, Preflight]:
     """Measure the speed, log the facts of the run, and turn a budget in minutes into steps.
+
+    Args:
+        context: data, task and device.
+        state: the run's, before its first step; so it is afterwards.
 
     Returns:
         The context with a budget that does not depend on the clock, and the facts.
     """
     for note in context.data.notes:
         logger.info(note)
-    pace, config = measure_pace(context), context.config.train
+    pace, config = measure_pace(context, state), context.config.train
     n_batches = len(context.task.epoch_batches(context.train, 0))
     settled = context.with_config(in_updates(context.config, pace, math.ceil(n_batches / config.accumulate)))
-    facts = preflight(settled, pace)
+    state.restart(settled.config.train)
+    facts = preflight(settled, pace, state.model)
     for line in facts.lines():
         logger.info(line)
     for warning in facts.warnings:

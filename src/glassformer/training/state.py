@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from glassformer.config import TrainConfig
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import CheckpointError
 from glassformer.runs.tensor_file import Weights, load_weights
 from glassformer.tasks import Task
 from glassformer.training.activation_checkpointing import prepare_layers
-from glassformer.training.losses import LossModule, loss_from_config
+from glassformer.training.losses import LossModule
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import check_like, load_optimizer_tensors, make_optimizer, optimizer_tensors
 
@@ -48,7 +51,6 @@ class Progress:
     finished: str = ""
 
     def advance(self, n_batches: int, seconds: float) -> None:
-        """Count one step on so many batches."""
         self.step += 1
         self.position += n_batches
         self.seconds += seconds
@@ -69,10 +71,10 @@ class TrainState:
     model: nn.Module
     train_module: nn.Module
     eval_model: nn.Module
-    optimizer: torch.optim.Optimizer
-    ema: MovingAverage | None
-    progress: Progress = field(default_factory=Progress)
-    best: Weights | None = None
+    optimizer: torch.optim.Optimizer = field(init=False)
+    ema: MovingAverage | None = field(init=False)
+    progress: Progress = field(init=False)
+    best: Weights | None = field(init=False)
 
     @staticmethod
     def start(model: nn.Module, task: Task, group: ProcessGroup = SINGLE_PROCESS) -> TrainState:
@@ -87,10 +89,26 @@ class TrainState:
         # The copy is made before `prepare_layers`, so that its layers compute plainly.
         eval_model = copy.deepcopy(model)
         prepare_layers(model, config)
-        train_module = group.wrap_ddp(LossModule(model, task, loss_from_config(config)))
-        ema = MovingAverage(model, config.ema_decay) if config.ema_decay > 0 else None
-        progress = Progress(next_validation=config.validate_every)
-        return TrainState(model, train_module, eval_model, make_optimizer(model, config), ema, progress)
+        train_module = group.wrap_ddp(LossModule(model, task))
+        state = TrainState(model, train_module, eval_model)
+        state.restart(config)
+        return state
+
+    def restart(self, config: TrainConfig) -> None:
+        """Begin with the weights that the model has: a new optimizer and moving average, and no step taken."""
+        self.optimizer, self.best = make_optimizer(self.model, config), None
+        self.ema = MovingAverage(self.model, config.ema_decay) if config.ema_decay > 0 else None
+        self.progress = Progress(next_validation=config.validate_every)
+
+    @contextmanager
+    def trial(self, config: TrainConfig) -> Iterator[None]:
+        """Restore weights and random generators after the block, whose steps count for nothing."""
+        weights = copy_weights(dict(self.model.named_parameters()))
+        generators = {name: generator.get_rng_state() for name, generator in _generators().items()}
+        yield
+        load_weights(self.model, weights)
+        self.restart(config)
+        _restore_generators(generators)
 
     def weights(self) -> Weights:
         """Return the weights to validate and keep: the moving average where there is one."""

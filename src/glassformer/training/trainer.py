@@ -14,7 +14,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TextIO
 
-import torch
 from torch import nn
 
 from glassformer.config import Config
@@ -23,15 +22,16 @@ from glassformer.errors import CheckpointError, DivergedError, ResourceError, Us
 from glassformer.runs.checkpoints import STATE, latest_checkpoint, load_checkpoint, save_checkpoint
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
-from glassformer.runs.records import StepMetrics
+from glassformer.runs.records import JsonObject, StepMetrics
 from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
 from glassformer.runs.tensor_file import load_weights
 from glassformer.training.context import RunContext
 from glassformer.training.environment import describe_data, describe_environment
 from glassformer.training.finalize import finish_run
-from glassformer.training.finetune import copy_pretrained_weights, reload_pretrained
+from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import requested_stop, train_steps
-from glassformer.training.preparation import prepare_distributed, settle_budget
+from glassformer.training.preflight import Preflight
+from glassformer.training.preparation import new_state, prepare_distributed, settle_budget
 from glassformer.training.saved_state import HINT, check_groups, count_groups, read_progress
 from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
 from glassformer.training.state import TrainState
@@ -70,18 +70,28 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) 
                     held.enter_context(lock_folder(folder.path))
                     folder.check_new()
                     held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
-            context, facts = settle_budget(prepare_distributed(config, group))
-            with group.raise_together():
-                if group.is_main:
-                    environment = describe_environment(context.device, context.precision)
-                    folder.begin(context.config, environment, describe_data(context, facts), context.task.tokenizer)
-            with group.raise_together():
-                if not folder.resumable:
-                    message = f"{folder.path} is not visible to every process"
-                    raise UsageError(message, "name an --out on a disk that all machines share")
-            model = Trainer(context, folder, on_step).fit(request)
+            context = prepare_distributed(config, group)  # data, tokenizer, ids
+            state = new_state(context)  # model, optimizer
+            context, facts = settle_budget(context, state)
+            begun_with = _begin(folder, context, facts)
+            model = Trainer(context, folder, state, begun_with, on_step).fit(request)
         if group.is_main:
             finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
+
+
+def _begin(folder: RunFolder, context: RunContext, facts: Preflight) -> JsonObject:
+    """Write what is known before the first step, and return the record of it; in the main process alone."""
+    begun_with: JsonObject = {}
+    with context.group.raise_together():
+        if context.group.is_main:
+            environment = describe_environment(context.device, context.precision)
+            data, tokenizer = describe_data(context, facts), context.task.tokenizer
+            begun_with = folder.begin(context.config, environment, data, tokenizer)
+    with context.group.raise_together():
+        if not folder.resumable:
+            message = f"{folder.path} is not visible to every process"
+            raise UsageError(message, "name an --out on a disk that all machines share")
+    return begun_with
 
 
 def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
@@ -103,11 +113,45 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
             with group.raise_together():
                 if group.is_main:
                     held.enter_context(lock_folder(folder.path))
-                    folder.check_unchanged()
+                begun_with = folder.check_unchanged()
             context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
-            model = Trainer(context, folder, on_step, resume=True).fit(request)
+            state = resumed_state(context, folder, begun_with)
+            model = Trainer(context, folder, state, begun_with, on_step).fit(request)
         if group.is_main:
             finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
+
+
+def resumed_state(context: RunContext, folder: RunFolder, begun_with: JsonObject) -> TrainState:
+    """Return the state in the newest sound checkpoint; without one that before the first step.
+
+    Raises:
+        CheckpointError: the checkpoint is not of this run, or its state is not that of this model.
+    """
+    checkpoint, warnings = latest_checkpoint(folder.checkpoints)
+    for warning in warnings:
+        logger.warning(warning)
+    context.group.assert_same(newest_checkpoint=checkpoint.name if checkpoint else "")
+    if checkpoint is None:
+        logger.info("no checkpoint yet: starting from the beginning")
+        if begin := context.config.train.init_from:
+            pretrained = reload_pretrained(begin, folder.read_data().base.get("sha256", ""))
+            context = replace(context, pretrained=pretrained)
+    state = new_state(context)
+    if checkpoint is not None:
+        tensors, saved = load_checkpoint(checkpoint)
+        where = checkpoint / STATE
+        folder.compare_start(saved.get(BEGUN), begun_with, where)
+        progress = read_progress(saved.get("progress"), where, context)
+        check_groups(tensors, saved.get("groups"), where)
+        try:
+            state.load(tensors, progress)
+        except CheckpointError as error:
+            raise CheckpointError(f"{checkpoint}: {error.message}", error.hint or HINT) from error
+        logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
+    if context.group.is_main:
+        folder.truncate_metrics(state.progress.step)
+        folder.clear_divergence()
+    return state
 
 
 class Trainer:
@@ -116,17 +160,22 @@ class Trainer:
     Args:
         context: data, task, device and processes.
         folder: the run folder; of several processes only the main one writes there.
-        on_report: called with each report in the main process.
-        resume: continue from the newest sound checkpoint; without one training starts from the beginning.
+        state: the model and its optimizer, perhaps resumed.
+        begun_with: the record of what the run was begun with, for its checkpoints.
+        on_step: called with the metrics of each step in the main process.
     """
 
     def __init__(
-        self, context: RunContext, folder: RunFolder, on_step: OnStep | None = None, *, resume: bool = False
+        self,
+        context: RunContext,
+        folder: RunFolder,
+        state: TrainState,
+        begun_with: JsonObject,
+        on_step: OnStep | None = None,
     ) -> None:
-        self.context, self.folder, self.on_step = context, folder, on_step
+        self.context, self.folder, self.state = context, folder, state
+        self.begun_with, self.on_step = begun_with, on_step
         self.config, self.is_main = context.config.train, context.group.is_main
-        self.start_record = folder.check_unchanged()
-        self.state = self._setup(resume)
 
     def fit(self, request: StopRequest) -> nn.Module:
         """Train to the end and return the model with its best weights; the last ones if it was never validated.
@@ -162,7 +211,7 @@ class Trainer:
             return True
         began, progress = time.perf_counter(), self.state.progress
         tensors = self.state.tensors()
-        facts = {"progress": asdict(progress), "groups": count_groups(tensors), BEGUN: self.start_record}
+        facts = {"progress": asdict(progress), "groups": count_groups(tensors), BEGUN: self.begun_with}
         try:
             save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", tensors, facts)
         except ResourceError as error:
@@ -171,35 +220,6 @@ class Trainer:
         finally:
             progress.seconds += time.perf_counter() - began
         return True
-
-    def _setup(self, resume: bool) -> TrainState:
-        """Build the model with random, pretrained or saved weights, and the state around it."""
-        context, folder = self.context, self.folder
-        torch.manual_seed(self.config.seed)
-        model = context.task.build_model().to(context.device)
-        checkpoint = self._newest_checkpoint() if resume else None
-        context.group.assert_same(newest_checkpoint=checkpoint.name if checkpoint else "")
-        if checkpoint is None and self.config.init_from:
-            sha256 = folder.read_data().base.get("sha256", "")
-            copy_pretrained_weights(model, context.pretrained or reload_pretrained(self.config.init_from, sha256))
-        state = TrainState.start(model, context.task, context.group)
-        if checkpoint is not None:
-            tensors, saved = load_checkpoint(checkpoint)
-            where = checkpoint / STATE
-            folder.compare_start(saved.get(BEGUN), self.start_record, where)
-            progress = read_progress(saved.get("progress"), where, context)
-            check_groups(tensors, saved.get("groups"), where)
-            try:
-                state.load(tensors, progress)
-            except CheckpointError as error:
-                raise CheckpointError(f"{checkpoint}: {error.message}", error.hint or HINT) from error
-            logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
-        elif resume:
-            logger.info("no checkpoint yet: starting from the beginning")
-        if resume and self.is_main:
-            folder.truncate_metrics(state.progress.step)
-            folder.clear_divergence()
-        return state
 
     def _after_step(self, report: StepMetrics, log: TextIO) -> None:
         """Log the step, save what is due, and end the run where a signal asks for it."""
@@ -219,17 +239,10 @@ class Trainer:
             raise interruption_error(report.stop, where, f"resume with: {self.folder.resume_command}")
 
     def _save_snapshot(self) -> None:
-        """Save the weights as they would be validated now, the time counted."""
         if self.is_main:
             began, progress = time.perf_counter(), self.state.progress
             save_snapshot(self.folder.snapshots, progress.step, self.state.weights())
             progress.seconds += time.perf_counter() - began
-
-    def _newest_checkpoint(self) -> Path | None:
-        path, warnings = latest_checkpoint(self.folder.checkpoints)
-        for warning in warnings:
-            logger.warning(warning)
-        return path
 
     def _position(self) -> str:
         return f"at step {self.state.progress.step + 1}; the last checkpoint is in {self.folder.path}"

@@ -16,7 +16,6 @@ from typing import Literal
 import torch
 
 from glassformer.errors import UsageError
-from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.process_settings import Settings, turns
 
 Precision = Literal["fp32", "bf16"]
@@ -69,7 +68,6 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
     - cuDNN attention is off: it plans anew for every shape, and ours change with every batch.
     - glibc keeps large blocks; this stays, and so does the size of cuBLAS's workspace, since neither
       changes a number.
-    - On a CPU there are as many threads as others leave room for (`utils/cpu_threads.py`).
 
     They belong to the process: a thread that needs others waits for its turn (`utils/process_settings.py`).
     """
@@ -79,8 +77,6 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         with turns.hold(_settings_for(device, deterministic)):
-            if device.type == "cpu":
-                make_room()
             yield
     finally:
         if torch.get_num_threads() != n_threads:

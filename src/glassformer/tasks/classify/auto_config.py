@@ -6,11 +6,7 @@ texts with 2 to 150 classes; RESULTS.md has those that were measured with this c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
-
-from glassformer.data.splits import Split
-from glassformer.text.ngrams import mean_words
 
 LONG = 60
 """Words in the mean from which texts are long: reviews, not sentences."""
@@ -26,25 +22,8 @@ MAX_TOKENS, MAX_STEPS = 4_500_000, 6000
 training counted. One member reads what its passes take, though it be more."""
 
 
-@dataclass(frozen=True)
-class DatasetStats:
-    """What the rules look at: how many texts, of how many classes, how many words in the mean."""
-
-    n_texts: int
-    n_classes: int
-    n_words: float
-
-    @staticmethod
-    def from_split(train: Split) -> DatasetStats:
-        """Compute the statistics of a training split."""
-        return DatasetStats(len(train), len(set(train.answers)), mean_words(train.text))
-
-    def __str__(self) -> str:
-        return f"{self.n_texts:,} texts of {self.n_classes} classes, {self.n_words:.0f} words each"
-
-
-def suggest(stats: DatasetStats) -> dict[str, Any]:
-    """Return the suggested settings by field.
+def suggest(n_texts: int, n_classes: int, n_words: float) -> dict[str, Any]:
+    """Return the suggested settings by field, for texts of `n_words` words in the mean.
 
     - Passes: ten over a small set, fewer the larger it is. Two classes of short texts are soon
       learned by heart; so they get six passes at most, at half the rate, and more dropout.
@@ -52,12 +31,12 @@ def suggest(stats: DatasetStats) -> dict[str, Any]:
     - Three members where they are quickly trained, one of long texts in numbers.
     - Pairs of words for long texts and for two classes: opinions are said in pairs ("not good"), topics in words.
     """
-    n, long = max(1, stats.n_texts), stats.n_words >= LONG
-    two_short = stats.n_classes <= 2 and not long
+    n, long = max(1, n_texts), n_words >= LONG
+    two_short = n_classes <= 2 and not long
     by_size = 10 * (500 / n) ** 0.4 if long else 10 * (15_000 / n) ** 0.5
     epochs = max(1.0, min(6.0, STEPS * 32 / n) if two_short else min(10.0, by_size))
     steps = MIN_STEPS if two_short else STEPS
-    tokens = epochs * n * max(1.0, min(stats.n_words, LONGEST))
+    tokens = epochs * n * max(1.0, min(n_words, LONGEST))
     batch_size = int(min(32 if long or two_short else 64, max(8, n * epochs / steps)))
     members = min(MAX_TOKENS // tokens, MAX_STEPS * batch_size // (n * epochs))
     return {
@@ -66,6 +45,6 @@ def suggest(stats: DatasetStats) -> dict[str, Any]:
         "lr": 5e-4 if two_short else 1e-3,
         "dropout": 0.2,
         "embedding_dropout": 0.3 if two_short else 0.2,
-        "bigrams": BIGRAMS if long or stats.n_classes <= 2 else 0,
+        "bigrams": BIGRAMS if long or n_classes <= 2 else 0,
         "ensemble_size": int(min(3, max(1, members))),
     }

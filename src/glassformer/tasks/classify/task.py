@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.config import Config, DecodeConfig
 from glassformer.config.limits import truncate
 from glassformer.data.batching import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
@@ -36,6 +36,7 @@ from glassformer.tasks.classify import auto_config
 from glassformer.tasks.classify.reporting import ClassifyReport
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
 from glassformer.text.long_text import CutText
+from glassformer.text.ngrams import mean_words
 
 logger = logging.getLogger(__name__)
 
@@ -101,9 +102,11 @@ class Classify(Task):
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        stats = auto_config.DatasetStats.from_split(data.train)
+        train = data.train
+        n, n_classes, n_words = len(train), len(set(train.answers)), mean_words(train.text)
         of_words = {} if config.text.tokenizer == "word" else {"bigrams": 0}
-        return auto_config.suggest(stats) | of_words, str(stats)
+        suggested = auto_config.suggest(n, n_classes, n_words) | of_words
+        return suggested, f"{n:,} texts of {n_classes} classes, {n_words:.0f} words each"
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str]:
@@ -114,7 +117,6 @@ class Classify(Task):
 
     @property
     def labels(self) -> list[str]:
-        """Return the classes in the order of the logits."""
         if not self.label_names:
             raise UsageError("a classifier needs label names")
         return self.label_names
@@ -156,10 +158,6 @@ class Classify(Task):
         c, t = self.config, self.tokenizer
         sizes = t.vocab_size, len(self.labels), c.text.max_len, len(t.ngrams) if t.ngrams else 0
         return TextClassifier(c.model, *sizes, t.bigrams)
-
-    @classmethod
-    def n_layers(cls, model: ModelConfig) -> int:
-        return model.n_layers
 
     def forward_flops(self, length: float) -> float:
         return encoder_flops(self.config.model, length)
@@ -206,7 +204,6 @@ class Classify(Task):
         return [answer | cut.mark for answer, cut in zip(answers, encoded, strict=True)]
 
     def _write(self, arrays: ArrayWriter, encoded: Sequence[CutText]) -> dict[str, int]:
-        """Write the columns of texts that are encoded and cut."""
         writer = CorpusWriter(arrays, self.tokenizer, self.config.text)
         ids, surfaces = writer.sequences("ids"), writer.surfaces()
         for cut in encoded:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
-
-from glassformer.data.splits import Split
 
 SIZES = ((5e6, 4, 192), (50e6, 6, 256), (float("inf"), 6, 384))
 """Below so many characters: layers, and width."""
@@ -15,24 +12,7 @@ CHARACTERS = 3
 """Of a token, about, in pieces."""
 
 
-@dataclass(frozen=True)
-class DatasetStats:
-    """What the rules look at: how many characters."""
-
-    n_characters: int
-
-    @staticmethod
-    def from_split(train: Split) -> DatasetStats:
-        """Compute the statistics of a training split; for pretokenized text the tokens are known."""
-        if train.shards is not None:
-            return DatasetStats(train.shards.counts["tokens"] * CHARACTERS)
-        return DatasetStats(sum(map(len, train.text)))
-
-    def __str__(self) -> str:
-        return f"{self.n_characters:,} characters"
-
-
-def suggest(stats: DatasetStats) -> dict[str, Any]:
+def suggest(n_characters: int) -> dict[str, Any]:
     """Return the suggested settings by field.
 
     - Vocabulary: a thousand pieces at least, 1,500 for a million characters, more by the root of the length.
@@ -42,7 +22,7 @@ def suggest(stats: DatasetStats) -> dict[str, Any]:
     RESULTS.md has what the first 100,000 characters of Shakespeare say of it: a smaller model or fewer pieces are
     worse.
     """
-    n = max(1, stats.n_characters)
+    n = max(1, n_characters)
     millions = n / 1e6
     n_layers, d_model = next((layers, width) for limit, layers, width in SIZES if n < limit)
     return {

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.config import Config, DecodeConfig
 from glassformer.data.batch_sampler import BatchPlan, overlapping_windows, shuffled_windows
 from glassformer.data.batching import Batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, split_document
@@ -63,11 +63,12 @@ class LanguageModelling(Task):
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        stats = auto_config.DatasetStats.from_split(data.train)
-        suggested = auto_config.suggest(stats)
+        shards, text = data.train.shards, data.train.text
+        n = shards.counts["tokens"] * auto_config.CHARACTERS if shards else sum(map(len, text))
+        suggested = auto_config.suggest(n)
         d_model = suggested["d_model"] if "d_model" in config.auto else config.model.d_model
         of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
-        return suggested | {"n_heads": auto_config.heads_of(d_model)} | of_words, str(stats)
+        return suggested | {"n_heads": auto_config.heads_of(d_model)} | of_words, f"{n:,} characters"
 
     @property
     def suppress_tokens(self) -> list[int]:
@@ -123,10 +124,6 @@ class LanguageModelling(Task):
         c = self.config
         return LanguageModel(c.model, self.tokenizer.vocab_size, c.text.max_len, len(SPECIAL_TOKENS))
 
-    @classmethod
-    def n_layers(cls, model: ModelConfig) -> int:
-        return model.n_layers
-
     def forward_flops(self, length: float) -> float:
         return decoder_flops(self.config.model, length, self.tokenizer.vocab_size, cross=False)
 
@@ -134,14 +131,13 @@ class LanguageModelling(Task):
         return model(batch.ids)
 
     def hidden_states(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Return the hidden states (B, T, D) that `logits` projects to the vocabulary."""
         return cast(LanguageModel, model).hidden_states(batch.ids)
 
-    def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """Return `loss_sum` of a single model, in training with at most `MAX_LOGITS` logits in memory."""
         rows = max(1, MAX_LOGITS // self.tokenizer.vocab_size)
         if batch.labels.numel() <= rows or not model.training:
-            return super().single_loss_sum(model, batch, label_smoothing)
+            return super().loss_sum(model, batch, label_smoothing)
         hidden, labels = self.hidden_states(model, batch).flatten(0, 1), batch.labels.flatten()
         loss = LinearCrossEntropy.apply(
             hidden, cast(LanguageModel, model).lm_head_weight, labels, label_smoothing, IGNORE_INDEX, rows

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.config import DecodeConfig
 from glassformer.data.batch_sampler import BatchPlan, overlapping_windows, shuffled_windows
 from glassformer.data.batching import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
@@ -88,7 +88,6 @@ class Pretrain(Task):
         return super().eval_batches(corpus, max_tokens)
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        """Make a batch with newly chosen masked tokens."""
         return self._batch(corpus, index, None)
 
     def batches(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Iterator[Batch]:
@@ -128,10 +127,6 @@ class Pretrain(Task):
         n_ngrams = len(t.ngrams) if t.ngrams else 0
         return MaskedLanguageModel(c.model, t.vocab_size, c.text.max_len, n_ngrams, t.bigrams)
 
-    @classmethod
-    def n_layers(cls, model: ModelConfig) -> int:
-        return model.n_layers
-
     def forward_flops(self, length: float) -> float:
         d_model = self.config.model.d_model
         return encoder_flops(self.config.model, length) + SHARE * 2 * d_model * (d_model + self.tokenizer.vocab_size)
@@ -140,7 +135,7 @@ class Pretrain(Task):
         """Return logits (N, V) of the tokens that have a label."""
         return model(batch.ids, batch.padding_mask, batch.ngram_batch, batch.labels != IGNORE_INDEX)
 
-    def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         labels = batch.labels[batch.labels != IGNORE_INDEX]
         return cross_entropy_sum(self.logits(model, batch), labels, label_smoothing)
 

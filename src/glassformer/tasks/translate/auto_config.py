@@ -6,34 +6,13 @@ RESULTS.md has what cuts of Multi30k say of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
-
-from glassformer.data.splits import Split
-from glassformer.text.ngrams import mean_words
 
 FEW, MANY = 10_000, 100_000
 """Pairs below which a set is small, and from which it is large."""
 
 
-@dataclass(frozen=True)
-class DatasetStats:
-    """What the rules look at: how many pairs, and words of a source and of a target in the mean."""
-
-    n_pairs: int
-    n_source: float
-    n_target: float
-
-    @staticmethod
-    def from_split(train: Split) -> DatasetStats:
-        """Compute the statistics of a training split."""
-        return DatasetStats(len(train), mean_words(train.text), mean_words(train.answers))
-
-    def __str__(self) -> str:
-        return f"{self.n_pairs:,} pairs, {self.n_source:.0f} words to {self.n_target:.0f}"
-
-
-def suggest(stats: DatasetStats) -> dict[str, Any]:
+def suggest(n_pairs: int) -> dict[str, Any]:
     """Return the suggested settings by field.
 
     - Vocabulary: 6,000 pieces, so that most words of a small set are one piece, and more by a power of the size.
@@ -41,7 +20,7 @@ def suggest(stats: DatasetStats) -> dict[str, Any]:
       sixty; BLEU, which chooses the weights, rises almost to the last.
     - Batches of half as many tokens where there are few pairs, for enough steps.
     """
-    n = max(1, stats.n_pairs)
+    n = max(1, n_pairs)
     return {
         "vocab_size": int(min(32_000, max(6000, round(6000 * (n / FEW) ** 0.35, -2)))),
         "epochs": round(min(60.0, max(1.0, 60 * (1000 / n) ** 0.43)), 1),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.config import Config, DecodeConfig
 from glassformer.data.batching import Batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import SOURCE, TARGET
@@ -27,6 +27,7 @@ from glassformer.tasks.base import HASHED_NGRAMS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.translate import auto_config
 from glassformer.tasks.translate.reporting import TranslateReport
 from glassformer.text.answers import warn_of_cut
+from glassformer.text.ngrams import mean_words
 from glassformer.text.tokenizer import Tokenizer
 
 VALIDATION_SENTENCES = 1024
@@ -49,9 +50,9 @@ class Translate(Task):
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        stats = auto_config.DatasetStats.from_split(data.train)
+        n, n_source, n_target = len(data.train), mean_words(data.train.text), mean_words(data.train.answers)
         of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
-        return auto_config.suggest(stats) | of_words, str(stats)
+        return auto_config.suggest(n) | of_words, f"{n:,} pairs, {n_source:.0f} words to {n_target:.0f}"
 
     @classmethod
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
@@ -116,10 +117,6 @@ class Translate(Task):
         size = self.tokenizer.vocab_size
         # One position more than the longest text: the end token of the source, the start token of the target.
         return Translator(self.config.model, size, self.config.text.max_len + 1)
-
-    @classmethod
-    def n_layers(cls, model: ModelConfig) -> int:
-        return 2 * model.n_layers
 
     def forward_flops(self, length: float) -> float:
         """Return the FLOPs per token, assuming about as many source as target tokens."""
