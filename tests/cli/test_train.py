@@ -35,7 +35,7 @@ def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None
         (["imdb", "--lr", "-1"], "train.lr must be in (0, inf); got -1.0"),
         (["imdb", "--lr", "nan"], "train.lr must be in (0, inf); got nan"),
         (["imdb", "--limit", "1.5"], "--limit"),
-        (["imdb", "--schedule", "cosin"], "invalid choice 'cosin'"),
+        (["imdb", "--schedule", "cosin"], "one of constant, linear, cosine, inverse-sqrt; got 'cosin'"),
         (["imdb", "--out"], "--out needs a value"),
         (["imdb", "--lr", "--out", "x"], "--lr needs a value"),
         (["imdb", "--model.n-heads", "3"], "not a multiple of model.n_heads 3"),

@@ -10,7 +10,7 @@ import torch
 from tests.helpers.small import config_of, data_of, small, small_run
 from torch.nn import functional as F
 
-from glassformer.config.recipes import check_config
+from glassformer.config.recipes import override
 from glassformer.errors import UsageError
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import TokenEmbedding
@@ -147,4 +147,4 @@ def test_members_of_an_ensemble_are_each_led_uphill() -> None:
 @pytest.mark.parametrize("other", [{"compile": True}])
 def test_what_adversarial_training_cannot_share_is_refused(other: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="adversarial"):
-        check_config(config_of("classify", adversarial=0.1, **other))
+        override(config_of("classify", adversarial=0.1, **other), {})
