@@ -16,9 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from glassformer.cli.flags import PREFIXED
-
 from glassformer import errors
+from glassformer.cli.flags import PREFIXED
 from glassformer.cli.main import COMMANDS
 from glassformer.config import Config
 from glassformer.config.fields import docstrings

@@ -22,7 +22,6 @@ LAYERS = [
     {"interop"},
     {"training"},
     {"api"},
-    {"loading"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -155,12 +155,19 @@ def parse(cls: type[A], flag_args: list[str], usage: str) -> A:
 def parse_for_recipe(cls: type[A], flag_args: list[str], base: Config, usage: str) -> tuple[A, Config]:
     """Return a command's arguments, and the recipe's configuration with the settings that were given.
 
+    A command that trains takes the sizes of the run to initialise from, if one is named; settings come on top.
+
     Raises:
         UsageError: a value or a flag that the recipe cannot use; SystemExit after help was printed.
     """
     from glassformer.tasks import task_class
 
     arguments, settings = read(cls, flag_args, usage, base, task_class(base.task))
+    begin = settings.get("init_from", base.train.init_from)
+    if begin and "train" in getattr(cls, "sections", ()):
+        from glassformer.training.finetune import with_pretrained_settings
+
+        base = with_pretrained_settings(base, begin)
     return arguments, override(base, settings, "flags")
 
 
@@ -191,8 +198,8 @@ def _parser(flags: list[Flag], cls: type, usage: str, config: Config | None = No
         return argparse.HelpFormatter(prog, max_help_position=32)
 
     parser = argparse.ArgumentParser(
-        usage=f"glassformer {usage} [--flags]",
-        description=(cls.__doc__ or "").replace("%", "%%"),
+        usage=f"glassformer {usage} [--flags]".replace("%", "%%"),
+        description=cls.__doc__,
         formatter_class=layout,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
@@ -208,9 +215,11 @@ def _parser(flags: list[Flag], cls: type, usage: str, config: Config | None = No
             for part in table.split("."):
                 of = sections(of)[part]
             groups[table] = parser.add_argument_group(table, of.__doc__)  # pyright: ignore[reportArgumentType]
-        notes = {"help": _help(flag, cls, config) if config else None, "dest": flag.field}
-        if flag.off:
-            groups[table].add_argument(flag.name, flag.off, action=_Switch, nargs=0, **notes)
+        default = _default(flag, cls, config) if config else None
+        notes: Any = {"dest": flag.field, "help": _help(flag, default)}
+        if flag.off:  # help shows the second where the first changes nothing
+            names = [flag.name, flag.off] if default in (None, True) else [flag.name]
+            groups[table].add_argument(*names, action=_Switch, nargs=0, **notes)
         else:
             plain = partial(_plain, flag.kind)
             groups[table].add_argument(flag.name, type=plain, metavar=_placeholder(flag), **notes)
@@ -237,18 +246,23 @@ def _placeholder(flag: Flag) -> str:
     return {int: "INT", float: "FLOAT"}.get(kind, text)
 
 
-def _help(flag: Flag, cls: type, config: Config) -> str:
-    """Return a flag's help with its interval and its default, as in `Number of layers. (in [1, 1000], default 4)`."""
+def _default(flag: Flag, cls: type, config: Config) -> Any:
+    """Return a flag's value when it is absent."""
     value: Any = config if "." in flag.key else cls()
     for part in flag.key.split("."):
         value = getattr(value, part)
+    return value
+
+
+def _help(flag: Flag, default: Any) -> str:
+    """Return a flag's help with its interval and its default, as in `Number of layers. (in [1, 1000], default 4)`."""
     interval = flag.interval
     if interval.endswith(", inf)"):
         interval = f"{'≥' if interval[0] == '[' else '>'} {interval[1:].partition(',')[0]}"
     elif interval:
         interval = f"in {interval}"
-    value = ("off", "on")[value] if isinstance(value, bool) else value
-    notes = [note for note in (interval, "" if value in (None, "") else f"default {value}") if note]
+    value = "on" if default is True else "" if default is None or default is False else str(default)
+    notes = [note for note in (interval, f"default {value}" if value else "") if note]
     return (flag.help + (f" ({', '.join(notes)})" if notes else "")).replace("%", "%%")
 
 

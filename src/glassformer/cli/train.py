@@ -63,8 +63,7 @@ def run(argv: Sequence[str]) -> int:
             flags.parse(TrainArguments, flag_args, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
     recipe = run_words.one_word(words, "recipe", "train RECIPE --out DIR")
-    base = _with_pretrained(load_recipe(recipe), flag_args)
-    arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, base, f"train {recipe}")
+    arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, load_recipe(recipe), f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
     if arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
         if RunFolder(out).resumable or SeedsFolder(out).exists:
@@ -75,19 +74,19 @@ def run(argv: Sequence[str]) -> int:
                 RunFolder(out).remove_incomplete_start()
     if not (arguments.dry_run or arguments.overfit_batch) and console.is_main_process():
         RunFolder(out).check_new()
-    if train(config, out, arguments) is not None:
-        _finish(out, arguments.json)
+    if (trained := train(config, out, arguments)) is not None:
+        _finish(trained, out, arguments.json)
     return 0
 
 
 def train(config: Config, out: Path, arguments: NewRunArguments) -> Any:
     """Train with a progress bar; return the run, or None after a dry run."""
-    import glassformer
+    from glassformer.api import train_checked
     from glassformer.report.progress import TrainingProgress
 
     modes = {name: getattr(arguments, name) for name in ("dry_run", "overfit_batch", "seeds")}
     with TrainingProgress() as progress:
-        return glassformer.train(config, out=out, on_step=progress, **modes)
+        return train_checked(config, out=out, on_step=progress, **modes)
 
 
 def _resume(words: list[str], flag_args: list[str]) -> int:
@@ -108,25 +107,12 @@ def _resume_run(out: Path, as_json: bool) -> int:
     with TrainingProgress() as progress:
         run = glassformer.resume(out, on_step=progress)
     if run is not None:
-        _finish(out, as_json)
+        _finish(run, out, as_json)
     return 0
 
 
-def _with_pretrained(recipe: Config, flag_args: list[str]) -> Config:
-    """Return the recipe with the sizes of the run to initialise from, if there is one; flags override them."""
-    named = [flag.partition("=")[2] for flag in flag_args if flag.startswith("--init-from=")]
-    path = named[-1] if named else recipe.train.init_from
-    if not path or path == "None":  # no value: the recipe's run is not used
-        return recipe
-    from glassformer.training.finetune import with_pretrained_settings
-
-    return with_pretrained_settings(recipe, path)
-
-
-def _finish(out: Path, as_json: bool) -> None:
+def _finish(run: Any, out: Path, as_json: bool) -> None:
     """Print the scores to stdout and the paths to stderr."""
-    from glassformer.tasks import task_class
-
     several, folder = SeedsFolder(out), RunFolder(out)
     if several.exists:
         write_seeds_scores(read_json(several.report_json), as_json)
@@ -135,6 +121,5 @@ def _finish(out: Path, as_json: bool) -> None:
     if folder.report.is_file():
         logger.info(f"report: {folder.report}")
     logger.info(f"use it:  {glassformer_command('predict', out)} …")
-    run = several.best if several.exists else folder
-    if task_class(run.read_config().task).explain_as is not None:
+    if run.task.explain_as is not None:
         logger.info(f"look inside: {glassformer_command('explain', out)}")

@@ -78,7 +78,7 @@ def convert(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where:
         raise UsageError(f"{where}: {key} must be {_IN_WORDS[kind]}; got {shown(value)}")
     if not _inside(value, metadata.get("interval")):
         raise UsageError(f"{where}: {key} must be in {metadata['interval']}; got {shown(value)}")
-    if kind is str:
+    if isinstance(value, str):
         _check_text(value, metadata, key, where)
     return value
 
