@@ -20,10 +20,9 @@ from glassformer.config import (
     SGDConfig,
     TextConfig,
     TrainConfig,
-    validation,
 )
 from glassformer.config.recipes import config_from_dict, dump_config, load_recipe, override, recipe_names
-from glassformer.config.validation import chooser, sections
+from glassformer.config.validation import chooser, section_fields, sections
 from glassformer.errors import UsageError
 
 SECTIONS = {"data": DataConfig, "text": TextConfig, "model": ModelConfig, "train": TrainConfig, "decode": DecodeConfig}
@@ -81,7 +80,7 @@ def test_the_tutorial_is_restated_exactly() -> None:
 
 
 def test_no_field_has_a_name_twice_and_what_may_be_absent_is() -> None:
-    names = [name for section in validation.section_fields().values() for name in section]
+    names = [name for section in section_fields().values() for name in section]
     assert len(names) == len(set(names))
     for cls in ALL_SECTIONS.values():
         hints = typing.get_type_hints(cls)

@@ -22,7 +22,6 @@ LAYERS = [
     {"training"},
     {"interop"},
     {"api"},
-    {"loading"},
     {"cli"},
     {"__init__", "__main__"},
 ]

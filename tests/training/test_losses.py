@@ -10,7 +10,7 @@ import torch
 from tests.helpers.small import Small, config_of, data_of, small, small_run
 from torch.nn import functional as F
 
-from glassformer.config.recipes import check_config
+from glassformer.config.recipes import override
 from glassformer.data.batching import Batch
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import members_of
@@ -160,4 +160,4 @@ def test_a_batch_without_labels_adds_zero() -> None:
 @pytest.mark.parametrize("other", [{"compile": True}])
 def test_what_adversarial_training_cannot_share_is_refused(other: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="adversarial"):
-        check_config(config_of("classify", adversarial=0.1, **other))
+        override(config_of("classify", adversarial=0.1, **other), {})

@@ -6,12 +6,11 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
-import tyro
-
-from glassformer.cli import encode, flags
-from glassformer.config import Config, DataConfig
+from glassformer.cli import encode, flags, run_words
+from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_for_files
 from glassformer.errors import DataError, UsageError
 from glassformer.utils import console
@@ -34,11 +33,11 @@ class DataArguments:
     takes is told by `data encode --help`.
     """
 
+    sections: ClassVar = ("data",)
     json: bool = False
     """Print one JSON object."""
     texts: bool = False
     """With show: print all texts and nothing else, one a line, as predict reads them."""
-    data: tyro.conf.OmitArgPrefixes[DataConfig] = field(default_factory=DataConfig)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -54,7 +53,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"data takes check, show or encode, {got}", hint)
     what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
-    base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(flag_args, usage))
+    base = load_recipe(run_words.one_word(rest, "recipe", usage) if rest else recipe_for_files(flag_args, usage))
     arguments, config = flags.parse_for_recipe(DataArguments, flag_args, base, f"data {what} {base.recipe}")
     return _check(config, arguments.json) if what == "check" else _show(config, arguments)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
-import tyro
-
-from glassformer.cli import flags
+from glassformer.cli import flags, run_words
 from glassformer.cli.scores import write_edit_scores, write_scores
-from glassformer.config import Config, DataConfig, DecodeConfig, FilesConfig
+from glassformer.config import Config, DataConfig, FilesConfig
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord
@@ -23,6 +21,7 @@ class EvaluateArguments:
     Several runs of one recipe, apart by commas, are scored as one, by the mean of their probabilities.
     """
 
+    sections: ClassVar = ("decode",)
     split: Literal["test", "valid", "train"] = "test"
     """Which split of the run's own data."""
     data_dir: str | None = None
@@ -53,7 +52,6 @@ class EvaluateArguments:
     """Score even if the run's data has changed since training: warn, and name the files in the result."""
     json: bool = False
     """Print one JSON object."""
-    decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -61,7 +59,7 @@ def run(argv: Sequence[str]) -> int:
     words, flag_args = flags.split_words(EvaluateArguments, argv, "evaluate")
     if "--help" in flag_args and not words:
         flags.parse(EvaluateArguments, flag_args, "evaluate RUN[,RUN,…]")
-    paths = flags.run_folders(flags.one_word(words, "run folder", "evaluate runs/imdb"))
+    paths = run_words.run_folders(run_words.one_word(words, "run folder", "evaluate runs/imdb"))
     arguments, config, options = flags.parse_for_run(EvaluateArguments, flag_args, paths[0], "evaluate")
     if arguments.member != 1 and arguments.edit is None:
         raise UsageError("--member goes with --edit", "without it the ensemble is scored as one")

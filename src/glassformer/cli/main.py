@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     raise lost
                 logger.warning(f"{lost}: what was done is done, and was not printed")
             return code
-    except SystemExit as stop:  # tyro, after it has printed a command's help
+    except SystemExit as stop:  # after a command's help was printed
         return stop.code if isinstance(stop.code, int) else 1
     except BaseException as error:  # a panic of the tokenizers library is no Exception
         if isinstance(error, BrokenPipeError) and not works:  # the reader, `head` perhaps, has seen enough

@@ -11,14 +11,12 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-import tyro
-
-from glassformer.cli import flags
-from glassformer.config import Config, DecodeConfig
+from glassformer.cli import flags, run_words
+from glassformer.config.recipes import override
 from glassformer.errors import UsageError
 from glassformer.interop.exported import TORCH_FREE, export_of_run, is_exported
 from glassformer.runs.folder import RunFolder
@@ -36,6 +34,7 @@ class PredictArguments:
     answer as one, by the mean of their probabilities.
     """
 
+    sections: ClassVar = ("decode",)
     prompt: str | None = None
     """Text for a language model to go on from."""
     seed: int | None = None
@@ -49,7 +48,6 @@ class PredictArguments:
     library for an exported folder)."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
-    decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -61,7 +59,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError("predict takes a run folder", 'as in: glassformer predict runs/imdb "I loved it"')
     if is_exported(Path(words[0])):
         return _predict_exported(words, flag_args)
-    paths = flags.run_folders(words[0])
+    paths = run_words.run_folders(words[0])
     if (exported := _export_of(paths, flag_args)) is not None:
         return _predict_exported([str(exported), *words[1:]], flag_args)
     arguments, _, options = flags.parse_for_run(PredictArguments, flag_args, paths[0], "predict")
@@ -87,9 +85,7 @@ def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
     if not any(flag.startswith("--engine=") for flag in flag_args):
         _name_faster_engine(paths)
         return None
-    config = folder.read_config() if folder.resumable else Config()
-    start = PredictArguments(decode=config.decode)
-    arguments = flags.parse(PredictArguments, flag_args, f"predict {paths[0]}", start)
+    arguments = flags.parse(PredictArguments, flag_args, f"predict {paths[0]}")
     by_torch = arguments.device not in ("auto", "cpu") or arguments.precision is not None
     if arguments.engine in ("auto", "torch"):
         return None
@@ -121,15 +117,13 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     from glassformer.interop.exported import load_exported
 
     path = Path(words[0])
-    arguments = flags.parse(PredictArguments, flag_args, f"predict {path}")  # its own --help, and unknown flags
+    arguments, options = flags.read(PredictArguments, flag_args, f"predict {path}")
     if arguments.precision is not None:
         raise UsageError(f"{path} is an exported model, whose precision is chosen at export", "leave out --precision")
     model = load_exported(path, arguments.device)
     if arguments.engine not in ("auto", model.facts.target):
         raise UsageError(f"{path} was exported for {model.facts.target}, not {arguments.engine}", "leave out --engine")
-    start = PredictArguments(decode=model.config.decode)
-    arguments = flags.parse(PredictArguments, flag_args, f"predict {path}", start)
-    options = flags.changed(flags.config_of(arguments, model.config).decode, model.config.decode)
+    override(model.config, options, "flags")
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
     logger.info(f"answered by {model.facts.target}, {model.facts.precision}")

@@ -1,4 +1,4 @@
-"""Field declarations: numbers with an interval, and sections that another field selects."""
+"""Field declarations: numbers with an interval, texts with a length, and sections that another field selects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import itertools
 import textwrap
 from dataclasses import MISSING, field, fields
+from functools import cache
 from typing import Any
 
 
@@ -31,6 +32,7 @@ def idle(section: Any) -> list[str]:
     return [f.name for f in selectable if getattr(section, f.metadata["chooser"]) != f.name]
 
 
+@cache
 def docstrings(cls: type) -> dict[str, str]:
     """Return the docstring under each field of a dataclass or `TypedDict`, with inherited fields."""
     docs: dict[str, str] = {}

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from glassformer.config.validation import build_config
+from glassformer.config.recipes import config_from_dict
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import HF_CLASSES, REGISTERED
 from glassformer.interop.export_facts import MAX_LENGTH, ExportFacts
@@ -73,7 +73,7 @@ def read_config(folder: Path, facts: ExportFacts, shapes: Shapes) -> tuple[str, 
     settings = {key: value for key, value in values.items() if key not in _NOT_PASSED}
     if model_type == "glassformer":
         try:
-            made = build_config({"task": facts.task, "model": values.get("settings")}, str(path)).model
+            made = config_from_dict({"task": facts.task, "model": values.get("settings")}, str(path)).model
         except UsageError as error:
             raise CheckpointError(error.message, error.hint) from error
         if made.n_layers > len(shapes):

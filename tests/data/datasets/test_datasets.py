@@ -131,7 +131,7 @@ def test_shakespeare_names_what_is_wrong(tmp_path):
     with pytest.raises(UsageError, match="limit counts examples"):
         load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), limit=3))
     with pytest.raises(UsageError, match="valid_fraction"):
-        load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0))
+        override(Config(), {"dataset": "shakespeare", "data_dir": str(tmp_path), "valid_fraction": 0})
 
 
 def test_shakespeare_is_fetched_and_checked(tmp_path, monkeypatch):

@@ -5,8 +5,7 @@ Each data set is read in a file of its own; nothing here knows a format.
 
 from __future__ import annotations
 
-from glassformer.config import Config, DataConfig
-from glassformer.config.recipes import check_config
+from glassformer.config import DataConfig
 from glassformer.data.datasets import dates, imdb, local_files, multi30k, shakespeare
 from glassformer.data.datasets.known_columns import KnownColumns
 from glassformer.data.schema import DataSchema
@@ -36,8 +35,7 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: KnownColumns | N
         known: the columns that a run was trained on, where its data is read again.
 
     Raises:
-        UsageError: the data set does not exist, or holds something else than the task reads; a setting is
-            outside its interval.
+        UsageError: the data set does not exist, or holds something else than the task reads.
         DataError: its files are missing, malformed or misaligned.
     """
     held = ANSWERS.get(data.dataset, schema.target)
@@ -47,7 +45,6 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: KnownColumns | N
         raise UsageError(what, hint=f"start from a recipe for {schema.task}")
     if data.limit is not None and schema.columns is None:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
-    data = check_config(Config(data=data)).data
     if data.dataset == "files":
         text = local_files.load(schema, data, known)
     elif data.dataset in LOADERS:
