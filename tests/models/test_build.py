@@ -125,7 +125,7 @@ def test_n_grams_have_so_many_rows_a_length() -> None:
 
 def branch_end_sizes(layers: nn.ModuleList) -> list[float]:
     """How large the weights of the projections that end a residual branch are, over Xavier's bound."""
-    ends = [p for name, p in layers.named_parameters() if name.endswith(("o_proj.weight", "w_out.weight"))]
+    ends = [p for name, p in layers.named_parameters() if name.endswith(("o_proj.weight", "down_proj.weight"))]
     return [float(p.detach().abs().max()) / (6 / sum(p.shape)) ** 0.5 for p in ends]
 
 

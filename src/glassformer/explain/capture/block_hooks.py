@@ -209,10 +209,10 @@ class FeedForwardHooks:
         activation = module.activation if isinstance(module, FeedForward) else "swiglu"
         hooks.on_call(module, self.start_call)
         if isinstance(module, SwiGLU):
-            self._record_output(module.w_gate, "w_gate:SwiGLU")
-        self._record_output(module.w_in, f"w_in:{kind}")
-        hooks.on_input(module.w_out, lambda x: self.recorder.record(f"hidden:{activation}", x).value)
-        self._record_output(module.w_out, f"out:{kind}")
+            self._record_output(module.gate_proj, "w_gate:SwiGLU")
+        self._record_output(module.up_proj, f"w_in:{kind}")
+        hooks.on_input(module.down_proj, lambda x: self.recorder.record(f"hidden:{activation}", x).value)
+        self._record_output(module.down_proj, f"out:{kind}")
 
     def start_call(self, args: dict[str | int, Any]) -> None:
         call = ModuleCall(self.name, self.hooks.count_call(self.module))
