@@ -14,7 +14,6 @@ from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble
 from glassformer.models.inference import evaluation_mode
-from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import many_shapes
 from glassformer.utils.process_settings import turns
 
@@ -64,7 +63,6 @@ def generate_ids(
 
     def continue_batch(batch: list[int]) -> list[list[int]]:
         turns.give_way()
-        make_room()
         hypotheses = sample(
             lm_decoder(model, use_cache),
             [prompts[i] for i in batch],
