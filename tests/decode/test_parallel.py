@@ -17,7 +17,7 @@ from glassformer.decode import parallel
 from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.errors import DivergedError, ResourceError
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there processes are forked")
 
 
 @pytest.fixture
