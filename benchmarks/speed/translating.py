@@ -164,7 +164,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     with torch.no_grad():
         # Sublayers that say more than the word itself, or every word would be followed by itself.
         for name, p in model.named_parameters():
-            if name.endswith(("o_proj.weight", "w_out.weight")):
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
                 p.mul_(20)
         # The last norm adds 8 times a unit vector to every state; specials have the opposite of it for their row.
         unit = torch.nn.functional.normalize(torch.randn(w.d_model), dim=0)

@@ -165,8 +165,8 @@ def backup_pair() -> Subject:
     with torch.no_grad():
         for p in (attention.v_proj.weight, attention.v_proj.bias, attention.o_proj.weight, attention.o_proj.bias):
             p.zero_()
-        layer.feed_forward.w_out.weight.zero_()
-        layer.feed_forward.w_out.bias.zero_()
+        layer.feed_forward.down_proj.weight.zero_()
+        layer.feed_forward.down_proj.bias.zero_()
         attention.v_proj.bias[0] = attention.v_proj.bias[4] = 1000.0  # of heads 0 and 1
         attention.o_proj.weight[3, 0] = attention.o_proj.weight[3, 4] = 1.0
         for p in head.parameters():

@@ -76,7 +76,7 @@ def test_an_edited_pass_equals_a_model_changed_by_hand(task: str, form: dict[str
         active = int(e.records[f"{stack}.0.ff.hidden"].value.sum(dim=0).argmax())
 
         def half_a_neuron(model: nn.Module, stack: str = stack, active: int = active) -> None:
-            layer_of(model, stack, 0).feed_forward.w_out.weight[:, active] *= 0.5
+            layer_of(model, stack, 0).feed_forward.down_proj.weight[:, active] *= 0.5
 
         def no_layer(model: nn.Module, stack: str = stack) -> None:
             del getattr(model, stack).layers[1]

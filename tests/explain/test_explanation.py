@@ -436,7 +436,7 @@ def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
     save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.tensors.items()})
     listed = [(c["name"], c["step"]) for c in run_info(run)["checkpoints"]]
     assert listed == [("step-00000016", 16), ("step-00000020", 20), ("model", 20)]
-    name = "encoder.layers.0.feed_forward.w_in.weight"
+    name = "encoder.layers.0.feed_forward.up_proj.weight"
     seen = {c: run.explain("a b", checkpoint=c) for c, _ in listed}
     np.testing.assert_array_equal(seen["step-00000020"].tensor(name), state.ema.tensors[name].numpy())
     np.testing.assert_array_equal(seen["step-00000016"].tensor(name), 2 * state.ema.tensors[name].numpy())

@@ -145,8 +145,8 @@ def from_bert(theirs: BertForSequenceClassification) -> TextClassifier:
         copy(layer.self_attention.v_proj, attention.value)
         copy(layer.self_attention.o_proj, other.attention.output.dense)
         copy(layer.self_residual.norm, other.attention.output.LayerNorm)
-        copy(layer.feed_forward.w_in, other.intermediate.dense)
-        copy(layer.feed_forward.w_out, other.output.dense)
+        copy(layer.feed_forward.up_proj, other.intermediate.dense)
+        copy(layer.feed_forward.down_proj, other.output.dense)
         copy(layer.feed_forward_residual.norm, other.output.LayerNorm)
     return ours.eval()
 

@@ -112,8 +112,8 @@ def from_gpt2(theirs: GPT2LMHeadModel) -> LanguageModel:
         copy_stacked(layer.self_attention, other.attn.c_attn.weight.t(), other.attn.c_attn.bias)
         copy(layer.self_attention.o_proj, other.attn.c_proj, transposed=True)
         copy(layer.self_residual.norm, other.ln_1)
-        copy(layer.feed_forward.w_in, other.mlp.c_fc, transposed=True)
-        copy(layer.feed_forward.w_out, other.mlp.c_proj, transposed=True)
+        copy(layer.feed_forward.up_proj, other.mlp.c_fc, transposed=True)
+        copy(layer.feed_forward.down_proj, other.mlp.c_proj, transposed=True)
         copy(layer.feed_forward_residual.norm, other.ln_2)
     return ours.eval()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.helpers.crashing import every_crash
+from tests.helpers.crashing import FullDisk, every_crash
 from torch import Tensor
 
 from glassformer.config import ModelConfig, TextConfig
@@ -114,17 +115,8 @@ def test_whatever_operation_it_dies_after_a_whole_model_loads(tmp_path: Path, ho
 
 
 def test_a_full_disk_leaves_the_earlier_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer.utils import atomic_io
-
     save(tmp_path / "model", seed=0)
-
-    class Full(atomic_io.FileSystem):
-        def write(self, path, chunks):
-            super().write(path, chunks)
-            if path.name == "README.md":
-                raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(atomic_io, "fs", Full())
+    FullDisk(lambda path: path.name == "README.md").install(monkeypatch)
     with pytest.raises(ResourceError, match="model cannot be written"):
         save(tmp_path / "model", seed=1)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
@@ -158,14 +150,11 @@ def test_a_new_card_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_links_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer.utils import atomic_io
-
-    class NoLinks(atomic_io.FileSystem):
-        def link(self, old, new):
-            raise OSError(38, "not here")
+    def refuse(old: Path, new: Path) -> None:
+        raise OSError(38, "not here")
 
     folder = save(tmp_path / "model")
-    monkeypatch.setattr(atomic_io, "fs", NoLinks())
+    monkeypatch.setattr(os, "link", refuse)
     replace_card(folder, "# With a score")
     assert torch.equal(load(folder)[1]["head.weight"], weights()["head.weight"])
 

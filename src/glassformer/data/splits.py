@@ -11,7 +11,7 @@ import numpy as np
 
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.pretokenized.index import ShardIndex
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import DataError
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.findings import Finding
 
@@ -139,15 +139,10 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     """Return `data` with only `limit` of its training examples (None: all), drawn by seed, in their order.
 
     They are drawn because files are often sorted by label.
-
-    Raises:
-        UsageError: `limit` below 1.
     """
     n = len(data.train)
     if limit is None or limit >= n:
         return data
-    if limit < 1:
-        raise UsageError(f"limit must be at least 1, got {limit}", hint="remove it to use all the data")
     order = np.random.default_rng([seed, n]).permutation(n)
     matter = f"only {limit:,} of {n:,} training examples are used, drawn by seed"
     finding = Finding(matter, place="limit", numbers={"n": limit, "n_all": n})
@@ -161,18 +156,15 @@ def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -
 
     Args:
         groups: group of each example.
-        fraction: share of the examples to hold out.
+        fraction: share of the examples to hold out, in (0, 1).
         seed: seed of the draw.
 
     Returns:
         Ascending int64 indices of the training and of the validation examples.
 
     Raises:
-        UsageError: `fraction` outside (0, 1).
         DataError: fewer than two groups.
     """
-    if not 0 < fraction < 1:
-        raise UsageError(f"valid_fraction must be in (0, 1), got {fraction}", hint="try 0.1")
     numbers: dict[Hashable, int] = {}
     group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
     if len(numbers) < 2:
@@ -201,7 +193,6 @@ def stratified_group_split(
     of its first example.
 
     Raises:
-        UsageError: `fraction` outside (0, 1).
         DataError: no label has two groups.
     """
     random_group_split(groups, fraction, seed)  # raises if nothing can be split

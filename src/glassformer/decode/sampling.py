@@ -1,13 +1,14 @@
 """Sample from an incremental decoder with temperature, top-k, top-p and min-p, for prompts of unequal length.
 
-The random number for a token is a hash of (seed, row, position), so a row's text does not depend on the rows that share
-its batch. `generate.py` forms the batches.
+Each row has random numbers of its own, one for each position of its text, so the text does not depend on the rows that
+share its batch. `generate.py` forms the batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -40,7 +41,7 @@ def sample(
         prompts: at least one token each (a translator's is BOS).
         config: `temperature`, `top_k`, `top_p`, `min_p`, `decode_seed` and `length_penalty` are used.
         limits: maximum new tokens after each prompt, EOS included.
-        rows: row number of each prompt in the hash; equal numbers give equal random numbers.
+        rows: row number of each prompt; equal numbers give equal random numbers.
         eos: token that ends a text, or None.
         suppress_tokens: tokens that are never sampled.
 
@@ -48,10 +49,11 @@ def sample(
         The continuation of each prompt. `log_prob` is the model's own, before temperature and filters.
 
     Raises:
-        UsageError: a setting out of range, or an empty prompt.
+        UsageError: an empty prompt.
         DivergedError: the model's logits are NaN.
     """
-    check_sampling(config, prompts, limits)
+    if not all(prompts):
+        raise UsageError("a prompt is empty", EMPTY_PROMPT_HINT)
     if not prompts:
         return []
     results: dict[int, Hypothesis] = {}
@@ -60,7 +62,7 @@ def sample(
     index = torch.arange(len(prompts), device=decoder.device)
     # Random numbers are float64, which Apple's GPUs lack.
     device = torch.device("cpu") if decoder.device.type == "mps" else decoder.device
-    row_numbers = torch.tensor(rows, device=device)
+    u = torch.from_numpy(uniform_numbers(config.decode_seed, rows, texts.tokens.shape[1])).to(device)
     # The decoder holds the tokens start … end - 1.
     start, end = 0, 0
     while True:
@@ -69,8 +71,7 @@ def sample(
             start = end = new_start
         logits = decoder.step(texts.tokens[:, end : texts.length]).to(device)
         end = texts.length
-        u = hashed_uniform(config.decode_seed, row_numbers, end)
-        token, log_prob = sample_tokens(logits, config, u, suppress_tokens)
+        token, log_prob = sample_tokens(logits, config, u[:, end], suppress_tokens)
         for i in texts.append(token.to(decoder.device), log_prob.to(decoder.device), eos):
             ids, total, finished = texts.result(i)
             results[int(index[i])] = Hypothesis(ids, total / penalties[len(ids) + finished], total, finished)
@@ -79,7 +80,7 @@ def sample(
             if not len(active):
                 return [results[i] for i in range(len(prompts))]
             texts.select(active)
-            index, row_numbers = index[active], row_numbers[active.to(device)]
+            index, u = index[active], u[active.to(device)]
             decoder.reorder(active, active)
 
 
@@ -173,46 +174,6 @@ def filter_mask(p: Float[Tensor, "R V"], config: DecodeConfig) -> Bool[Tensor, "
     return mask
 
 
-def hashed_uniform(seed: int, rows: Int[Tensor, " R"], position: int) -> Float[Tensor, " R"]:
-    """Return float64 numbers in [0, 1), each a hash of (seed, row, position)."""
-    h = _mix(torch.full_like(rows, _signed(seed)))
-    h = _mix(h ^ _mix(rows + 1))
-    h = _mix(h ^ _mix(torch.full_like(rows, -1 - position)))
-    return _shift_right(h, 12).double() * 2.0**-52
-
-
-def _mix(x: Int[Tensor, " R"]) -> Int[Tensor, " R"]:
-    """Apply SplitMix64 (Steele, Lea and Flood 2014): each bit of x changes about half the bits of the result."""
-    x = x + _signed(0x9E3779B97F4A7C15)
-    x = (x ^ _shift_right(x, 30)) * _signed(0xBF58476D1CE4E5B9)
-    x = (x ^ _shift_right(x, 27)) * _signed(0x94D049BB133111EB)
-    return x ^ _shift_right(x, 31)
-
-
-def _shift_right(x: Int[Tensor, " R"], n: int) -> Int[Tensor, " R"]:
-    """Shift in zeros, where torch's >> repeats the sign."""
-    return (x >> n) & ((1 << (64 - n)) - 1)
-
-
-def _signed(x: int) -> int:
-    """Return the int64 with the same 64 bits as x."""
-    return (x + 2**63) % 2**64 - 2**63
-
-
-def check_sampling(config: DecodeConfig, prompts: Sequence[Sequence[int]], limits: Sequence[int]) -> None:
-    """Raise a UsageError for an empty prompt or a setting out of range.
-
-    It names the setting, the range and the value.
-    """
-    for name, value, fits, expected in (
-        ("temperature", config.temperature, 0 <= config.temperature < float("inf"), "0 or more"),
-        ("top_k", config.top_k, config.top_k >= 0, "0 (all tokens) or more"),
-        ("top_p", config.top_p, 0 < config.top_p <= 1, "above 0 and at most 1"),
-        ("min_p", config.min_p, 0 <= config.min_p <= 1, "from 0 to 1"),
-    ):
-        if not fits:
-            raise UsageError(f"{name} must be {expected}, not {value}")
-    if not all(prompts):
-        raise UsageError("a prompt is empty", EMPTY_PROMPT_HINT)
-    if limits and min(limits) < 1:
-        raise UsageError(f"at least 1 new token must be allowed, not {min(limits)}", hint="raise --max-new-tokens")
+def uniform_numbers(seed: int, rows: Sequence[int], n: int) -> Float[np.ndarray, "R n"]:
+    """Return n float64 numbers in [0, 1) for each row, one for each position of its text."""
+    return np.stack([np.random.default_rng([seed, row]).random(n) for row in rows])

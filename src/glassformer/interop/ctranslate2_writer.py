@@ -131,12 +131,12 @@ def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
     _fill_norm(spec.self_attention.layer_norm, layer.self_residual.norm)
     block = layer.feed_forward
     if isinstance(block, SwiGLU):
-        _fill_linear(spec.ffn.linear_0, block.w_gate)
-        _fill_linear(spec.ffn.linear_0_noact, block.w_in)
+        _fill_linear(spec.ffn.linear_0, block.gate_proj)
+        _fill_linear(spec.ffn.linear_0_noact, block.up_proj)
     else:
         assert isinstance(block, FeedForward)
-        _fill_linear(spec.ffn.linear_0, block.w_in)
-    _fill_linear(spec.ffn.linear_1, block.w_out)
+        _fill_linear(spec.ffn.linear_0, block.up_proj)
+    _fill_linear(spec.ffn.linear_1, block.down_proj)
     _fill_norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
 
 

@@ -24,7 +24,7 @@ from glassformer.text.tokenizer import Tokenizer
 
 FILE = "model.gguf"
 PARTS = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output"}
-INNER = {"w_gate": "ffn_gate", "w_in": "ffn_up", "w_out": "ffn_down"}
+INNER = {"gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 """Types of tokens there."""
 

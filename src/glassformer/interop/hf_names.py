@@ -53,15 +53,15 @@ def llama_names(model: LanguageModel) -> Named:
     p, kind = with_scale_folded(model), model.config.activation
     yield "model.embed_tokens.weight", p["embedding.weight"]
     yield from with_suffixes("model.norm", p, "decoder.norm")
-    inner = {"w_gate": "gate_proj", "w_in": "up_proj", "w_out": "down_proj"}
-    if model.config.norm == "layer":
-        inner = {"w_in": "c_fc", "w_out": "c_proj"}
+    inner = {"up_proj": "c_fc", "down_proj": "c_proj"}
+    if model.config.norm == "rms":
+        inner = {name: name for name in ("gate_proj", "up_proj", "down_proj")}
     for i in range(len(model.decoder.layers)):
         ours, theirs = f"decoder.layers.{i}", f"model.layers.{i}"
         for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
             yield from with_suffixes(f"{theirs}.self_attn.{name}", p, f"{ours}.self_attention.{name}")
         for name, other in inner.items():
-            if name != "w_gate" or kind == "swiglu":
+            if name != "gate_proj" or kind == "swiglu":
                 yield from with_suffixes(f"{theirs}.mlp.{other}", p, f"{ours}.feed_forward.{name}")
         yield from with_suffixes(f"{theirs}.input_layernorm", p, f"{ours}.self_residual.norm")
         yield from with_suffixes(f"{theirs}.post_attention_layernorm", p, f"{ours}.feed_forward_residual.norm")
@@ -82,8 +82,8 @@ def gpt2_names(model: LanguageModel) -> Named:
         yield f"{theirs}.attn.c_attn.bias", torch.cat([bias_of(p, part) for part in parts])
         for other, name in (
             ("attn.c_proj", "self_attention.o_proj"),
-            ("mlp.c_fc", "feed_forward.w_in"),
-            ("mlp.c_proj", "feed_forward.w_out"),
+            ("mlp.c_fc", "feed_forward.up_proj"),
+            ("mlp.c_proj", "feed_forward.down_proj"),
         ):
             yield f"{theirs}.{other}.weight", p[f"{ours}.{name}.weight"].T.contiguous()
             yield f"{theirs}.{other}.bias", bias_of(p, f"{ours}.{name}")
@@ -127,7 +127,7 @@ def _seq2seq_layer(theirs: str, p: Tensors, ours: str) -> Named:
             yield f"{part}.weight", p[f"{ours}.{block}.{name}.weight"]
             yield f"{part}.bias", bias_of(p, f"{ours}.{block}.{name}")
         yield from with_suffixes(f"{theirs}.{other}_layer_norm", p, f"{ours}.{residual}.norm")
-    for name, other in (("w_in", "fc1"), ("w_out", "fc2")):
+    for name, other in (("up_proj", "fc1"), ("down_proj", "fc2")):
         yield f"{theirs}.{other}.weight", p[f"{ours}.feed_forward.{name}.weight"]
         yield f"{theirs}.{other}.bias", bias_of(p, f"{ours}.feed_forward.{name}")
     yield from with_suffixes(f"{theirs}.final_layer_norm", p, f"{ours}.feed_forward_residual.norm")
@@ -156,10 +156,8 @@ def positions_of(model: LanguageModel | Translator) -> Tensor:
 def _permuted(name: str, tensor: Tensor, order: Tensor) -> Tensor:
     """Return a parameter of a model whose residual stream has its features in another order."""
     *_, part, kind = name.split(".")
-    if part in ("q_proj", "k_proj", "v_proj"):
+    if part in ("q_proj", "k_proj", "v_proj", "up_proj"):
         return tensor[:, order] if kind == "weight" else tensor
-    if part == "w_in":
-        return tensor[:, order] if kind == "weight" else tensor
-    if part in ("o_proj", "w_out", "norm"):
+    if part in ("o_proj", "down_proj", "norm"):
         return tensor[order]
     return tensor[:, order]  # embeddings, and the output projection

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from glassformer.errors import ResourceError
-from glassformer.utils import atomic_io
-from glassformer.utils.atomic_io import remove_folder
+from glassformer.utils.atomic_io import remove_folder, sync
 
 _counter = itertools.count()
 
@@ -31,15 +30,15 @@ def new_folder(out: Path) -> Iterator[Path]:
     try:
         _remove_leftovers(out)
         temporary = out.with_name(f".tmp-{out.name}-{os.getpid()}-new{next(_counter)}")
-        atomic_io.fs.make_folder(temporary)
+        temporary.mkdir(parents=True)
     except OSError as error:
         raise _cannot_write(out, error) from error
     try:
         yield temporary / out.name
         if out.is_dir():
-            atomic_io.fs.remove(out)  # it is empty, or this fails
-        atomic_io.fs.rename(temporary / out.name, out)
-        atomic_io.fs.sync(out.parent)
+            out.rmdir()  # it is empty, or this fails
+        os.replace(temporary / out.name, out)
+        sync(out.parent)
     except OSError as error:
         raise _cannot_write(out, error) from error
     finally:

@@ -34,7 +34,7 @@ class TokenEmbedding(nn.Module):
         self.positions, self.dropout = positions, Dropout(dropout)
 
     def forward(
-        self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"], stream: str = ""
+        self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"]
     ) -> Float[Tensor, "B L D"]:
         """Return the sum of token embeddings, positions and further embeddings (`more`), such as n-grams."""
         x = nn.functional.embedding(ids, self.weight) * self.scale

@@ -26,27 +26,27 @@ def activate(name: object, hidden: Float[Tensor, "... F"]) -> Float[Tensor, "...
 
 
 class FeedForward(nn.Module):
-    """W_out · activation(W_in · x) (paper, 3.3, with ReLU; GELU as in BERT and GPT)."""
+    """down_proj(activation(up_proj(x))) (paper, 3.3, with ReLU; GELU as in BERT and GPT)."""
 
     def __init__(self, d_model: int, d_ff: int, activation: Activation = "relu", bias: bool = True) -> None:
         super().__init__()
         activate(activation, torch.empty(0))  # one that is missing fails here, not in the first forward
         self.activation = activation
-        self.w_in = nn.Linear(d_model, d_ff, bias=bias)
-        self.w_out = nn.Linear(d_ff, d_model, bias=bias)
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-        return self.w_out(activate(self.activation, self.w_in(x)))
+        return self.down_proj(activate(self.activation, self.up_proj(x)))
 
 
 class SwiGLU(nn.Module):
-    """W_out · (silu(W_gate · x) ⊙ W_in · x) (Shazeer 2020): three matrices, so d_ff · 2/3 costs the same."""
+    """down_proj(silu(gate_proj(x)) ⊙ up_proj(x)) (Shazeer 2020): three matrices, so d_ff · 2/3 costs the same."""
 
     def __init__(self, d_model: int, d_ff: int, bias: bool = True):
         super().__init__()
-        self.w_gate = nn.Linear(d_model, d_ff, bias=bias)
-        self.w_in = nn.Linear(d_model, d_ff, bias=bias)
-        self.w_out = nn.Linear(d_ff, d_model, bias=bias)
+        self.gate_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-        return self.w_out(F.silu(self.w_gate(x)) * self.w_in(x))
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))

@@ -56,7 +56,7 @@ class EncoderLayer(nn.Module):
 
     def output_projections(self) -> list[nn.Linear]:
         """Return the linear layers that end a residual branch."""
-        return [self.self_attention.o_proj, self.feed_forward.w_out]
+        return [self.self_attention.o_proj, self.feed_forward.down_proj]
 
 
 class DecoderLayer(nn.Module):
@@ -110,7 +110,7 @@ class DecoderLayer(nn.Module):
     def output_projections(self) -> list[nn.Linear]:
         """Return the linear layers that end a residual branch."""
         cross = [] if self.cross_attention is None else [self.cross_attention.o_proj]
-        return [self.self_attention.o_proj, *cross, self.feed_forward.w_out]
+        return [self.self_attention.o_proj, *cross, self.feed_forward.down_proj]
 
     def _attend_to_memory(
         self, x: Float[Tensor, "R T D"], memory: Float[Tensor, "B S D"], mask: Mask | None, cache: LayerCache | None

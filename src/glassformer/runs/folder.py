@@ -136,7 +136,7 @@ class RunFolder:
         if first and all(name in {*begun, LOCK} or name.startswith(".tmp-") for name in names):
             atomic_io.remove_leftovers(self.path)
             for name in names & begun:
-                atomic_io.fs.remove(self.path / name)
+                (self.path / name).unlink()
 
     @property
     def model_folder(self) -> Path | None:
@@ -167,7 +167,7 @@ class RunFolder:
     def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> JsonObject:
         """Write what is known before the first step; return the record of it that checkpoints hold too."""
         record = start_record(config, data.as_json(), tokenizer.sha256)
-        atomic_io.fs.make_folder(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
         atomic_io.write_json(self.env, env | {BEGUN: record})
         atomic_io.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
@@ -253,8 +253,7 @@ class RunFolder:
 
     def clear_divergence(self) -> None:
         """Delete the divergence record, since training resumes from before it."""
-        if self.diverged.exists() or self.diverged.is_symlink():
-            atomic_io.fs.remove(self.diverged)
+        self.diverged.unlink(missing_ok=True)
 
     def read_divergence(self) -> Divergence | None:
         at = self.diverged

@@ -75,16 +75,16 @@ class NgramVocabulary:
             max_ngrams: maximum number of n-grams.
         """
         counts: Counter[str] = Counter()
-        for text, n in Counter(surfaces).items():
-            for ngram in dict.fromkeys(ngrams_of(text)):
-                counts[ngram] += 1 if text[0] == "<" else n
+        for surface, n in Counter(surfaces).items():
+            for ngram in dict.fromkeys(ngrams_of(surface)):
+                counts[ngram] += 1 if surface[0] == "<" else n
         shared = sorted((-n, ngram) for ngram, n in counts.items() if n > 1)
         return NgramVocabulary([ngram for _, ngram in shared[:max_ngrams]])
 
-    def lookup(self, surfaces: str) -> list[int]:
+    def lookup(self, surface: str) -> list[int]:
         """Return the ids of the n-grams of one surface form, or of its bytes if none is listed."""
-        known = [self._number[ngram] for ngram in ngrams_of(surfaces) if ngram in self._number]
-        characters = surfaces[1:-1][:MOST] if surfaces[0] == "<" else surfaces[0]
+        known = [self._number[ngram] for ngram in ngrams_of(surface) if ngram in self._number]
+        characters = surface[1:-1][:MOST] if surface[0] == "<" else surface[0]
         return known[:MOST] or [1 + byte for byte in characters.encode("utf-8", "replace")[:MOST]]
 
 
@@ -111,11 +111,11 @@ def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     return surfaces
 
 
-def ngrams_of(surfaces: str) -> Iterator[str]:
+def ngrams_of(surface: str) -> Iterator[str]:
     """Yield all n-grams of one surface form, listed or not; of a very long one those it begins with."""
-    surfaces = surfaces[:MOST_CHARACTERS]
-    if surfaces[0] == "<":
-        for start in range(len(surfaces)):
-            yield from (surfaces[start : start + n] for n in LENGTHS if start + n <= len(surfaces))
+    surface = surface[:MOST_CHARACTERS]
+    if surface[0] == "<":
+        for start in range(len(surface)):
+            yield from (surface[start : start + n] for n in LENGTHS if start + n <= len(surface))
     else:
-        yield from (surfaces[:n] for n in range(2, len(surfaces) + 1))
+        yield from (surface[:n] for n in range(2, len(surface) + 1))

@@ -1,7 +1,7 @@
 """From text to ids and back: one thin wrapper around Hugging Face `tokenizers`, for the four kinds here.
 
 A tokenizer is trained on the training split alone and lives in one `tokenizer.json`, from which everything,
-its kind included, is restored. How each kind cuts text is in `kinds.py`; [BOS] and [EOS] are put around
+its kind included, is restored. How each kind cuts text is in `backends.py`; [BOS] and [EOS] are put around
 sequences where batches are made, not here.
 """
 
@@ -89,8 +89,7 @@ class Tokenizer:
                 raise UsageError(message, f"use --text.tokenizer word, or --text.{name} 0")
         if config.ngrams:
             words = (word for _, some in trained.encode_with_surfaces(texts) for word in some)
-            ngram_batch = NgramVocabulary.train(words, config.ngrams)
-            more += [f" {ngram}" for ngram in ngram_batch.ngrams]
+            more += [f" {ngram}" for ngram in NgramVocabulary.train(words, config.ngrams).ngrams]
         if config.bigrams:
             known = trained.encode_batch, trained._backend.id_to_token, trained.vocab_size
             more += bigrams_of_texts(texts, *known, len(SPECIAL_TOKENS), config.bigrams)

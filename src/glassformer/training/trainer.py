@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TextIO
@@ -36,7 +36,6 @@ from glassformer.training.saved_state import HINT, check_groups, count_groups, r
 from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
-from glassformer.utils import atomic_io
 from glassformer.utils.device import choose_device, tuned
 from glassformer.utils.process_settings import turns
 
@@ -187,10 +186,9 @@ class Trainer:
         state, context, folder = self.state, self.context, self.folder
         if self.config.snapshots and state.progress.step == 0:
             self._save_snapshot()
-        only_main_writes = nullcontext() if self.is_main else atomic_io.reading_only()
         path = folder.metrics if self.is_main else Path(os.devnull)
         hint = f"resume, with any number of processes: … {folder.resume_command}"
-        with request.waiting_for_step(), only_main_writes, open(path, "a", encoding="utf-8", newline="\n") as log:
+        with request.waiting_for_step(), open(path, "a", encoding="utf-8", newline="\n") as log:
             try:
                 with context.group.peer_failures(self._position, hint):
                     for report in train_steps(state, context, Validator(context), request):

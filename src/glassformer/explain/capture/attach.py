@@ -109,17 +109,17 @@ def attach(modules: Sequence[tuple[str, nn.Module]], hooks: ModuleHooks, names: 
         hooks: the hooks to add to.
         names: ids of some modules by path.
     """
-    ids: dict[nn.Module, list[str]] = {}
+    ids: dict[nn.Module, str] = {}
     for path, module in modules:
         if _has_hooks(type(module)):
-            ids.setdefault(module, []).append(id_of_path(path, names) if names else _cached_id(path))
+            ids.setdefault(module, id_of_path(path, names) if names else _cached_id(path))
     inner: set[nn.Module] = set()
-    for module, (name, *_) in ids.items():
+    for module, name in ids.items():
         match module:
             case nn.Linear() | LayerNorm() | RMSNorm() | Encoder() | Decoder():
                 continue
             case TokenEmbedding():
-                EmbeddingHooks(hooks, module, sorted(ids[module]))
+                EmbeddingHooks(hooks, module, name)
             case NgramEmbedding():
                 NgramHooks(hooks, module, name)
             case BigramEmbedding():
@@ -144,7 +144,7 @@ def attach(modules: Sequence[tuple[str, nn.Module]], hooks: ModuleHooks, names: 
                 inner.update([module.output] if module.output is not None else [])
                 continue
         inner.update(module.modules())
-    for module, (name, *_) in ids.items():
+    for module, name in ids.items():
         match module:
             case Encoder() | Decoder():
                 _hook_stack_end(hooks, module, name)

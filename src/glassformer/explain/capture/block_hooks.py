@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from torch import Tensor, nn
@@ -81,12 +80,11 @@ class EmbeddingHooks:
     Args:
         hooks: the hooks to add to.
         module: the embedding.
-        names: its name in ids; two names for a table shared by source and target, whose calls pass the stream.
+        name: its name in ids.
     """
 
-    def __init__(self, hooks: ModuleHooks, module: TokenEmbedding, names: list[str]) -> None:
-        self.tape, self.module, self.names = hooks.tape, module, names
-        self.calls = Counter[str]()
+    def __init__(self, hooks: ModuleHooks, module: TokenEmbedding, name: str) -> None:
+        self.hooks, self.tape, self.module, self.name = hooks, hooks.tape, module, name
         hooks.on_call(module, self.start_call)
         if module.positions is not None:
             hooks.on_input(module.positions, self.keep_first_position)
@@ -94,10 +92,7 @@ class EmbeddingHooks:
         hooks.on_input(module.dropout, self.record)
 
     def start_call(self, args: dict[str | int, Any]) -> None:
-        stream = args.get("stream")
-        self.name = next((name for name in self.names if stream_of(name) == stream), self.names[0])
-        self.calls[self.name] += 1
-        self.call = ModuleCall(self.name, self.calls[self.name])
+        self.call = ModuleCall(self.name, self.hooks.count_call(self.module))
         self.ids: Tensor = args[0] if 0 in args else args["ids"]
         self.added = [args[index] for index in sorted(key for key in args if isinstance(key, int) and key > 1)]
 
@@ -209,10 +204,10 @@ class FeedForwardHooks:
         activation = module.activation if isinstance(module, FeedForward) else "swiglu"
         hooks.on_call(module, self.start_call)
         if isinstance(module, SwiGLU):
-            self._record_output(module.w_gate, "w_gate:SwiGLU")
-        self._record_output(module.w_in, f"w_in:{kind}")
-        hooks.on_input(module.w_out, lambda x: self.recorder.record(f"hidden:{activation}", x).value)
-        self._record_output(module.w_out, f"out:{kind}")
+            self._record_output(module.gate_proj, "w_gate:SwiGLU")
+        self._record_output(module.up_proj, f"w_in:{kind}")
+        hooks.on_input(module.down_proj, lambda x: self.recorder.record(f"hidden:{activation}", x).value)
+        self._record_output(module.down_proj, f"out:{kind}")
 
     def start_call(self, args: dict[str | int, Any]) -> None:
         call = ModuleCall(self.name, self.hooks.count_call(self.module))

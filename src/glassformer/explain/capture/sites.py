@@ -191,14 +191,14 @@ SITES: dict[str, Site] = {
     "residual:post": _site(
         "add", "x branch", "token feature", Residual.forward, "return self.norm(x + self.dropout(", "input"
     ),
-    "w_gate:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_gate(x)", "output"),
-    "w_in:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_in(x)", "output"),
-    "w_in:FeedForward": _site("linear", "x", "token hidden", FeedForward.forward, "self.w_in(x)", "output"),
+    "w_gate:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.gate_proj(x)", "output"),
+    "w_in:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.up_proj(x)", "output"),
+    "w_in:FeedForward": _site("linear", "x", "token hidden", FeedForward.forward, "self.up_proj(x)", "output"),
     "hidden:relu": _site("relu", "w_in", "token hidden", activate, "F.relu(", "input"),
     "hidden:gelu": _site("gelu", "w_in", "token hidden", activate, "F.gelu(", "input"),
     "hidden:swiglu": _site("swiglu", "w_gate w_in", "token hidden", SwiGLU.forward, "F.silu(", "input"),
-    "out:SwiGLU": _site("linear", "hidden", "token feature", SwiGLU.forward, "self.w_out(", "output"),
-    "out:FeedForward": _site("linear", "hidden", "token feature", FeedForward.forward, "self.w_out(", "output"),
+    "out:SwiGLU": _site("linear", "hidden", "token feature", SwiGLU.forward, "self.down_proj(", "output"),
+    "out:FeedForward": _site("linear", "hidden", "token feature", FeedForward.forward, "self.down_proj(", "output"),
     **{
         f"pooled:{how}": _site("pool", "end padding", "pooled", classifier.pool, snippet, "input")
         for how, snippet in _pools.items()
