@@ -129,9 +129,7 @@ class Explanation(ExplanationData):
         Raises:
             UsageError: the explanation has no edits.
         """
-        if self.edited is None:
-            raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
-        return sweep_checkpoints(self.run, self.request)
+        return sweep_checkpoints(self)
 
     def contributions(self, prediction: int | None = None) -> Contributions:
         """Return the parts whose sum is the logit of a prediction minus that of its contrast.

@@ -6,11 +6,10 @@ position fit, and the numbers of all checkpoints are of the same tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from glassformer.explain.compute import compute_explanation
+from glassformer.errors import UsageError
 from glassformer.explain.edits.batch import followed
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.ensemble_member import with_member
@@ -18,7 +17,6 @@ from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.inputs.masked_language_model import filled_answer
 from glassformer.explain.predictions import readable, top_predictions
 from glassformer.explain.record_store import RecordStore
-from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject, list_checkpoints, with_checkpoint
 from glassformer.utils.cancellation import check_cancelled
 from glassformer.utils.device import tuned
@@ -54,28 +52,20 @@ class CheckpointsSweep:
         return asdict(self)
 
 
-def sweep_checkpoints(
-    subject: Subject,
-    request: TraceRequest,
-    explain: Callable[[Subject, TraceRequest], ExplanationData] = compute_explanation,
-) -> CheckpointsSweep:
-    """Return the effect of the edits of a request at each checkpoint, the first training step first.
-
-    Args:
-        subject: a loaded `Run`.
-        request: a text, its edits, and the second text of =B.
-        explain: returns the explanation of a request without edits.
+def sweep_checkpoints(explanation: ExplanationData) -> CheckpointsSweep:
+    """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first.
 
     Raises:
-        UsageError: an edit does not fit, or the text is too long.
+        UsageError: the explanation has no edits, or one does not fit a checkpoint.
         Cancelled: the computation was cancelled between two checkpoints.
     """
-    base = explain(subject, request.without_edits())
-    other = None if request.other_text is None else explain(subject, request.of_other_text())
+    if explanation.base is None:
+        raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
+    base, other, request = explanation.base, explanation.other, explanation.request
     found = []
-    for info in list_checkpoints(subject):
+    for info in list_checkpoints(explanation.run):
         check_cancelled()
-        model = with_member(with_checkpoint(subject, info["name"]), request.member)
+        model = with_member(with_checkpoint(explanation.run, info["name"]), request.member)
         at = _at(base, model)
         result = what_if(at, request.edits, None if other is None else _at(other, model), again=False)
         logits = [_rows(at), result.records["logits"].value.reshape(-1, _rows(at).shape[-1])]

@@ -60,16 +60,23 @@ def explain_edited(
     other = None
     if request.other_text is not None:
         other = (explain or compute_explanation)(subject, request.of_other_text())
-    return edited_explanation(base, request, trace_id, what_if(base, request.edits, other), other)
+    return with_edits(base, request.edits, other, trace_id=trace_id)
 
 
-def edited_explanation(
-    base: ExplanationData, request: TraceRequest, trace_id: str, result: WhatIf, other: ExplanationData | None = None
+def with_edits(
+    base: ExplanationData,
+    edits: Sequence[str],
+    other: ExplanationData | None = None,
+    *,
+    trace_id: str = "edited",
+    again: bool = True,
 ) -> ExplanationData:
-    """Return the explanation of a text under edits, given that without them and the result of the edits."""
+    """Return the explanation of a text under edits, given that without them; errors as in `what_if`."""
+    result = what_if(base, edits, other, again=again)
+    other_text = None if other is None else other.request.text
     return replace(
         base,
-        request=request,
+        request=replace(base.request, edits=tuple(edits), other_text=other_text),
         id=trace_id,
         records=result.records,
         predictions=_predictions(base, result.records["logits"].value),

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 
 from glassformer.errors import GlassformerError
+from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
 from glassformer.explain.page.port import HOST, PORT, listen
 from glassformer.explain.page.responses import RequestError, error_response, json_response, tensor_response
@@ -182,7 +183,7 @@ class PageServer:
     Args:
         subject: the run to look into.
         port: the port, 0 for any free one, None for the first that is free from 8317 on.
-        start: `TraceRequest`s the page begins with.
+        start: what the page begins with: explanations, or `TraceRequest`s as JSON, traced when the page asks.
         limits: of the connections.
 
     Attributes:
@@ -197,7 +198,7 @@ class PageServer:
         subject: Subject,
         *,
         port: int | None = None,
-        start: Sequence[Mapping[str, Any]] = (),
+        start: Sequence[ExplanationData | Mapping[str, Any]] = (),
         limits: ConnectionLimits | None = None,
     ) -> None:
         import uvicorn
@@ -259,7 +260,7 @@ def serve(
     subject: Subject,
     *,
     port: int | None = None,
-    start: Sequence[Mapping[str, Any]] = (),
+    start: Sequence[ExplanationData | Mapping[str, Any]] = (),
     open_browser: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
@@ -268,7 +269,7 @@ def serve(
     Args:
         subject: the model.
         port: as in `PageServer`.
-        start: requests to show first, as in `PageServer`.
+        start: what to show first, as in `PageServer`.
         open_browser: open the page in the default browser.
         on_ready: called with the page's address once it can be opened, and with the next one after that.
 

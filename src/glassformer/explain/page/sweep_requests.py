@@ -16,7 +16,6 @@ from glassformer.explain.edits.states import StatesSweep, sweep_states
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep, sweep_keys, sweep_parts
 from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.request import IDS
-from glassformer.explain.subject import Subject
 
 SweepKind: TypeAlias = Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"]
 
@@ -53,12 +52,11 @@ class SweepRequest:
 
 
 def run_sweep(
-    subject: Subject, request: SweepRequest, find: Callable[[str], ExplanationData]
+    request: SweepRequest, find: Callable[[str], ExplanationData]
 ) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
     """Return the result of a sweep.
 
     Args:
-        subject: the run.
         request: what to edit.
         find: returns the explanation with an id.
 
@@ -80,4 +78,4 @@ def run_sweep(
             return contributions(explanation, request.prediction)
         case "states":
             return sweep_states(explanation, find(str(request.other)))
-    return sweep_checkpoints(subject, explanation.request)
+    return sweep_checkpoints(explanation)
