@@ -23,7 +23,6 @@ from glassformer.explain.attribution.alignment import (
 )
 from glassformer.explain.attribution.attribute import EraseRequest, erase
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
-from glassformer.explain.explanation_data import ExplanationData
 
 
 def translated(text: str = "abc!defg", target: str = "abc", **request: Any) -> Explanation:
@@ -81,7 +80,7 @@ def test_readings_put_the_one_that_agrees_best_first(
     drops, real = erasure_drops(e), e.tensor
     n_target, n_source = len(e.streams[1]), len(e.streams[0])
 
-    def planted(_: ExplanationData, id: str, slice: str = "") -> np.ndarray:
+    def planted(_: Explanation, id: str, slice: str = "") -> np.ndarray:
         weights = np.zeros((1, n_target, n_source), dtype=np.float32)
         weights[0, :, -1] = 1
         if id == f"decoder.{layer}.cross.weights":

@@ -20,7 +20,7 @@ from glassformer.explain.capture.exact_inference import exact_forward, exact_no_
 from glassformer.explain.capture.records import Check
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
 from glassformer.explain.ensemble_member import EnsembleMember, ensemble_class_answer, with_member
-from glassformer.explain.explanation_data import ExplanationData, Omitted
+from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode, family_of
 from glassformer.explain.inputs.masked_language_model import filled_answer
@@ -33,7 +33,7 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.utils.device import tuned
 
 
-def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> ExplanationData:
+def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
     """Encode and decode a text as `predict` would, record one forward pass, and return all that is known of it.
 
     Args:
@@ -62,7 +62,7 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
             together = _ensemble_answer(whole, request, encoded)
             member = EnsembleMember(len(whole.model.members), request.member, together)
             warnings = [*warnings, member.warning(output)]
-    return ExplanationData(
+    return Explanation(
         subject=subject,
         request=request,
         id=trace_id,

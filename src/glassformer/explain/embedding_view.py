@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.manifest import get_parameter
 from glassformer.explain.streams import Stream
 from glassformer.text.tokenizer import SPECIAL_TOKENS
@@ -54,7 +54,7 @@ class EmbeddingView(TypedDict):
     """Rows that were compared."""
 
 
-def embedding_view(explanation: ExplanationData, id: str, row: int) -> EmbeddingView:
+def embedding_view(explanation: Explanation, id: str, row: int) -> EmbeddingView:
     """Return where the embedding of one token of the text lies.
 
     Args:
@@ -97,7 +97,7 @@ def embedding_view(explanation: ExplanationData, id: str, row: int) -> Embedding
     }
 
 
-def lookups_of(explanation: ExplanationData) -> list[tuple[Stream, str]]:
+def lookups_of(explanation: Explanation) -> list[tuple[Stream, str]]:
     """Return the streams of an explanation with the step that looks up the embeddings of their tokens."""
     return [
         (stream, id)

@@ -18,7 +18,7 @@ from glassformer.explain.capture.sites import SITES
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.effects import WhatIf
 from glassformer.explain.ensemble_member import EnsembleMember
-from glassformer.explain.explanation_data import ExplanationData, Omitted
+from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Prediction
 from glassformer.explain.record_store import Node, WireDtype
@@ -102,7 +102,7 @@ class Manifest(TypedDict):
 
 
 @weak_cache
-def manifest(explanation: ExplanationData) -> Manifest:
+def manifest(explanation: Explanation) -> Manifest:
     """Return the manifest as JSON data; it is cached, so do not change it."""
     nodes = explanation.records.nodes.values()
     return {

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
 from glassformer.explain.decode_log import settings_json
-from glassformer.explain.explanation_data import PRECISION
+from glassformer.explain.explanation import PRECISION
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.subject import (

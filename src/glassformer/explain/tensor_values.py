@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.manifest import get_parameter, manifest
 from glassformer.explain.record_store import take_slice, to_numpy
 
 
-def get_tensor(explanation: ExplanationData, id: str, slice: str = "") -> np.ndarray:
+def get_tensor(explanation: Explanation, id: str, slice: str = "") -> np.ndarray:
     """Return the values of a node or a parameter, or a slice of them.
 
     Args:
@@ -28,7 +28,7 @@ def get_tensor(explanation: ExplanationData, id: str, slice: str = "") -> np.nda
     return to_numpy(take_slice(record.value, [axis.name for axis in record.axes], slice))
 
 
-def get_captured_tensor(explanation: ExplanationData, id: str, slice: str = "") -> np.ndarray | None:
+def get_captured_tensor(explanation: Explanation, id: str, slice: str = "") -> np.ndarray | None:
     """Return what `get_tensor` does, or None where that needs another forward pass; safe from any thread.
 
     Raises:

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
-from glassformer.explain.explanation_data import ExplanationData, Inference
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.tensor_values import get_tensor
 from glassformer.explain.weak_cache import weak_cache
 from glassformer.utils.device import tuned
@@ -71,7 +71,7 @@ class ErasureDrops:
 
 
 def alignment(
-    explanation: ExplanationData, layer: int | None = None, *, shifted: bool | None = None
+    explanation: Explanation, layer: int | None = None, *, shifted: bool | None = None
 ) -> Float[np.ndarray, "N S"]:
     """Return the alignment weights of the target tokens: row t for token t + 1 of the target stream, after [BOS].
 
@@ -92,13 +92,13 @@ def alignment(
     return _weights(explanation, layer, shifted)
 
 
-def best_reading(explanation: ExplanationData, layer: int | None = None, shifted: bool | None = None) -> Reading:
+def best_reading(explanation: Explanation, layer: int | None = None, shifted: bool | None = None) -> Reading:
     """Return the reading that agrees best with erasing, among those of a layer or step if one is given."""
     return next(r for r in readings(explanation) if layer in (None, r.layer) and shifted in (None, r.shifted))
 
 
 @weak_cache
-def readings(explanation: ExplanationData) -> list[Reading]:
+def readings(explanation: Explanation) -> list[Reading]:
     """Return `measure_readings`, cached.
 
     Raises:
@@ -108,7 +108,7 @@ def readings(explanation: ExplanationData) -> list[Reading]:
         return measure_readings(explanation)
 
 
-def measure_readings(explanation: ExplanationData) -> list[Reading]:
+def measure_readings(explanation: Explanation) -> list[Reading]:
     """Return every reading, the one that agrees best with erasing first.
 
     Equal agreements are ordered by the mean weight on the words that cost most. Where erasing costs nothing, the first
@@ -211,10 +211,10 @@ def _aligned_words(weights: Float[np.ndarray, "N S"], drops: ErasureDrops) -> In
     return drops.word_of[rows.argmax(axis=1)]
 
 
-def erasure_drops(inference: Inference) -> ErasureDrops:
+def erasure_drops(explanation: Explanation) -> ErasureDrops:
     """Erase each source word alone, and measure the log-probability of every token of the unchanged target at once."""
-    target = inference.streams[1]
-    value_fn = make_value_function(inference, AttributeRequest(prediction=len(inference.predictions) - 1))
+    target = explanation.streams[1]
+    value_fn = make_value_function(explanation, AttributeRequest(prediction=len(explanation.predictions) - 1))
     n_words = int(value_fn.words[0].word_of.max(initial=-1)) + 1
     chosen = np.unique(np.linspace(0, n_words - 1, min(n_words, MAX_WORDS)).round().astype(int))
     # The last row erases nothing.
@@ -239,12 +239,12 @@ def erasure_drops(inference: Inference) -> ErasureDrops:
     return ErasureDrops(column[value_fn.words[0].word_of], drops)
 
 
-def _weights(explanation: ExplanationData, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
+def _weights(explanation: Explanation, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
     mean = get_tensor(explanation, f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
     return mean[1:] if shifted else mean[:-1]
 
 
-def _n_decoder_layers(explanation: ExplanationData) -> int:
+def _n_decoder_layers(explanation: Explanation) -> int:
     records = [node.record for node in explanation.records.nodes.values()]
     n_layers = sum(record.site == "weights" and record.block == "cross" for record in records)
     if not n_layers:

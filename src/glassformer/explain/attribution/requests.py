@@ -14,7 +14,7 @@ from glassformer.config.fields import number, string
 from glassformer.config.requests import build_request, check_request
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.value_function import ValueFunction, Words
-from glassformer.explain.explanation_data import Inference
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.request import IDS, MAX_PREFIX
 from glassformer.explain.streams import Stream
 from glassformer.tasks import Task
@@ -77,16 +77,16 @@ class EraseRequest:
         return build_request(EraseRequest, data)
 
 
-def make_value_function(inference: Inference, request: AttributeRequest | EraseRequest) -> ValueFunction:
+def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:
     """Return the value function of a request.
 
     Raises:
         UsageError: the prediction, class or token does not exist, or target and foil are the same.
     """
-    inference.check_not_edited()
-    task, tokenizer = inference.subject.task, inference.subject.task.tokenizer
-    prediction = inference.predictions[prediction_index(inference, request.prediction)]
-    classes = inference.is_classifier
+    explanation.check_not_edited()
+    task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
+    prediction = explanation.predictions[prediction_index(explanation, request.prediction)]
+    classes = explanation.is_classifier
     top = [candidate.id for candidate in prediction.top]
     n_ids = len(task.label_names or []) if classes else tokenizer.vocab_size
     target, foil = request.target, request.foil
@@ -102,16 +102,16 @@ def make_value_function(inference: Inference, request: AttributeRequest | EraseR
     if foil == target:
         raise UsageError(f"target and foil are both {target}", "choose another class or token to contrast with")
     ids, words, n_words = [], [], 0
-    for stream, length in zip(inference.streams, inference.visible_lengths(prediction), strict=True):
-        tensor = inference.model_inputs[INPUTS[stream.name]][:, :length]
+    for stream, length in zip(explanation.streams, explanation.visible_lengths(prediction), strict=True):
+        tensor = explanation.model_inputs[INPUTS[stream.name]][:, :length]
         word_of = _word_numbers(stream, tensor.shape[1], n_words)
         n_words = max(n_words, int(word_of.max(initial=-1)) + 1)
         # Cloned, so that inference tensors can take part in autograd.
         ids.append(tensor.clone())
         words.append(Words(stream.name, word_of))
-    masks = (inference.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
+    masks = (explanation.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
     return ValueFunction(
-        model=inference.subject.model,
+        model=explanation.subject.model,
         ids=ids,
         mask=next((mask.clone() for mask in masks if mask is not None), None),
         words=words,
@@ -120,8 +120,8 @@ def make_value_function(inference: Inference, request: AttributeRequest | EraseR
         target=target,
         foil=foil,
         erase_id=tokenizer.mask_id if uses_mask_token(task) else tokenizer.unk_id,
-        ngram_batch=inference.model_inputs.get("ngram_batch"),
-        masked=inference.generation.masked is not None,
+        ngram_batch=explanation.model_inputs.get("ngram_batch"),
+        masked=explanation.generation.masked is not None,
     )
 
 
@@ -146,17 +146,17 @@ def erased_with(task: Task) -> str:
     return MASK if uses_mask_token(task) else UNK
 
 
-def prediction_index(inference: Inference, prediction: int | None) -> int:
+def prediction_index(explanation: Explanation, prediction: int | None) -> int:
     """Return the index of a prediction, by default that of the first generated token.
 
     Raises:
         UsageError: there is no such prediction.
     """
-    n = len(inference.predictions)
-    if inference.is_classifier:
+    n = len(explanation.predictions)
+    if explanation.is_classifier:
         return 0
     if prediction is None:
-        return next(iter(inference.generated), n - 1)
+        return next(iter(explanation.generated), n - 1)
     if prediction >= n:
         raise UsageError(f"prediction {prediction} does not exist", f"predictions run from 0 to {n - 1}")
     return prediction

@@ -19,7 +19,7 @@ from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.reference import Means, has_mean, means_of_run
 from glassformer.explain.edits.sites import resolve, state_before
 from glassformer.explain.effects import AppliedEdit
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.record_store import axis_indices
 from glassformer.explain.request import MAX_EDITS
 from glassformer.explain.weak_cache import weak_cache
@@ -196,7 +196,7 @@ class Edits:
         return [id for id, planned in self._plan.items() if any(edit.kind == "blocked" for _, edit in planned)]
 
 
-def edits_on(explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None) -> Edits:
+def edits_on(explanation: Explanation, edits: Sequence[str], other: Explanation | None = None) -> Edits:
     """Return the tap of edits of an explanation: its own act first, each with the values of its own second text.
 
     Args:
@@ -216,11 +216,11 @@ def edits_on(explanation: ExplanationData, edits: Sequence[str], other: Explanat
 
 
 @weak_cache
-def _means_of(explanation: ExplanationData) -> Callable[[], Means]:
+def _means_of(explanation: Explanation) -> Callable[[], Means]:
     return means_of_run(explanation.subject, (explanation.base or explanation).records)
 
 
-def check_same_model(explanation: ExplanationData, other: ExplanationData | None) -> None:
+def check_same_model(explanation: Explanation, other: Explanation | None) -> None:
     """Check that a second text was explained by the same weights.
 
     Raises:

@@ -14,7 +14,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.edits.apply import Edits, edits_on
 from glassformer.explain.edits.what_if import check_whole
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
 from glassformer.explain.trace import trace
 from glassformer.nn.ngram_embeddings import NgramBatch
@@ -49,7 +49,7 @@ class BatchedEdits:
 
 
 def edited_logits(
-    explanation: ExplanationData, variants: Sequence[Sequence[str]], other: ExplanationData | None = None
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
 ) -> Float[Tensor, "N P C"]:
     """Return the logits of one text under each of several sets of edits, in double precision.
 
@@ -67,7 +67,7 @@ def edited_logits(
     return torch.cat(rows)
 
 
-def base_logits(explanation: ExplanationData) -> Float[Tensor, "P C"]:
+def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
     """Return the logits of a text without further edits, in double precision.
 
     Raises:
@@ -83,7 +83,7 @@ def _rows(logits: Tensor) -> Float[Tensor, "N P C"]:
 
 
 def _batches(
-    explanation: ExplanationData, variants: Sequence[Sequence[str]], other: ExplanationData | None
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None
 ) -> Iterator[Tensor]:
     subject = explanation.subject
     size = max(1, BATCH_TOKENS // sum(len(stream) for stream in explanation.streams))
@@ -123,7 +123,7 @@ class VariantEffect:
 
 
 def variant_effects(
-    explanation: ExplanationData, variants: Sequence[Sequence[str]], other: ExplanationData | None = None
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
 ) -> list[VariantEffect]:
     """Return the effects of several sets of edits; arguments and errors as in `edited_logits`."""
     if not variants:
@@ -149,7 +149,7 @@ def variant_effects(
     ]
 
 
-def followed(explanation: ExplanationData, log_probs: Float[Tensor, "... P C"]) -> Float[Tensor, "... P"]:
+def followed(explanation: Explanation, log_probs: Float[Tensor, "... P C"]) -> Float[Tensor, "... P"]:
     """Return the log-probabilities of the classes or tokens that are predicted without edits."""
     chosen = explanation.answered
     predictions = [explanation.predictions[i] for i in chosen]

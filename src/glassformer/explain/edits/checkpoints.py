@@ -13,7 +13,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.edits.batch import followed
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.ensemble_member import with_member
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.masked_language_model import filled_answer
 from glassformer.explain.predictions import readable, top_predictions
 from glassformer.explain.record_store import RecordStore
@@ -52,7 +52,7 @@ class CheckpointsSweep:
         return asdict(self)
 
 
-def sweep_checkpoints(explanation: ExplanationData) -> CheckpointsSweep:
+def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
     """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first.
 
     Raises:
@@ -75,7 +75,7 @@ def sweep_checkpoints(explanation: ExplanationData) -> CheckpointsSweep:
     return CheckpointsSweep(found)
 
 
-def _at(explanation: ExplanationData, subject: Subject) -> ExplanationData:
+def _at(explanation: Explanation, subject: Subject) -> Explanation:
     """Return the explanation of the same tokens by other weights."""
     lengths = {stream.name: len(stream) for stream in explanation.streams}
     with tuned(subject.device):
@@ -88,13 +88,13 @@ def _at(explanation: ExplanationData, subject: Subject) -> ExplanationData:
     return replace(explanation, subject=subject, records=records, predictions=predictions)
 
 
-def _rows(explanation: ExplanationData) -> Any:
+def _rows(explanation: Explanation) -> Any:
     """Return the logits with a row per prediction."""
     logits = explanation.records["logits"].value
     return logits.reshape(-1, logits.shape[-1])
 
 
-def _answer(explanation: ExplanationData, logits: Any) -> str:
+def _answer(explanation: Explanation, logits: Any) -> str:
     """Return what logits (P, C) predict, token by token."""
     task = explanation.subject.task
     best = logits[explanation.answered].argmax(dim=-1).tolist()

@@ -17,7 +17,7 @@ from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.ensemble_member import with_member
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import trace
@@ -123,7 +123,7 @@ def predict_edited(
     return answers
 
 
-def _tap(first: ExplanationData, edits: Sequence[str], generates: bool) -> Edits:
+def _tap(first: Explanation, edits: Sequence[str], generates: bool) -> Edits:
     """Return the tap of edits for many texts, checked by the steps of the first.
 
     Raises:

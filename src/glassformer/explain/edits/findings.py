@@ -30,7 +30,7 @@ from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import what_if
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_TEXT, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
 from glassformer.utils import safe_read
@@ -118,7 +118,7 @@ class Measured:
 
 
 def make_finding(
-    explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None, name: str = ""
+    explanation: Explanation, edits: Sequence[str], other: Explanation | None = None, name: str = ""
 ) -> Finding:
     """Return the finding of some edits; its controls are the same edits of the other heads, where they are of one head.
 
@@ -148,7 +148,7 @@ def make_finding(
     )
 
 
-def _other_heads(explanation: ExplanationData, edits: Sequence[str]) -> list[list[str]]:
+def _other_heads(explanation: Explanation, edits: Sequence[str]) -> list[list[str]]:
     """Return the same edits of each other head; none where the edits are not all of one head."""
     heads = {match[2] for edit in edits for match in [_HEAD.search(edit)] if match}
     if len(heads) != 1 or not all(_HEAD.search(edit) for edit in edits):
@@ -159,7 +159,7 @@ def _other_heads(explanation: ExplanationData, edits: Sequence[str]) -> list[lis
     return [[_HEAD.sub(rf"\g<1>{h}", edit) for edit in edits] for h in range(n_heads) if str(h) not in heads]
 
 
-def find_head(explanation: ExplanationData, other: ExplanationData) -> Finding | None:
+def find_head(explanation: Explanation, other: Explanation) -> Finding | None:
     """Return the head whose attention to the differing token decides between the answers of two texts, if one does.
 
     Every head is kept from attending to each token in which the texts differ; of the heads with the largest effect, the

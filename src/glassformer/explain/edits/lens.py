@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from glassformer.explain.edits.batch import base_logits, edited_logits, followed
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
 
 
@@ -58,7 +58,7 @@ class LayersSweep:
         return asdict(self)
 
 
-def sweep_layers(explanation: ExplanationData) -> LayersSweep:
+def sweep_layers(explanation: Explanation) -> LayersSweep:
     """Return the predictions after each layer of each stack; the last row is the model's own.
 
     Raises:
@@ -84,7 +84,7 @@ def sweep_layers(explanation: ExplanationData) -> LayersSweep:
     return LayersSweep([explanation.predictions[i].position for i in chosen], stacks)
 
 
-def _row(explanation: ExplanationData, layer: int, logits: torch.Tensor, whole: torch.Tensor) -> LayerRow:
+def _row(explanation: Explanation, layer: int, logits: torch.Tensor, whole: torch.Tensor) -> LayerRow:
     """Return the predictions of logits (P, C), compared with those of the whole model."""
     task = explanation.subject.task
     log_probs, target = logits.log_softmax(dim=-1), whole.log_softmax(dim=-1)

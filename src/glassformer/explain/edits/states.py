@@ -16,7 +16,7 @@ from typing import Any
 from glassformer.errors import UsageError
 from glassformer.explain.edits.batch import base_logits, edited_logits
 from glassformer.explain.edits.what_if import check_whole
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
 
 MIN_DIFFERENCE = 0.5
@@ -69,7 +69,7 @@ class StatesSweep:
         return asdict(self)
 
 
-def sweep_states(explanation: ExplanationData, other: ExplanationData) -> StatesSweep:
+def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
     """Return the share of the answer that each state of the residual stream carries.
 
     Args:
@@ -83,7 +83,7 @@ def sweep_states(explanation: ExplanationData, other: ExplanationData) -> States
     check_whole(explanation, other)
     index, answer, other_answer = _first_difference(explanation, other)
 
-    def difference(e: ExplanationData) -> float:
+    def difference(e: Explanation) -> float:
         row = base_logits(e)[index]
         return float(row[answer] - row[other_answer])
 
@@ -116,7 +116,7 @@ def sweep_states(explanation: ExplanationData, other: ExplanationData) -> States
 
 
 def _logit_differences(
-    explanation: ExplanationData, other: ExplanationData, edits: Sequence[str], index: int, answer: int, foil: int
+    explanation: Explanation, other: Explanation, edits: Sequence[str], index: int, answer: int, foil: int
 ) -> list[float]:
     """Return the logit difference of the two answers under each edit."""
     if not edits:
@@ -125,7 +125,7 @@ def _logit_differences(
     return (rows[:, answer] - rows[:, foil]).tolist()
 
 
-def _first_difference(a: ExplanationData, b: ExplanationData) -> tuple[int, int, int]:
+def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:
     """Return the index of the first prediction that differs, and what is predicted there in both texts."""
     if a.is_classifier:
         first, second = a.predictions[0].top[0].id, b.predictions[0].top[0].id
@@ -143,7 +143,7 @@ def _first_difference(a: ExplanationData, b: ExplanationData) -> tuple[int, int,
     raise UsageError("both texts have the same answer", "choose a second text with another answer")
 
 
-def _states(explanation: ExplanationData) -> list[tuple[int, list[str]]]:
+def _states(explanation: Explanation) -> list[tuple[int, list[str]]]:
     """Return for each stream its index, and the names of its states in order of computation."""
     layers: dict[str, int] = {}
     for node in explanation.records.nodes.values():
@@ -157,7 +157,7 @@ def _states(explanation: ExplanationData) -> list[tuple[int, list[str]]]:
     ]
 
 
-def _pairs(a: ExplanationData, b: ExplanationData, stream: int, end: int | None) -> list[tuple[int, int]]:
+def _pairs(a: Explanation, b: Explanation, stream: int, end: int | None) -> list[tuple[int, int]]:
     """Return positions that stand for each other: all of equally long texts, else the common beginning and end.
 
     Of a generated stream those after the prediction are left out, as it cannot depend on them.

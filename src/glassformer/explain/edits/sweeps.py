@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from glassformer.explain.edits.batch import VariantEffect, edited_logits, followed, variant_effects
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.subject import LoadedSubject
 from glassformer.models.ensemble import members_of
 
@@ -78,7 +78,7 @@ class KeysSweep:
         return sorted(every, key=lambda effect: effect.change)[:n]
 
 
-def sweep_parts(explanation: ExplanationData) -> PartsSweep:
+def sweep_parts(explanation: Explanation) -> PartsSweep:
     """Return the effect of switching off each head and block, of each head alone, and of all heads of a block.
 
     Raises:
@@ -94,7 +94,7 @@ def sweep_parts(explanation: ExplanationData) -> PartsSweep:
     return PartsSweep(parts, _untrained(explanation, [off for _, _, _, off, _ in plans]))
 
 
-def sweep_keys(explanation: ExplanationData) -> KeysSweep:
+def sweep_keys(explanation: Explanation) -> KeysSweep:
     """Return the effect of blocking each key for each head; raises as `sweep_parts`."""
     grids, variants = [], []
     for id, n_heads in _attentions(explanation):
@@ -115,7 +115,7 @@ def sweep_keys(explanation: ExplanationData) -> KeysSweep:
 Plan = tuple[str, Literal["head", "heads", "block"], int | None, list[str], list[str]]
 
 
-def _plans(explanation: ExplanationData) -> list[Plan]:
+def _plans(explanation: Explanation) -> list[Plan]:
     """Return (step, kind, head, edits that switch it off, edits that leave it alone) of each part."""
     heads = dict(_attentions(explanation))
     plans: list[Plan] = []
@@ -132,12 +132,12 @@ def _plans(explanation: ExplanationData) -> list[Plan]:
     return plans
 
 
-def _attentions(explanation: ExplanationData) -> list[tuple[str, int]]:
+def _attentions(explanation: Explanation) -> list[tuple[str, int]]:
     """Return the id and the number of heads of each attention's weights."""
     return [(id, node.sizes[0]) for id, node in explanation.records.nodes.items() if node.record.site == "weights"]
 
 
-def _untrained(explanation: ExplanationData, variants: Sequence[Sequence[str]]) -> float:
+def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> float:
     """Return the largest change of the log-probability by one edit alone, in the model with initial weights."""
     subject = explanation.subject
     devices = [subject.device] if subject.device.type == "cuda" else []

@@ -22,7 +22,7 @@ from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits, check_same_model, edits_on
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.effects import Effect, WhatIf
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import encode
 from glassformer.explain.inputs.masked_language_model import filled_answer
 from glassformer.explain.predictions import Prediction, top_predictions
@@ -37,8 +37,8 @@ def explain_edited(
     subject: Subject,
     request: TraceRequest,
     trace_id: str,
-    explain: Callable[[Subject, TraceRequest], ExplanationData] | None = None,
-) -> ExplanationData:
+    explain: Callable[[Subject, TraceRequest], Explanation] | None = None,
+) -> Explanation:
     """Return the explanation of a text under the edits of the request: the tokens are those without edits.
 
     Args:
@@ -64,13 +64,13 @@ def explain_edited(
 
 
 def with_edits(
-    base: ExplanationData,
+    base: Explanation,
     edits: Sequence[str],
-    other: ExplanationData | None = None,
+    other: Explanation | None = None,
     *,
     trace_id: str = "edited",
     again: bool = True,
-) -> ExplanationData:
+) -> Explanation:
     """Return the explanation of a text under edits, given that without them; errors as in `what_if`."""
     result = what_if(base, edits, other, again=again)
     other_text = None if other is None else other.request.text
@@ -88,7 +88,7 @@ def with_edits(
     )
 
 
-def _untouched(base: ExplanationData, result: WhatIf) -> Check:
+def _untouched(base: Explanation, result: WhatIf) -> Check:
     """Compare the steps before the first edited one with those of the pass without edits: equal to the bit."""
     edited = {applied.step for applied in result.applied}
     value = 0.0
@@ -100,7 +100,7 @@ def _untouched(base: ExplanationData, result: WhatIf) -> Check:
 
 
 def what_if(
-    explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None, *, again: bool = True
+    explanation: Explanation, edits: Sequence[str], other: Explanation | None = None, *, again: bool = True
 ) -> WhatIf:
     """Return what the model predicts when steps of its forward pass are replaced.
 
@@ -141,7 +141,7 @@ def what_if(
     )
 
 
-def check_whole(*explanations: ExplanationData | None) -> None:
+def check_whole(*explanations: Explanation | None) -> None:
     """Check that all tensors of these explanations are kept, and that they are of one model.
 
     Raises:
@@ -162,7 +162,7 @@ def _rows(logits: Float[Tensor, "..."]) -> Float[Tensor, "N C"]:
     return logits.double().reshape(-1, logits.shape[-1])
 
 
-def _predictions(explanation: ExplanationData, logits: Tensor) -> list[Prediction]:
+def _predictions(explanation: Explanation, logits: Tensor) -> list[Prediction]:
     """Return the predictions of edited logits at the positions of the explanation."""
     old = explanation.predictions
     following = [None if p.actual is None else p.actual.id for p in old]
@@ -170,7 +170,7 @@ def _predictions(explanation: ExplanationData, logits: Tensor) -> list[Predictio
     return top_predictions(explanation.subject.task, rows[: len(old)], [p.position for p in old], following)
 
 
-def _effect(explanation: ExplanationData, i: int, a: Tensor, w: Tensor, after: Prediction) -> Effect:
+def _effect(explanation: Explanation, i: int, a: Tensor, w: Tensor, after: Prediction) -> Effect:
     """Return the effect on one prediction, given its logits (C,) without and with edits."""
     before = explanation.predictions[i]
     target = before.actual or before.top[0]
@@ -191,7 +191,7 @@ def _effect(explanation: ExplanationData, i: int, a: Tensor, w: Tensor, after: P
     )
 
 
-def _given_answer(explanation: ExplanationData, after: list[Prediction]) -> Answer:
+def _given_answer(explanation: Explanation, after: list[Prediction]) -> Answer:
     """Return the text of the explanation with its log-probability under edits, where it is not decoded again."""
     if not explanation.decode.hypotheses:
         return explanation.answer
@@ -203,7 +203,7 @@ def _given_answer(explanation: ExplanationData, after: list[Prediction]) -> Answ
 
 
 def _decode_again(
-    explanation: ExplanationData, after: list[Prediction], edited: RecordStore, tap: Edits, apply: Callable[[], Edits]
+    explanation: Explanation, after: list[Prediction], edited: RecordStore, tap: Edits, apply: Callable[[], Edits]
 ) -> tuple[Answer | None, str]:
     """Return what the model answers under edits, or why it was not decoded again."""
     subject, request = explanation.subject, explanation.request

@@ -10,7 +10,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings
 from glassformer.explain.attribution.attribute import Attribution, attribute_fields
 from glassformer.explain.attribution.requests import Method
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution
 from glassformer.explain.figures.effect_figure import draw_effect
@@ -22,7 +22,7 @@ FAMILIES = ("attention", "positions", "alignment", "attribution", "effect")
 class ExplanationPlots(TracePlots):
     """Figures of an explanation, as `explanation.plot`: with tokens as labels, and attributions."""
 
-    def __init__(self, explanation: ExplanationData) -> None:
+    def __init__(self, explanation: Explanation) -> None:
         super().__init__(explanation.records, {stream.name: stream.pieces for stream in explanation.streams})
         self._explanation = explanation
 
@@ -67,7 +67,7 @@ class ExplanationPlots(TracePlots):
 
 
 def save_figure(
-    explanation: ExplanationData,
+    explanation: Explanation,
     kind: str,
     path: Path,
     *,

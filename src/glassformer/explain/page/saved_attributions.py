@@ -15,7 +15,7 @@ from glassformer.explain.attribution.attribute import (
     erase_each,
 )
 from glassformer.explain.attribution.requests import Method
-from glassformer.explain.explanation_data import ExplanationData, Inference
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.inline import size_of
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
@@ -50,7 +50,7 @@ class SavedErasure(TypedDict):
 
 
 def saved_attributions(
-    explanations: Sequence[ExplanationData], deadline: float, dropped: list[str], room: ByteBudget
+    explanations: Sequence[Explanation], deadline: float, dropped: list[str], room: ByteBudget
 ) -> tuple[list[SavedAttribution], list[SavedErasure]]:
     """Compute `SavedPageData.attributions` and `.erased`: of a classifier's prediction by both methods.
 
@@ -91,28 +91,28 @@ def saved_attributions(
     return attributions, erasures
 
 
-def word_erasures(inference: Inference, which: dict[str, Any]) -> Iterator[SavedErasure]:
+def word_erasures(explanation: Explanation, which: dict[str, Any]) -> Iterator[SavedErasure]:
     """Yield `SavedPageData.erased` of one prediction: every word that it can attend to, erased alone."""
-    words = list(words_before(inference, which.get("prediction")))
+    words = list(words_before(explanation, which.get("prediction")))
     if words:
         base = EraseRequest.from_dict(which | {"erase": {}})
-        for positions, result in zip(words, erase_each(inference, base, words), strict=True):
+        for positions, result in zip(words, erase_each(explanation, base, words), strict=True):
             yield {"request": which | {"erase": positions}, "erased": result.to_json()}
 
 
-def written(inference: Inference) -> list[int]:
+def written(explanation: Explanation) -> list[int]:
     """Return the indices into `predictions` that the page can explain: of tokens that were written, or are masked.
 
     Nothing follows a [MASK]: what is explained there is the most probable token.
     """
-    masked = inference.generation.masked is not None
-    return [i for i in inference.generated if masked or inference.predictions[i].actual is not None]
+    masked = explanation.generation.masked is not None
+    return [i for i in explanation.generated if masked or explanation.predictions[i].actual is not None]
 
 
-def words_before(inference: Inference, prediction: int | None) -> Iterator[dict[str, list[int]]]:
+def words_before(explanation: Explanation, prediction: int | None) -> Iterator[dict[str, list[int]]]:
     """Yield for each word that a prediction can attend to the positions of its tokens, by stream."""
-    n_read = inference.visible_lengths(inference.predictions[prediction or 0])
-    for stream, n in zip(inference.streams, n_read, strict=True):
+    n_read = explanation.visible_lengths(explanation.predictions[prediction or 0])
+    for stream, n in zip(explanation.streams, n_read, strict=True):
         seen = stream.words[:n]
         for word in range(max(seen, default=-1) + 1):
             positions = [i for i, w in enumerate(seen) if w == word]

@@ -15,7 +15,7 @@ from typing import NotRequired, TypedDict
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view, lookups_of
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.manifest import Manifest, SizedAxis, manifest
 from glassformer.explain.page.assets import WHOLE, asset
 from glassformer.explain.page.inline import inline_page, size_of
@@ -73,10 +73,10 @@ class SavedPageData(TypedDict):
 
 def write_saved_page(
     path: Path,
-    explanation: ExplanationData,
+    explanation: Explanation,
     *,
-    edited: ExplanationData | None = None,
-    other: ExplanationData | None = None,
+    edited: Explanation | None = None,
+    other: Explanation | None = None,
     subject: Subject | None = None,
     parameters: bool = False,
 ) -> list[str]:
@@ -101,10 +101,10 @@ def write_saved_page(
 
 
 def saved_page_html(
-    explanation: ExplanationData,
+    explanation: Explanation,
     *,
-    edited: ExplanationData | None = None,
-    other: ExplanationData | None = None,
+    edited: Explanation | None = None,
+    other: Explanation | None = None,
     subject: Subject | None = None,
     parameters: bool = False,
     max_bytes: int = MAX_BYTES,
@@ -153,12 +153,12 @@ def saved_page_html(
     return inline_page(*page, data), data["dropped"]
 
 
-def alignments(explanations: list[ExplanationData]) -> dict[str, Alignments]:
+def alignments(explanations: list[Explanation]) -> dict[str, Alignments]:
     """Return `SavedPageData.alignments`."""
     return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1}
 
 
-def embedding_views(explanation: ExplanationData, dropped: list[str]) -> dict[str, EmbeddingView]:
+def embedding_views(explanation: Explanation, dropped: list[str]) -> dict[str, EmbeddingView]:
     """Return where the first distinct tokens of each stream lie, by step and token id."""
     views: dict[str, EmbeddingView] = {}
     for stream, node in lookups_of(explanation):
@@ -172,7 +172,7 @@ def embedding_views(explanation: ExplanationData, dropped: list[str]) -> dict[st
 
 
 def pack_tensors(
-    explanations: list[ExplanationData], room: int, with_parameters: int, dropped: list[str]
+    explanations: list[Explanation], room: int, with_parameters: int, dropped: list[str]
 ) -> dict[str, dict[str, PackedTensor]]:
     """Return `SavedPageData.tensors`: as many as fit, in order of priority.
 
@@ -228,7 +228,7 @@ def pack_tensors(
 
 
 def _pack_one(
-    explanation: ExplanationData,
+    explanation: Explanation,
     name: str,
     axes: list[SizedAxis],
     dtype: str,

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 
 from glassformer.errors import GlassformerError
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
 from glassformer.explain.page.port import HOST, PORT, listen
 from glassformer.explain.page.responses import RequestError, error_response, json_response, tensor_response
@@ -198,7 +198,7 @@ class PageServer:
         subject: Subject,
         *,
         port: int | None = None,
-        start: Sequence[ExplanationData | Mapping[str, Any]] = (),
+        start: Sequence[Explanation | Mapping[str, Any]] = (),
         limits: ConnectionLimits | None = None,
     ) -> None:
         import uvicorn
@@ -260,7 +260,7 @@ def serve(
     subject: Subject,
     *,
     port: int | None = None,
-    start: Sequence[ExplanationData | Mapping[str, Any]] = (),
+    start: Sequence[Explanation | Mapping[str, Any]] = (),
     open_browser: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:

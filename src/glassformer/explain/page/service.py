@@ -22,7 +22,7 @@ from glassformer.explain.attribution.attribute import AttributeRequest, EraseReq
 from glassformer.explain.compute import compute_decoding, compute_explanation
 from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.sweep_requests import SweepRequest, run_sweep
@@ -55,14 +55,14 @@ class Service:
         start: what the page shows first: explanations, which are kept, or requests.
     """
 
-    def __init__(self, subject: Subject, start: Sequence[ExplanationData | Mapping[str, Any]] = ()) -> None:
+    def __init__(self, subject: Subject, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
         self.subject = subject
-        self.start = [one.request.to_json() if isinstance(one, ExplanationData) else dict(one) for one in start]
-        self._traces: OrderedDict[str, ExplanationData] = OrderedDict()
+        self.start = [one.request.to_json() if isinstance(one, Explanation) else dict(one) for one in start]
+        self._traces: OrderedDict[str, Explanation] = OrderedDict()
         self._traces_lock = threading.Lock()
         self._numbers = itertools.count(1 + len(start))
         for one in start:
-            if isinstance(one, ExplanationData):
+            if isinstance(one, Explanation):
                 self._keep(*filter(None, (one.base, one.other, one)))
 
     def run(self) -> RunInfo:
@@ -74,9 +74,9 @@ class Service:
 
         Where edits are refused, no trace is kept, and none is dropped.
         """
-        request, used = _trace_request(body), list[ExplanationData]()
+        request, used = _trace_request(body), list[Explanation]()
 
-        def explain(subject: Subject, request: TraceRequest) -> ExplanationData:
+        def explain(subject: Subject, request: TraceRequest) -> Explanation:
             used.append(self._like(request) or compute_explanation(subject, request, f"t{next(self._numbers)}"))
             return used[-1]
 
@@ -123,7 +123,7 @@ class Service:
         """Return how a text is decoded, without tracing."""
         return compute_decoding(self.subject, _trace_request(body))
 
-    def _keep(self, *explanations: ExplanationData) -> None:
+    def _keep(self, *explanations: Explanation) -> None:
         """Keep explanations as those used last; the least recently used are dropped."""
         with self._traces_lock:
             for explanation in explanations:
@@ -132,12 +132,12 @@ class Service:
             while len(self._traces) > MAX_TRACES:
                 self._traces.popitem(last=False)
 
-    def _like(self, request: TraceRequest) -> ExplanationData | None:
+    def _like(self, request: TraceRequest) -> Explanation | None:
         """Return the kept explanation of a request."""
         with self._traces_lock:
             return next((e for e in self._traces.values() if e.request == request), None)
 
-    def _find(self, trace_id: str) -> ExplanationData:
+    def _find(self, trace_id: str) -> Explanation:
         with self._traces_lock:
             if trace_id not in self._traces:
                 raise RequestError(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")

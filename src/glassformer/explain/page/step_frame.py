@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from glassformer.errors import UsageError
 from glassformer.explain.embedding_view import EmbeddingView
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.page.assets import WHOLE
 from glassformer.explain.page.inline import escape_json
@@ -29,7 +29,7 @@ N_CANDIDATES = 12
 """Candidates of each prediction that are kept."""
 
 
-def step_frame_html(explanation: ExplanationData, ids: Sequence[str], assets: str) -> str:
+def step_frame_html(explanation: Explanation, ids: Sequence[str], assets: str) -> str:
     """Return the page of some steps; `step_address` is the part after its name that opens one of them.
 
     Args:
@@ -86,7 +86,7 @@ def _reduced(whole: Manifest, ids: Sequence[str]) -> Manifest:
     return Manifest(**reduced)
 
 
-def _views(explanation: ExplanationData, ids: Sequence[str]) -> dict[str, EmbeddingView]:
+def _views(explanation: Explanation, ids: Sequence[str]) -> dict[str, EmbeddingView]:
     """Return where the tokens' embeddings lie, if a step that looks them up is shown."""
     if not any(explanation.records.nodes[id].record.op == "lookup" for id in ids):
         return {}
@@ -94,7 +94,7 @@ def _views(explanation: ExplanationData, ids: Sequence[str]) -> dict[str, Embedd
     return {key: view for key, view in views.items() if key.rpartition("/")[0] in ids}
 
 
-def _packed(explanation: ExplanationData, name: str) -> PackedTensor:
+def _packed(explanation: Explanation, name: str) -> PackedTensor:
     """Return the values of a step or parameter as 16-bit floats where they fit."""
     values = get_tensor(explanation, name)
     packed, dtype = pack(values, "f16")

@@ -14,7 +14,7 @@ from glassformer.explain.edits.contributions import Contributions, contributions
 from glassformer.explain.edits.lens import LayersSweep, sweep_layers
 from glassformer.explain.edits.states import StatesSweep, sweep_states
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep, sweep_keys, sweep_parts
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.request import IDS
 
 SweepKind: TypeAlias = Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"]
@@ -52,7 +52,7 @@ class SweepRequest:
 
 
 def run_sweep(
-    request: SweepRequest, find: Callable[[str], ExplanationData]
+    request: SweepRequest, find: Callable[[str], Explanation]
 ) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
     """Return the result of a sweep.
 
