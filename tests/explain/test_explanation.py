@@ -19,13 +19,13 @@ from tests.helpers.small import CPU, config_of, data_of
 from glassformer.api import Run
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
+from glassformer.explain.answers import EnsembleMember
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.attribution.attribute import erase
 from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, prediction_index
 from glassformer.explain.capture import exact_inference
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.embedding_view import embedding_view, lookups_of
-from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.saved_attributions import written
 from glassformer.explain.page.saved_page import saved_page_html

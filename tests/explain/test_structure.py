@@ -17,7 +17,7 @@ KNOWN = {module_name(path) for path in SOURCES}
 
 ORDER = [
     {"weak_cache", "capture", "trace"},  # one forward pass, recorded
-    {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers", "ensemble_member"},
+    {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers"},
     {"inputs", "record_store", "effects"},
     {"explanation"},  # all of it together, and frozen; its methods are functions of the groups below
     {"run_info", "manifest", "tensor_values", "compute", "embedding_view"},

@@ -10,16 +10,15 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_penalties
 from glassformer.errors import UsageError
-from glassformer.explain.answers import Answer, class_answer, text_answer
+from glassformer.explain.answers import Answer, EnsembleMember, class_answer, text_answer
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.records import Check
 from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
-from glassformer.explain.ensemble_member import EnsembleMember, ensemble_class_answer, with_member
 from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode, family_of
@@ -28,7 +27,7 @@ from glassformer.explain.manifest import manifest
 from glassformer.explain.predictions import Prediction, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
-from glassformer.explain.subject import Subject, with_checkpoint
+from glassformer.explain.subject import Subject, with_checkpoint, with_member
 from glassformer.models.ensemble import Ensemble
 from glassformer.utils.device import tuned
 
@@ -133,7 +132,9 @@ def _answer(
 def _ensemble_answer(whole: Subject, request: TraceRequest, encoded: EncodedText) -> Answer:
     """Return the class or text that an ensemble predicts, or its probability of a given target."""
     if family_of(whole.task).is_classifier:
-        return ensemble_class_answer(whole.task, cast(Ensemble, whole.model), encoded.model_inputs)
+        with exact_no_grad(whole.model):
+            logits = exact_forward(whole.model, **encoded.model_inputs)
+        return class_answer(top_predictions(whole.task, logits, [None], [None])[0])
     if (masked := encoded.generation.masked) is not None:
         with exact_no_grad(whole.model):
             logits = exact_forward(whole.model, **encoded.model_inputs)[0]

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.answers import Answer
+from glassformer.explain.answers import Answer, EnsembleMember
 from glassformer.explain.capture.records import Check
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.effects import WhatIf
-from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Prediction
 from glassformer.explain.record_store import RecordStore

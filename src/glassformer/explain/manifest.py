@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from torch import Tensor, nn
 
-from glassformer.explain.answers import Answer
+from glassformer.explain.answers import Answer, EnsembleMember
 from glassformer.explain.capture.records import Axis, Check, SourceLine
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.effects import WhatIf
-from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Prediction

@@ -12,12 +12,11 @@ from typing import Any
 from glassformer.errors import UsageError
 from glassformer.explain.edits.batch import followed
 from glassformer.explain.edits.what_if import what_if
-from glassformer.explain.ensemble_member import with_member
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.masked_language_model import filled_answer
 from glassformer.explain.predictions import readable, top_predictions
 from glassformer.explain.record_store import RecordStore
-from glassformer.explain.subject import Subject, list_checkpoints, with_checkpoint
+from glassformer.explain.subject import Subject, list_checkpoints, with_checkpoint, with_member
 from glassformer.utils.cancellation import check_cancelled
 from glassformer.utils.device import tuned
 

@@ -16,10 +16,9 @@ from glassformer.errors import UsageError
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.reference import means_of_run
-from glassformer.explain.ensemble_member import with_member
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import Subject, with_member
 from glassformer.explain.trace import trace
 from glassformer.models.ensemble import members_of
 from glassformer.runs.records import Evaluation
