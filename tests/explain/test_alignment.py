@@ -23,6 +23,7 @@ from glassformer.explain.attribution.alignment import (
 )
 from glassformer.explain.attribution.attribute import EraseRequest, erase
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.record_store import RecordStore
 
 
 def translated(text: str = "abc!defg", target: str = "abc", **request: Any) -> Explanation:
@@ -77,19 +78,19 @@ def test_readings_put_the_one_that_agrees_best_first(
 ) -> None:
     """One of four readings attends to the costliest words, the others to [EOS]."""
     e = translated()
-    drops, real = erasure_drops(e), e.tensor
+    drops, real = erasure_drops(e), RecordStore.tensor
     n_target, n_source = len(e.streams[1]), len(e.streams[0])
 
-    def planted(_: Explanation, id: str, slice: str = "") -> np.ndarray:
+    def planted(_: RecordStore, id: str, slice: str = "") -> np.ndarray:
         weights = np.zeros((1, n_target, n_source), dtype=np.float32)
         weights[0, :, -1] = 1
         if id == f"decoder.{layer}.cross.weights":
             for i, row_drops in enumerate(drops.drops):
                 index = e.streams[0].words.index(int(row_drops.argmax()))
                 weights[0, i + shifted] = np.eye(n_source)[index]
-        return weights if id.endswith("cross.weights") else real(id, slice)
+        return weights if id.endswith("cross.weights") else real(e.records, id, slice)
 
-    monkeypatch.setattr(module, "get_tensor", planted)
+    monkeypatch.setattr(RecordStore, "tensor", planted)
     assert e.readings()[0] == Reading(layer, shifted, 1.0)
     assert sorted((r.layer, r.shifted) for r in e.readings()) == [(0, False), (0, True), (1, False), (1, True)]
     assert np.array_equal(alignment(e), alignment(e, layer, shifted=shifted))

@@ -383,8 +383,8 @@ def test_record_store_keeps_one_layer_of_medium_texts(tmp_path: Path, name: str)
     assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
     for id in [*list(whole)[:: len(whole) // 9], "logits", list(whole)[9]]:  # at last a layer left before
         np.testing.assert_allclose(e.tensor(id), np.asarray(whole[id]), atol=1e-5)
-        node = e.records.nodes[id]
-        assert node.low == pytest.approx(float(whole[id].value.min()), abs=1e-5)
+        node = e.records.steps[id]
+        assert node.limits[0] == pytest.approx(float(whole[id].value.min()), abs=1e-5)
     with pytest.raises(UsageError):
         _ = e.trace
 
@@ -467,9 +467,9 @@ def test_with_checkpoint_shares_a_model(tmp_path: Path) -> None:
 
 def test_nodes_have_a_repr_without_values(runs: dict[str, Run]) -> None:
     explanation = runs["classify"].explain(TEXTS["classify"])
-    node = explanation.records.nodes["encoder.0.self.weights"]
-    assert repr(node.record) == repr(explanation.records["encoder.0.self.weights"])
-    assert node.record.value.is_meta, "its shape alone, and no numbers"
+    node = explanation.records.steps["encoder.0.self.weights"]
+    assert repr(node) == repr(explanation.records["encoder.0.self.weights"])
+    assert node.value.is_meta, "its shape alone, and no numbers"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ ORDER = [
     {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers"},
     {"inputs", "record_store", "effects"},
     {"explanation"},  # all of it together, and frozen; its methods are functions of the groups below
-    {"run_info", "manifest", "tensor_values", "compute", "embedding_view"},
+    {"run_info", "manifest", "compute", "embedding_view"},
     {"edits"},  # a tap: what becomes of numbers
     {"attribution"},
     {"figures"},

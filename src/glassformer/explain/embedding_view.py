@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.manifest import get_parameter
+from glassformer.explain.record_store import get_parameter
 from glassformer.explain.streams import Stream
 from glassformer.text.tokenizer import SPECIAL_TOKENS
 
@@ -71,10 +71,7 @@ def embedding_view(explanation: Explanation, id: str, row: int) -> EmbeddingView
     if not 0 <= row < len(stream):
         raise UsageError(f"row must be from 0 to {len(stream) - 1}, not {row}")
     table = (
-        get_parameter(explanation.subject.model, explanation.records.nodes[id].record.params["weight"])
-        .detach()
-        .float()
-        .cpu()
+        get_parameter(explanation.subject.model, explanation.records.steps[id].params["weight"]).detach().float().cpu()
     )
     tokenizer, token = explanation.subject.task.tokenizer, stream.ids[row]
     cosines = torch.nn.functional.cosine_similarity(table[token], table[: tokenizer.vocab_size], dim=-1)
@@ -101,10 +98,10 @@ def lookups_of(explanation: Explanation) -> list[tuple[Stream, str]]:
     """Return the streams of an explanation with the step that looks up the embeddings of their tokens."""
     return [
         (stream, id)
-        for id, node in explanation.records.nodes.items()
-        if node.record.site.partition(":")[0] == "rows"
+        for id, step in explanation.records.steps.items()
+        if step.site.partition(":")[0] == "rows"
         for stream in explanation.streams
-        if stream.name == node.record.axes[0].stream
+        if stream.name == step.axes[0].stream
     ]
 
 

@@ -157,9 +157,7 @@ class Explanation:
         Raises:
             UsageError: there is no such tensor, or no such slice of it.
         """
-        from glassformer.explain.tensor_values import get_tensor
-
-        return get_tensor(self, id, slice)
+        return self.records.tensor(id, slice)
 
     @property
     def trace(self) -> Trace:

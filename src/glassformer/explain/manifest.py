@@ -6,21 +6,20 @@ page is compiled against (`typescript.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from torch import Tensor, nn
+from torch import nn
 
 from glassformer.explain.answers import Answer, EnsembleMember
-from glassformer.explain.capture.records import Axis, Check, SourceLine
+from glassformer.explain.capture.records import Axis, Check, SourceLine, Step
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.effects import WhatIf
 from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Prediction
-from glassformer.explain.record_store import Node, WireDtype
+from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, wire_dtype
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.run_info import ModelInfo, model_info
 from glassformer.explain.streams import Stream
@@ -103,7 +102,6 @@ class Manifest(TypedDict):
 @weak_cache
 def manifest(explanation: Explanation) -> Manifest:
     """Return the manifest as JSON data; it is cached, so do not change it."""
-    nodes = explanation.records.nodes.values()
     return {
         "format": "glassformer-trace-1",
         "id": explanation.id,
@@ -112,8 +110,8 @@ def manifest(explanation: Explanation) -> Manifest:
         "streams": [stream.to_json() for stream in explanation.streams],
         "answer": explanation.answer,
         "together": explanation.together and asdict(explanation.together),
-        "nodes": [node_json(node) for node in nodes],
-        "params": params_json(explanation.subject.model, nodes),
+        "nodes": [node_json(step) for step in explanation.records.steps.values()],
+        "params": params_json(explanation.records, explanation.subject.model),
         "predictions": [prediction.to_json() for prediction in explanation.predictions],
         "decode": explanation.decode.to_json(),
         "generation": asdict(explanation.generation),
@@ -125,25 +123,25 @@ def manifest(explanation: Explanation) -> Manifest:
     }
 
 
-def node_json(node: Node) -> TraceNode:
+def node_json(step: Step) -> TraceNode:
     """Return a node of the manifest."""
-    r = node.record
+    low, high = step.limits
     return {
-        "id": r.id,
-        "site": r.site,
-        "editable": bool(SITES[r.site].edit) and r.op != "mask",
-        "op": r.op,
-        "inputs": list(r.inputs),
-        "params": dict(r.params),
-        "attrs": dict(r.attrs),
-        "axes": [_sized(axis, size) for axis, size in zip(r.axes, node.sizes, strict=True)],
-        "dtype": node.dtype,
-        "min": node.low,
-        "max": node.high,
-        "source": None if r.source is None else asdict(r.source),
-        "stack": r.stack,
-        "layer": r.layer,
-        "block": r.block,
+        "id": step.id,
+        "site": step.site,
+        "editable": bool(SITES[step.site].edit) and step.op != "mask",
+        "op": step.op,
+        "inputs": list(step.inputs),
+        "params": dict(step.params),
+        "attrs": dict(step.attrs),
+        "axes": [_sized(axis, size) for axis, size in zip(step.axes, step.shape, strict=True)],
+        "dtype": wire_dtype(step.value),
+        "min": low,
+        "max": high,
+        "source": None if step.source is None else asdict(step.source),
+        "stack": step.stack,
+        "layer": step.layer,
+        "block": step.block,
     }
 
 
@@ -152,41 +150,10 @@ def _sized(axis: Axis, size: int) -> SizedAxis:
     return {**sized, "stream": axis.stream} if axis.stream else sized
 
 
-def params_json(model: nn.Module, nodes: Iterable[Node]) -> dict[str, Param]:
-    """Return the parameters that the nodes use, with their axes."""
+def params_json(records: RecordStore, model: nn.Module) -> dict[str, Param]:
+    """Return the parameters that the steps use, with their axes."""
     params: dict[str, Param] = {}
-    for node in nodes:
-        for role, name in node.record.params.items():
-            if name and name not in params:
-                axes = zip(param_axes(node, role), get_parameter(model, name).shape, strict=True)
-                params[name] = {"axes": [{"name": axis, "size": size} for axis, size in axes]}
+    for name, axes in records.params.items():
+        sizes = get_parameter(model, name).shape
+        params[name] = {"axes": [{"name": axis, "size": size} for axis, size in zip(axes, sizes, strict=True)]}
     return params
-
-
-def param_axes(node: Node, role: str) -> tuple[str, ...]:
-    """Return the names of the axes of a node's parameter."""
-    record = node.record
-    match record.op, role:
-        case "lookup", _:
-            return ("bigram" if record.site == "bigrams" else "vocab", "feature")
-        case "embedding_bag", _:
-            return ("ngram", "feature")
-        case "positions", _:
-            return ("token", "feature")
-        case "linear", "weight":
-            # Tied embeddings share one table, so its axes have the same names in both uses.
-            return ("vocab", "feature") if record.axes[-1].name == "vocab" else ("out", "in")
-        case "linear", _:
-            return ("out",)
-    # The weight and bias of a norm.
-    return (record.axes[-1].name,)
-
-
-def get_parameter(model: nn.Module, name: str) -> Tensor:
-    """Return a parameter or buffer by name, without listing all names, which takes a third of a second.
-
-    Raises:
-        AttributeError: the model has none of this name.
-    """
-    path, _, attribute = name.rpartition(".")
-    return getattr(model.get_submodule(path), attribute)

@@ -30,14 +30,14 @@ from glassformer.explain.capture.attach import attach
 from glassformer.explain.capture.attention_hooks import FusedContext
 from glassformer.explain.capture.exact_inference import exact_forward, exact_inference
 from glassformer.explain.capture.module_hooks import ModuleHooks
-from glassformer.explain.capture.records import Check, Record, UnknownRecord
+from glassformer.explain.capture.records import Check, Step, UnknownRecord
 from glassformer.explain.capture.tape import Tape
 from glassformer.nn.attention import MultiHeadAttention, Tap
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 
 
-class Trace(Mapping[str, Record]):
+class Trace(Mapping[str, Step]):
     """The records of a forward pass by id, in order of computation.
 
     It can be read while the block is still open.
@@ -48,9 +48,9 @@ class Trace(Mapping[str, Record]):
         self._tape = tape
         self._checks: list[Check] | None = None
 
-    def __getitem__(self, id: str) -> Record:
+    def __getitem__(self, id: str) -> Step:
         if id in self._tape.steps:
-            return self._tape.record(id)
+            return self._tape.steps[id]
         if id in self._tape.skipped:
             raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "add it to `only`")
         if not self._tape.steps and not self._tape.skipped:
@@ -72,7 +72,7 @@ class Trace(Mapping[str, Record]):
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.values())) or "a trace without records"
 
-    def find(self, pattern: str) -> list[Record]:
+    def find(self, pattern: str) -> list[Step]:
         """Return the records whose ids match a wildcard: `t.find("decoder.*.cross.weights")`."""
         return [record for id, record in self.items() if fnmatchcase(id, pattern)]
 

@@ -20,7 +20,6 @@ from glassformer.errors import UsageError
 from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.tensor_values import get_tensor
 from glassformer.explain.weak_cache import weak_cache
 from glassformer.utils.device import tuned
 
@@ -240,13 +239,12 @@ def erasure_drops(explanation: Explanation) -> ErasureDrops:
 
 
 def _weights(explanation: Explanation, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
-    mean = get_tensor(explanation, f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
+    mean = explanation.records.tensor(f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
     return mean[1:] if shifted else mean[:-1]
 
 
 def _n_decoder_layers(explanation: Explanation) -> int:
-    records = [node.record for node in explanation.records.nodes.values()]
-    n_layers = sum(record.site == "weights" and record.block == "cross" for record in records)
+    n_layers = sum(s.site == "weights" and s.block == "cross" for s in explanation.records.steps.values())
     if not n_layers:
         name = explanation.subject.task.name
         raise UsageError(f"a model trained to {name} has no cross attention to align by")

@@ -1,7 +1,6 @@
 """Keep the steps of a forward pass, and the step that each tensor came from.
 
-`attach.py` reports the steps. During the pass the tape only keeps the arguments of a step; its `Record` is made when it
-is first read, to slow the pass down little.
+`attach.py` reports the steps.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Axis, Record
+from glassformer.explain.capture.records import Axis, Step
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.capture.source_lines import source_of
 from glassformer.nn.attention import Tap
@@ -32,17 +31,6 @@ class Origin(NamedTuple):
 
     id: str
     stream: str
-
-
-class Step(NamedTuple):
-    """The arguments of `Tape.add`, from which a `Record` is made."""
-
-    site: str
-    inputs: Sequence[str]
-    params: nn.Module | Mapping[str, Tensor | None] | None
-    attrs: Mapping[str, Any] | None
-    axes: Sequence[Axis]
-    value: Tensor
 
 
 class Tape:
@@ -82,7 +70,6 @@ class Tape:
         self.stack_end: Origin | None = None
         self.padding: str | None = None
         self._modules = modules
-        self._records: dict[str, Record] = {}
         self._latest: Tensor | None = None
         self._copied: tuple[weakref.ref[Tensor], Tensor] | None = None
         self._origins: dict[int, tuple[weakref.ref[Tensor], Origin]] = {}
@@ -123,7 +110,26 @@ class Tape:
         if site == "ids" or axes[-1].name in COPIED_AXES:
             kept = kept.clone()
             self._copied = weakref.ref(value), kept
-        self.steps[id] = Step(site, inputs, params, attrs, axes, kept)
+        if kept.dim() > len(axes):
+            kept, axes = (kept, [Axis("batch"), *axes]) if kept.shape[0] > 1 else (kept.select(0, 0), axes)
+        if kept.dtype in (torch.bfloat16, torch.float16):
+            kept = kept.float()
+        of = params._parameters if isinstance(params, nn.Module) else params or {}
+        stack, layer, block = _location(id, origin.stream if SITES[site].stream else None)
+        self.steps[id] = Step(
+            id=id,
+            site=site,
+            op=SITES[site].op,
+            inputs=tuple(inputs),
+            params={role: self._names.get(_builtin_id(p), "") for role, p in of.items() if p is not None},
+            attrs=dict(attrs or {}),
+            axes=tuple(axes),
+            value=kept,
+            source=source_of(site),
+            stack=stack,
+            layer=layer,
+            block=block,
+        )
         return origin
 
     def apply_tap(self, id: str, value: Tensor) -> Tensor:
@@ -155,41 +161,6 @@ class Tape:
         for name in [*step.inputs, id] if step else []:
             if name in self.steps:
                 self.steps[name] = self.steps.pop(name)
-
-    def record(self, id: str) -> Record:
-        """Return the record of a step, the same object each time.
-
-        Raises:
-            KeyError: no step with this id was kept.
-        """
-        return self._records.get(id) or self._records.setdefault(id, self._make(id, self.steps[id]))
-
-    def _make(self, id: str, step: Step) -> Record:
-        value, axes = step.value, tuple(step.axes)
-        if value.dim() > len(axes):
-            batched = value.shape[0] > 1
-            value, axes = (value, (Axis("batch"), *axes)) if batched else (value.select(0, 0), axes)
-        if value.dtype in (torch.bfloat16, torch.float16):
-            value = value.float()
-        site = SITES[step.site]
-        embedded = _stream(axes) if site.stream else None
-        stack, layer, block = _location(id, embedded)
-        params = step.params._parameters if isinstance(step.params, nn.Module) else step.params or {}
-        named = {role: self._names.get(_builtin_id(p), "") for role, p in params.items() if p is not None}
-        return Record(
-            id,
-            step.site,
-            site.op,
-            tuple(step.inputs),
-            named,
-            dict(step.attrs or {}),
-            axes,
-            value,
-            source_of(step.site),
-            stack,
-            layer,
-            block,
-        )
 
     def wants(self, id: str) -> bool:
         """Return whether a step with this id is kept."""

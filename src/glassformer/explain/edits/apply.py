@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Record
+from glassformer.explain.capture.records import Step
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.reference import Means, has_mean, means_of_run
 from glassformer.explain.edits.sites import resolve, state_before
@@ -47,8 +47,8 @@ class Edits:
     def __init__(
         self,
         edits: Sequence[Edit | str],
-        records: Mapping[str, Record],
-        other: Mapping[str, Record] | None = None,
+        records: Mapping[str, Step],
+        other: Mapping[str, Step] | None = None,
         means: Callable[[], Means] | None = None,
         first: Edits | None = None,
     ) -> None:
@@ -128,7 +128,7 @@ class Edits:
         blocked = self._blocked.pop(id, None)
         return x if blocked is None else _without_blocked(x, blocked)
 
-    def _apply(self, edit: Edit, x: Tensor, other: Mapping[str, Record]) -> Tensor:
+    def _apply(self, edit: Edit, x: Tensor, other: Mapping[str, Step]) -> Tensor:
         if edit.kind == "skip":
             return self._states[self._before[edit.step]]
         axes = [axis.name for axis in self.records[edit.step].axes]
@@ -165,7 +165,7 @@ class Edits:
                 mean = mean.unsqueeze(i)
         return mean.expand_as(x)
 
-    def _check(self, edit: Edit, other: Mapping[str, Record]) -> None:
+    def _check(self, edit: Edit, other: Mapping[str, Step]) -> None:
         """Refuse an edit that does not fit its step, before any pass."""
         record = self.records[edit.step]
         axes = [axis.name for axis in record.axes]
@@ -234,7 +234,7 @@ def check_same_model(explanation: Explanation, other: Explanation | None) -> Non
         raise UsageError(message, "explain both texts by the same run, checkpoint and member")
 
 
-def _values_of_other(edit: Edit, other: Mapping[str, Record]) -> Tensor:
+def _values_of_other(edit: Edit, other: Mapping[str, Step]) -> Tensor:
     """Return the second text's values."""
     record = other[edit.step]
     indices = axis_indices([axis.name for axis in record.axes], record.shape, edit.other or edit.slice)

@@ -23,12 +23,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Record
+from glassformer.explain.capture.records import Step
 from glassformer.explain.edits.batch import base_logits, edited_logits
 from glassformer.explain.edits.what_if import check_whole
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.manifest import get_parameter
 from glassformer.explain.predictions import readable
+from glassformer.explain.record_store import get_parameter
 
 Part = tuple[str, str, Float[Tensor, "L D"]]
 """The name of a part, the edit that switches it off ("" if there is none), and what it adds to the residual stream."""
@@ -181,7 +181,7 @@ def _computed_parts(explanation: Explanation, id: str) -> Iterator[Part]:
             yield id, "", record.value.double()
 
 
-def _heads(explanation: Explanation, record: Record) -> Iterator[Part]:
+def _heads(explanation: Explanation, record: Step) -> Iterator[Part]:
     """Yield what each head of an attention adds, and its bias."""
     model, block = explanation.subject.model, record.id.removesuffix(".out")
     context = explanation.records[f"{block}.context"].value.double()
@@ -192,7 +192,7 @@ def _heads(explanation: Explanation, record: Record) -> Iterator[Part]:
         yield bias, "", get_parameter(model, bias).detach().double().expand(record.value.shape)
 
 
-def _normed(explanation: Explanation, norm: Record, part: Tensor) -> Tensor:
+def _normed(explanation: Explanation, norm: Step, part: Tensor) -> Tensor:
     """Return a part after a norm whose statistics are those of the whole stream."""
     x = explanation.records[norm.inputs[0]].value.double()
     if norm.op == "layer_norm":
@@ -203,7 +203,7 @@ def _normed(explanation: Explanation, norm: Record, part: Tensor) -> Tensor:
     return part * scale * gain
 
 
-def _pooled(explanation: Explanation, pool: Record, part: Tensor) -> Tensor:
+def _pooled(explanation: Explanation, pool: Step, part: Tensor) -> Tensor:
     """Return a part after pooling; a maximum is taken where the whole stream has it."""
     x = explanation.records[pool.inputs[0]].value.double()
     real = ~torch.tensor(explanation.streams[0].padding, device=x.device)

@@ -153,9 +153,8 @@ def _other_heads(explanation: Explanation, edits: Sequence[str]) -> list[list[st
     heads = {match[2] for edit in edits for match in [_HEAD.search(edit)] if match}
     if len(heads) != 1 or not all(_HEAD.search(edit) for edit in edits):
         return []
-    nodes = explanation.records.nodes
-    blocks = {id.removesuffix("weights"): node.sizes[0] for id, node in nodes.items() if node.record.site == "weights"}
-    n_heads = next((n for block, n in blocks.items() if edits[0].startswith(block)), 0)
+    attentions = (step for step in explanation.records.steps.values() if step.site == "weights")
+    n_heads = next((a.shape[0] for a in attentions if edits[0].startswith(a.id.removesuffix("weights"))), 0)
     return [[_HEAD.sub(rf"\g<1>{h}", edit) for edit in edits] for h in range(n_heads) if str(h) not in heads]
 
 

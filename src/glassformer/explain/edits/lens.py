@@ -65,10 +65,7 @@ def sweep_layers(explanation: Explanation) -> LayersSweep:
         UsageError: the text has more than 128 tokens.
         Cancelled: the computation was cancelled between two batches.
     """
-    depth: dict[str, int] = {}
-    for node in explanation.records.nodes.values():
-        if node.record.layer is not None:
-            depth[node.record.stack] = node.record.layer + 1
+    depth = explanation.records.n_layers
     variants = [
         [f"{stack}.{i}.state=skip" for i in range(n, n_layers)]
         for stack, n_layers in depth.items()

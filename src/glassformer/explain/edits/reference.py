@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.data.splits import Split
 from glassformer.errors import ChangedDataError, CheckpointError, DataError, ResourceError, UsageError
-from glassformer.explain.capture.records import Record
+from glassformer.explain.capture.records import Step
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.explain.trace import trace
@@ -39,7 +39,7 @@ Means = Mapping[str, Tensor]
 T = TypeVar("T")
 
 
-def means_of_run(subject: Subject, records: Mapping[str, Record]) -> Callable[[], Means]:
+def means_of_run(subject: Subject, records: Mapping[str, Step]) -> Callable[[], Means]:
     """Return a function that returns the means of a run's steps: those kept with it, or computed now.
 
     Args:
@@ -49,7 +49,7 @@ def means_of_run(subject: Subject, records: Mapping[str, Record]) -> Callable[[]
     return cache(lambda: _kept_means(subject, records))
 
 
-def _kept_means(subject: Subject, records: Mapping[str, Record]) -> Means:
+def _kept_means(subject: Subject, records: Mapping[str, Step]) -> Means:
     """Return the kept means.
 
     Raises:
@@ -91,7 +91,7 @@ def _allows_changed_data(subject: Subject) -> bool:
     return bool(getattr(subject, "allow_changed_data", False))
 
 
-def reference_means(subject: Subject, split: Split, records: Mapping[str, Record]) -> Means:
+def reference_means(subject: Subject, split: Split, records: Mapping[str, Step]) -> Means:
     """Return the mean of each step over texts and tokens, by id: its tensor without token axes.
 
     Steps over pairs of tokens, such as scores, have no mean, as their axes differ from text to text.
@@ -126,7 +126,7 @@ class _Sums:
         counts: the number of tokens, or of texts for steps without tokens, by id.
     """
 
-    def __init__(self, records: Mapping[str, Record]) -> None:
+    def __init__(self, records: Mapping[str, Step]) -> None:
         self.axes = {id: [axis.name for axis in record.axes] for id, record in records.items() if has_mean(record)}
         self.ids = set(self.axes)
         self.totals: dict[str, Tensor] = {}
@@ -142,7 +142,7 @@ class _Sums:
         return x
 
 
-def has_mean(record: Record) -> bool:
+def has_mean(record: Step) -> bool:
     """Return True if a mean over texts can replace a step: it can be edited, and has no axis of keys."""
     names = [axis.name for axis in record.axes]
     return bool(SITES[record.site].edit) and record.value.is_floating_point() and "key" not in names

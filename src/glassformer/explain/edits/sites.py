@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Record
+from glassformer.explain.capture.records import Step
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.edits.grammar import Edit
 
@@ -25,7 +25,7 @@ _BRANCH = re.compile(r"(.+\.(?:self|cross|ff))\.branch")
 _STATE = re.compile(r"(encoder|decoder)\.([0-9]+|\*)\.state")
 
 
-def resolve(edit: Edit, records: Mapping[str, Record]) -> list[Edit]:
+def resolve(edit: Edit, records: Mapping[str, Step]) -> list[Edit]:
     """Return the edit for each step that it names, in the order of the records.
 
     Args:
@@ -57,7 +57,7 @@ def resolve(edit: Edit, records: Mapping[str, Record]) -> list[Edit]:
     return [edit.at(id, slice) for id in found]
 
 
-def _without_alias(edit: Edit, records: Mapping[str, Record]) -> tuple[str, str]:
+def _without_alias(edit: Edit, records: Mapping[str, Step]) -> tuple[str, str]:
     """Return the step and the slice of an edit, with an alias replaced."""
     for pattern, step, axis in _PARTS:
         if match := pattern.fullmatch(edit.step):
@@ -95,7 +95,7 @@ def _fits(wanted: str, part: str) -> bool:
     return part.endswith(last) and len(part) - len(last) >= at
 
 
-def state_before(id: str, records: Mapping[str, Record]) -> str:
+def state_before(id: str, records: Mapping[str, Step]) -> str:
     """Return the id of the residual stream that a layer reads, given the stream that it writes."""
     stack, layer, block, step = id.split(".")
     if int(layer):
@@ -105,7 +105,7 @@ def state_before(id: str, records: Mapping[str, Record]) -> str:
     return embedded(records, streams[0])
 
 
-def embedded(records: Mapping[str, Record], stream: str) -> str:
+def embedded(records: Mapping[str, Step], stream: str) -> str:
     """Return the id of the last step of a stream's embedding.
 
     Raises:
@@ -124,7 +124,7 @@ def _is_pre_norm(records: Iterable[str]) -> bool:
     return first.endswith(".norm")
 
 
-def _memory(records: Mapping[str, Record]) -> str:
+def _memory(records: Mapping[str, Step]) -> str:
     """Return the id of the encoder's output."""
     ends = [id for id in records if id == "encoder.norm" or re.fullmatch(r"encoder\.\d+\.ff\.(norm|residual)", id)]
     if not ends:

@@ -145,10 +145,7 @@ def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:
 
 def _states(explanation: Explanation) -> list[tuple[int, list[str]]]:
     """Return for each stream its index, and the names of its states in order of computation."""
-    layers: dict[str, int] = {}
-    for node in explanation.records.nodes.values():
-        if node.record.layer is not None:
-            layers[node.record.stack] = node.record.layer + 1
+    layers = explanation.records.n_layers
     stacks = list(layers)
     names = ["embedding"] if len(stacks) == 1 else ["source", "target"]
     return [

@@ -98,8 +98,8 @@ def sweep_keys(explanation: Explanation) -> KeysSweep:
     """Return the effect of blocking each key for each head; raises as `sweep_parts`."""
     grids, variants = [], []
     for id, n_heads in _attentions(explanation):
-        axis = explanation.records.nodes[id].record.axes[-1]
-        n_keys = explanation.records.nodes[id].sizes[-1]
+        axis = explanation.records.steps[id].axes[-1]
+        n_keys = explanation.records.steps[id].shape[-1]
         scores = id.removesuffix("weights") + "scores"
         grids.append((id, axis.stream or "", n_heads, n_keys))
         variants += [[f"{scores}[head:{h};key:{k}]=blocked"] for h in range(n_heads) for k in range(n_keys)]
@@ -119,22 +119,21 @@ def _plans(explanation: Explanation) -> list[Plan]:
     """Return (step, kind, head, edits that switch it off, edits that leave it alone) of each part."""
     heads = dict(_attentions(explanation))
     plans: list[Plan] = []
-    for id, node in explanation.records.nodes.items():
-        record = node.record
+    for id, step in explanation.records.steps.items():
         if id in heads:
             block = id.removesuffix(".weights")
             off = [f"{block}.context[head:{h}]=0" for h in range(heads[id])]
             for h in range(heads[id]):
                 plans.append((id, "head", h, [off[h]], [edit for edit in off if edit != off[h]]))
             plans.append((id, "heads", None, [f"{block}.context=0"], []))
-        elif record.block == "ff" and record.site.startswith("out:"):
+        elif step.block == "ff" and step.site.startswith("out:"):
             plans.append((id, "block", None, [f"{id}=0"], []))
     return plans
 
 
 def _attentions(explanation: Explanation) -> list[tuple[str, int]]:
     """Return the id and the number of heads of each attention's weights."""
-    return [(id, node.sizes[0]) for id, node in explanation.records.nodes.items() if node.record.site == "weights"]
+    return [(id, step.shape[0]) for id, step in explanation.records.steps.items() if step.site == "weights"]
 
 
 def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import BLOCKED, Record
+from glassformer.explain.capture.records import BLOCKED, Step
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.matrix_figures import heads_figure, matrix_figure, positions_figure
 
@@ -28,7 +28,7 @@ class TracePlots:
         tokens: default labels of rows and columns; numbers if None.
     """
 
-    def __init__(self, records: Mapping[str, Record], tokens: Tokens | None = None) -> None:
+    def __init__(self, records: Mapping[str, Step], tokens: Tokens | None = None) -> None:
         self._records = records
         self._tokens = tokens
 
@@ -184,7 +184,7 @@ class TracePlots:
             masked |= np.asarray(self._records[f"{block}scores"]) < -BLOCKED
         return masked if masked.any() else None
 
-    def _row_labels(self, record: Record, texts: list[str]) -> list[str]:
+    def _row_labels(self, record: Step, texts: list[str]) -> list[str]:
         """Return the labels of rows: of a decoder the token that is read and, behind an arrow, the one predicted."""
         if record.stack != "decoder":
             return texts
@@ -194,7 +194,7 @@ class TracePlots:
         """Return the token that is predicted at each position of the last stream; "…" where it is not known."""
         return [*texts[1:], "…"]
 
-    def _labels(self, record: Record, tokens: Tokens | None) -> tuple[list[str], list[str]]:
+    def _labels(self, record: Step, tokens: Tokens | None) -> tuple[list[str], list[str]]:
         """Return the labels of rows and columns."""
         tokens = self._tokens if tokens is None else tokens
         labels: list[list[str]] = []
@@ -212,7 +212,7 @@ class TracePlots:
         return self._row_labels(record, labels[0]) if tokens is not None else labels[0], labels[1]
 
 
-def _head_weights(record: Record) -> np.ndarray:
+def _head_weights(record: Step) -> np.ndarray:
     """Return the weights (H, Q, K) of one text."""
     weights = np.asarray(record)
     if weights.ndim == 2:
@@ -231,7 +231,7 @@ def _indices(number: int | None, n: int, name: str) -> list[int]:
     return [number - 1]
 
 
-def _first_rotation(records: Mapping[str, Record]) -> list[Record]:
+def _first_rotation(records: Mapping[str, Step]) -> list[Step]:
     """Return the first rotated queries or keys, without reading other records, which may cost a forward pass."""
     for id in records:
         if id.split(".")[-1] in ("q", "k") and records[id].op == "rotate":

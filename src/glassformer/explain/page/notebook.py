@@ -55,7 +55,7 @@ def page_iframe(explanation: Explanation) -> str:
 
 def attention_png(explanation: Explanation) -> bytes:
     """Return a PNG of the cross-attention of a translation, or of the self-attention of other models."""
-    crosses = any(node.record.block == "cross" for node in explanation.records.nodes.values())
+    crosses = any(step.block == "cross" for step in explanation.records.steps.values())
     figure = ExplanationPlots(explanation).attention(block="cross" if crosses else "self")
     buffer = BytesIO()
     with fs.style():

@@ -23,7 +23,6 @@ from glassformer.explain.page.responses import Packing, pack
 from glassformer.explain.page.saved_attributions import ByteBudget, SavedAttribution, SavedErasure, saved_attributions
 from glassformer.explain.run_info import RunInfo, run_info
 from glassformer.explain.subject import Subject
-from glassformer.explain.tensor_values import get_tensor
 from glassformer.utils.atomic_io import atomic_write_text
 
 MAX_BYTES = 20_000_000
@@ -241,7 +240,7 @@ def _pack_one(
     if smallest + 200 > room:
         left_out.append(name)
         return room
-    values = get_tensor(explanation, name)
+    values = explanation.records.tensor(name)
     data, sent = pack(values, "f16")
     text = base64.b64encode(data).decode("ascii")
     if len(text) + len(name) + 200 > room:  # too large for 16 bits, so it took 32

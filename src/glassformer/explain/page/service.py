@@ -29,7 +29,6 @@ from glassformer.explain.page.sweep_requests import SweepRequest, run_sweep
 from glassformer.explain.request import IDS, TraceRequest
 from glassformer.explain.run_info import MAX_TEXT_BYTES, MAX_TRACES, RunInfo, run_info
 from glassformer.explain.subject import Subject
-from glassformer.explain.tensor_values import get_captured_tensor, get_tensor
 
 _ROW = re.compile("[0-9]{1,10}")
 
@@ -90,11 +89,11 @@ class Service:
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """Return `tensor` without waiting for the model; None where it takes another forward pass."""
-        return get_captured_tensor(self._find(trace_id), name, part)
+        return self._find(trace_id).records.held(name, part)
 
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
         """Return the values of a node or parameter, or a slice of them."""
-        return get_tensor(self._find(trace_id), name, part)
+        return self._find(trace_id).records.tensor(name, part)
 
     def alignment(self, trace_id: str) -> Alignments:
         """Return the `Alignments` of a translation."""

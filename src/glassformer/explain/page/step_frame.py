@@ -21,7 +21,6 @@ from glassformer.explain.page.inline import escape_json
 from glassformer.explain.page.responses import pack, to_json
 from glassformer.explain.page.saved_page import PackedTensor, SavedPageData, embedding_views
 from glassformer.explain.run_info import run_info
-from glassformer.explain.tensor_values import get_tensor
 
 MAX_BYTES = 150_000
 """Maximum size of a frame, without script and style."""
@@ -88,7 +87,7 @@ def _reduced(whole: Manifest, ids: Sequence[str]) -> Manifest:
 
 def _views(explanation: Explanation, ids: Sequence[str]) -> dict[str, EmbeddingView]:
     """Return where the tokens' embeddings lie, if a step that looks them up is shown."""
-    if not any(explanation.records.nodes[id].record.op == "lookup" for id in ids):
+    if not any(explanation.records.steps[id].op == "lookup" for id in ids):
         return {}
     views = embedding_views(explanation, [])
     return {key: view for key, view in views.items() if key.rpartition("/")[0] in ids}
@@ -96,6 +95,6 @@ def _views(explanation: Explanation, ids: Sequence[str]) -> dict[str, EmbeddingV
 
 def _packed(explanation: Explanation, name: str) -> PackedTensor:
     """Return the values of a step or parameter as 16-bit floats where they fit."""
-    values = get_tensor(explanation, name)
+    values = explanation.records.tensor(name)
     packed, dtype = pack(values, "f16")
     return {"dtype": dtype, "shape": list(values.shape), "data": base64.b64encode(packed).decode("ascii")}
