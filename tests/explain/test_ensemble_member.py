@@ -19,8 +19,8 @@ from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_page import saved_page_html
-from glassformer.explain.run_info import run_info
 from glassformer.runs.snapshots import save_snapshot
 
 TEXT = "refunds xyzzy card"

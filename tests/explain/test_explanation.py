@@ -27,10 +27,10 @@ from glassformer.explain.capture import exact_inference
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.embedding_view import embedding_view, lookups_of
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_attributions import written
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.record_store import take_slice
-from glassformer.explain.run_info import run_info
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
 from glassformer.runs.checkpoints import save_checkpoint

@@ -20,12 +20,11 @@ ORDER = [
     {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers"},
     {"inputs", "record_store", "effects"},
     {"explanation"},  # all of it together, and frozen; its methods are functions of the groups below
-    {"run_info", "manifest", "compute", "embedding_view"},
+    {"compute", "embedding_view"},
     {"edits"},  # a tap: what becomes of numbers
     {"attribution"},
     {"figures"},
     {"page"},
-    {"typescript"},
 ]
 """From the bottom up: a module imports from its own group and those before it, never from those after."""
 

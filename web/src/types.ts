@@ -1,4 +1,4 @@
-/** Made by `make web` from explain/typescript.py and the classes it names: change it there. */
+/** Made by `make web` from explain/page/typescript.py and the classes it names: change it there. */
 import type { Op } from "./sites";
 
 export type { Op } from "./sites";

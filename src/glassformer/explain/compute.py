@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from glassformer.decode import Hypothesis
 from glassformer.decode.hypothesis import length_penalties
@@ -23,10 +22,10 @@ from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode, family_of
 from glassformer.explain.inputs.masked_language_model import filled_answer
-from glassformer.explain.manifest import manifest
 from glassformer.explain.predictions import Prediction, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject, with_checkpoint, with_member
 from glassformer.models.ensemble import Ensemble
 from glassformer.utils.device import tuned
@@ -81,23 +80,21 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
     )
 
 
-def compute_decoding(subject: Subject, request: TraceRequest) -> dict[str, Any]:
-    """Return the "decode", "answer" and "streams" of a manifest, without recording where that is possible.
+def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog, Answer, list[Stream]]:
+    """Return how a text is decoded, the answer and the tokens, without recording where that is possible.
 
     Raises:
         UsageError: the request has edits, or as in `compute_explanation`.
     """
     if request.edits:
         raise UsageError("decoding is logged without edits only", "trace the text with its edits instead")
-    if subject.task.explain_as in ("translator", "language_model") and request.target is None:
-        with tuned(subject.device):
-            whole = with_checkpoint(subject, request.checkpoint)
-            encoded = encode(with_member(whole, request.member), request)
-            output = text_answer(encoded.answer, encoded.decode)
-        log, streams = encoded.decode.to_json(), [stream.to_json() for stream in encoded.streams]
-        return {"decode": log, "answer": output, "streams": streams}
-    full = manifest(compute_explanation(subject, request))
-    return {"decode": full["decode"], "answer": full["answer"], "streams": full["streams"]}
+    if subject.task.explain_as not in ("translator", "language_model") or request.target is not None:
+        explanation = compute_explanation(subject, request)
+        return explanation.decode, explanation.answer, explanation.streams
+    with tuned(subject.device):
+        whole = with_checkpoint(subject, request.checkpoint)
+        encoded = encode(with_member(whole, request.member), request)
+    return encoded.decode, text_answer(encoded.answer, encoded.decode), encoded.streams
 
 
 def _predictions(subject: Subject, encoded: EncodedText, records: RecordStore) -> list[Prediction]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from glassformer.explain.edits.states import StatesSweep
     from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
     from glassformer.explain.figures.explanation_plots import ExplanationPlots
-    from glassformer.explain.manifest import Manifest
+    from glassformer.explain.page.manifest import Manifest
     from glassformer.explain.page.notebook import NotebookPage
 
 __all__ = ["Explanation", "TraceRequest", "explain"]
@@ -147,7 +147,7 @@ class Explanation:
 
     def manifest(self) -> Manifest:
         """Return all that the page needs except tensors, as JSON data; it is cached, so do not change it."""
-        from glassformer.explain.manifest import manifest
+        from glassformer.explain.page.manifest import manifest
 
         return manifest(self)
 

@@ -148,7 +148,7 @@ def trace(
         names: ids for modules by path, to use instead of the path.
         tap: called with the id of every step of the forward pass, kept or not, and a copy of its tensor with the batch
             axis first; returns the tensor to record and use instead, of the same shape and type. Steps computed
-            only for the record (`Site.edit` is empty) are not passed. A mask is boolean and broadcasts to
+            only for the record (`Site.editable` is False) are not passed. A mask is boolean and broadcasts to
             (B, H, Q, K). A cache keeps the keys and values from before the tap.
 
     Yields:

@@ -59,6 +59,7 @@ class Step:
         stack: "encoder", "decoder", "head", or the stream of an embedding.
         layer: the index of the layer.
         block: "self", "cross" or "ff".
+        editable: whether an edit of it changes what follows: the pass uses its numbers, and it is no mask.
         limits: the smallest and the largest finite value, of a step without its numbers; None where there is none.
     """
 
@@ -74,6 +75,7 @@ class Step:
     stack: str = ""
     layer: int | None = None
     block: str | None = None
+    editable: bool = False
     limits: tuple[float | None, float | None] = (None, None)
 
     @property

@@ -115,11 +115,12 @@ class Tape:
         if kept.dtype in (torch.bfloat16, torch.float16):
             kept = kept.float()
         of = params._parameters if isinstance(params, nn.Module) else params or {}
-        stack, layer, block = _location(id, origin.stream if SITES[site].stream else None)
+        kind = SITES[site]
+        stack, layer, block = _location(id, origin.stream if kind.stream else None)
         self.steps[id] = Step(
             id=id,
             site=site,
-            op=SITES[site].op,
+            op=kind.op,
             inputs=tuple(inputs),
             params={role: self._names.get(_builtin_id(p), "") for role, p in of.items() if p is not None},
             attrs=dict(attrs or {}),
@@ -129,6 +130,7 @@ class Tape:
             stack=stack,
             layer=layer,
             block=block,
+            editable=kind.editable and kind.op != "mask",
         )
         return origin
 

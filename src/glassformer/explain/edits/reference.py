@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from glassformer.data.splits import Split
 from glassformer.errors import ChangedDataError, CheckpointError, DataError, ResourceError, UsageError
 from glassformer.explain.capture.records import Step
-from glassformer.explain.capture.sites import SITES
 from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.explain.trace import trace
 from glassformer.runs.folder import RunFolder
@@ -145,7 +144,7 @@ class _Sums:
 def has_mean(record: Step) -> bool:
     """Return True if a mean over texts can replace a step: it can be edited, and has no axis of keys."""
     names = [axis.name for axis in record.axes]
-    return bool(SITES[record.site].edit) and record.value.is_floating_point() and "key" not in names
+    return record.editable and record.value.is_floating_point() and "key" not in names
 
 
 def _spread(items: Sequence[T], n: int) -> list[T]:

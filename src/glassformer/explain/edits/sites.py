@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Step
-from glassformer.explain.capture.sites import SITES
 from glassformer.explain.edits.grammar import Edit
 
 _PARTS = (
@@ -40,16 +39,16 @@ def resolve(edit: Edit, records: Mapping[str, Step]) -> list[Edit]:
     if not found:
         near = difflib.get_close_matches(edit.step, records, n=3, cutoff=0.4)
         raise UsageError(f"no step is called {edit.step!r}", f"the nearest are {', '.join(near or list(records)[:3])}")
-    for id in found:
-        if not SITES[records[id].site].edit:
-            usable = [other for other in records if SITES[records[other].site].edit]
-            near = difflib.get_close_matches(id, usable, n=3, cutoff=0.4)
-            message = f"{id} is only recorded, and the forward pass does not use it"
-            raise UsageError(message, f"steps that can be edited are {', '.join(near or usable[:3])}")
     if masks := [id for id in found if records[id].op == "mask"]:
         raise UsageError(
             f"{masks[0]} cannot be edited, as heads share it", "block scores: encoder.0.self.scores[key:0]=blocked"
         )
+    for id in found:
+        if not records[id].editable:
+            usable = [other for other, record in records.items() if record.editable]
+            near = difflib.get_close_matches(id, usable, n=3, cutoff=0.4)
+            message = f"{id} is only recorded, and the forward pass does not use it"
+            raise UsageError(message, f"steps that can be edited are {', '.join(near or usable[:3])}")
     if edit.kind == "blocked" and any(records[id].site != "scores" for id in found):
         raise UsageError(f"only scores can be blocked, not {found[0]}", "as in: encoder.0.self.scores[key:0]=blocked")
     if edit.kind == "skip" and (not _STATE.fullmatch(edit.step) or slice):
@@ -111,7 +110,7 @@ def embedded(records: Mapping[str, Step], stream: str) -> str:
     Raises:
         UsageError: the model has no such stream.
     """
-    found = [id for id, record in records.items() if record.stack == stream and SITES[record.site].edit == "input"]
+    found = [id for id, record in records.items() if record.stack == stream and record.editable]
     if not found:
         raise UsageError(f"this model has no {stream} embedding", "use embedding, source or target")
     return found[-1]

@@ -24,7 +24,7 @@ from glassformer.explain.page.responses import RequestError, error_response
 
 COOKIE = "glassformer"
 MAX_BODY_BYTES = 512 << 10
-"""Enough for two texts of the largest size (`run_info.py`) with a forced prefix and edits."""
+"""Enough for two texts of the largest size (`manifest.py`) with a forced prefix and edits."""
 BODY_SECONDS = 10.0
 """Time limit for receiving a body."""
 PAGE_POLICY = (

@@ -23,11 +23,10 @@ from glassformer.explain.compute import compute_decoding, compute_explanation
 from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.manifest import Manifest, manifest
+from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.sweep_requests import SweepRequest, run_sweep
 from glassformer.explain.request import IDS, TraceRequest
-from glassformer.explain.run_info import MAX_TEXT_BYTES, MAX_TRACES, RunInfo, run_info
 from glassformer.explain.subject import Subject
 
 _ROW = re.compile("[0-9]{1,10}")
@@ -120,7 +119,8 @@ class Service:
 
     def decode(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return how a text is decoded, without tracing."""
-        return compute_decoding(self.subject, _trace_request(body))
+        log, answer, streams = compute_decoding(self.subject, _trace_request(body))
+        return {"decode": log.to_json(), "answer": answer, "streams": [stream.to_json() for stream in streams]}
 
     def _keep(self, *explanations: Explanation) -> None:
         """Keep explanations as those used last; the least recently used are dropped."""

@@ -15,12 +15,11 @@ from urllib.parse import urlencode
 from glassformer.errors import UsageError
 from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.manifest import Manifest, manifest
 from glassformer.explain.page.assets import WHOLE
 from glassformer.explain.page.inline import escape_json
+from glassformer.explain.page.manifest import Manifest, manifest, run_info
 from glassformer.explain.page.responses import pack, to_json
 from glassformer.explain.page.saved_page import PackedTensor, SavedPageData, embedding_views
-from glassformer.explain.run_info import run_info
 
 MAX_BYTES = 150_000
 """Maximum size of a frame, without script and style."""

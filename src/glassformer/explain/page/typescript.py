@@ -29,12 +29,11 @@ from glassformer.explain.edits.states import StatesSweep
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
 from glassformer.explain.effects import WhatIf
 from glassformer.explain.embedding_view import EmbeddingView
-from glassformer.explain.manifest import Manifest, SizedAxis
+from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
 from glassformer.explain.page.sweep_requests import SweepRequest
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.run_info import RunInfo
 from glassformer.explain.streams import StreamName
 
 SENT = (
@@ -108,7 +107,7 @@ def types_ts() -> str:
     axes = [f'  | "{name}"' + (f" // {what}" if what else "") for name, what in AXES.items()]
     return "\n".join(
         [
-            HEADER.format("typescript.py and the classes it names"),
+            HEADER.format("page/typescript.py and the classes it names"),
             'import type { Op } from "./sites";',
             "",
             'export type { Op } from "./sites";',
