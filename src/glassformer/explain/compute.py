@@ -32,18 +32,7 @@ from glassformer.utils.device import tuned
 
 
 def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
-    """Encode and decode a text as `predict` would, record one forward pass, and return all that is known of it.
-
-    Args:
-        subject: a loaded `Run`.
-        request: the text, and how to decode it.
-        trace_id: the name of the explanation on the page.
-
-    Raises:
-        UsageError: the request does not suit this task, vocabulary or context.
-        CheckpointError: the requested checkpoint is damaged.
-        DivergedError: the model's logits are NaN or infinite.
-    """
+    """Encode and decode a text as `predict` would, record one forward pass, and return all that is known of it."""
     started = time.perf_counter()
     with tuned(subject.device):
         run, whole = subject, with_checkpoint(subject, request.checkpoint)
@@ -81,11 +70,7 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
 
 
 def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog, Answer, list[Stream]]:
-    """Return how a text is decoded, the answer and the tokens, without recording where that is possible.
-
-    Raises:
-        UsageError: the request has edits, or as in `compute_explanation`.
-    """
+    """Return how a text is decoded, the answer and the tokens, without recording where that is possible."""
     if request.edits:
         raise UsageError("decoding is logged without edits only", "trace the text with its edits instead")
     if subject.task.explain_as not in ("translator", "language_model") or request.target is not None:

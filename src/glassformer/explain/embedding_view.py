@@ -55,16 +55,7 @@ class EmbeddingView(TypedDict):
 
 
 def embedding_view(explanation: Explanation, id: str, row: int) -> EmbeddingView:
-    """Return where the embedding of one token of the text lies.
-
-    Args:
-        explanation: the explanation that holds the text.
-        id: the step that looks rows up, "embedding.rows".
-        row: position of the token in the text, counted from 0.
-
-    Raises:
-        UsageError: there is no such step, it looks nothing up by token, or it has no such row.
-    """
+    """Return where the embedding of one token of the text lies."""
     stream = next((stream for stream, step in lookups_of(explanation) if step == id), None)
     if stream is None:
         raise UsageError(f"{id[:80]!r} looks up no embeddings of tokens", "name a step such as 'embedding.rows'")

@@ -65,9 +65,6 @@ def top_predictions(
         logits: the logits at each position.
         positions: the index of each position in its stream; None for a classifier.
         following: the token after each position, None where nothing follows.
-
-    Raises:
-        DivergedError: a logit is NaN or infinite.
     """
     values = logits.detach().cpu().numpy()
     if not np.isfinite(values).all():

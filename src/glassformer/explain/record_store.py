@@ -100,11 +100,7 @@ class RecordStore(Mapping[str, Step]):
         return len(self.steps)
 
     def tensor(self, id: str, slice: str = "") -> np.ndarray:
-        """Return the values of a step or a parameter, or a slice of them: "head:3;token:0-50", see `take_slice`.
-
-        Raises:
-            UsageError: there is no such tensor, or no such slice of it.
-        """
+        """Return the values of a step or a parameter, or a slice of them: "head:3;token:0-50", see `take_slice`."""
         held = self.held(id, slice)
         return to_numpy(take_slice(self[id].value, self._axes(id), slice)) if held is None else held
 
@@ -170,9 +166,6 @@ def take_slice(value: Tensor, axes: Sequence[str], spec: str) -> Tensor:
         axes: the names of its axes.
         spec: "head:3" drops that axis, "token:0-50" keeps a range without its end, "vocab:1.5.9" keeps a list;
             several are joined by ";".
-
-    Raises:
-        UsageError: the slice is malformed, or names an axis or an index that does not exist.
     """
     chosen = _slices(axes, value.shape, spec)
     # From the last axis on, so that dropping one does not move the others.
@@ -200,11 +193,7 @@ def axis_indices(axes: Sequence[str], shape: Sequence[int], spec: str) -> list[l
 
 
 def _slices(axes: Sequence[str], shape: Sequence[int], spec: str) -> dict[int, int | slice | list[int]]:
-    """Return what a slice selects by the number of the axis.
-
-    Raises:
-        UsageError: as in `take_slice`.
-    """
+    """Return what a slice selects by the number of the axis."""
     chosen: dict[int, int | slice | list[int]] = {}
     for item in spec.split(";") if spec else []:
         match = _AXIS_SLICE.fullmatch(item)
@@ -251,10 +240,6 @@ def _param_axes(step: Step, role: str) -> tuple[str, ...]:
 
 
 def get_parameter(model: nn.Module, name: str) -> Tensor:
-    """Return a parameter or buffer by name, without listing all names, which takes a third of a second.
-
-    Raises:
-        AttributeError: the model has none of this name.
-    """
+    """Return a parameter or buffer by name, without listing all names, which takes a third of a second."""
     path, _, attribute = name.rpartition(".")
     return getattr(model.get_submodule(path), attribute)

@@ -70,11 +70,7 @@ class TraceRequest:
 
     @staticmethod
     def from_dict(data: Any) -> TraceRequest:
-        """Return a request from parsed JSON.
-
-        Raises:
-            UsageError: a field is missing, unknown, of the wrong type or out of range; it is named.
-        """
+        """Return a request from parsed JSON."""
         return build_request(TraceRequest, data)
 
     def to_json(self) -> dict[str, Any]:

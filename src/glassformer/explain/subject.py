@@ -95,12 +95,7 @@ def list_checkpoints(subject: Subject) -> list[CheckpointInfo]:
 
 
 def with_checkpoint(subject: Subject, name: str) -> Subject:
-    """Return the subject with the weights of a checkpoint: their moving average, where training kept one.
-
-    Raises:
-        UsageError: the run has no checkpoint of this name.
-        CheckpointError: it is damaged, or belongs to another model.
-    """
+    """Return the subject with the weights of a checkpoint: their moving average, where training kept one."""
     if name == MODEL:
         return subject
     match = _NAME.fullmatch(name)

@@ -78,9 +78,6 @@ def alignment(
         explanation: the explanation of a translation.
         layer: the decoder layer, counted from 0.
         shifted: the step, see `Reading`. None for either chooses the reading that agrees best with erasing.
-
-    Raises:
-        UsageError: the model is not a translator, has no such layer, or the forward pass is edited.
     """
     n_layers = _n_decoder_layers(explanation)
     if layer is not None and not 0 <= layer < n_layers:
@@ -98,11 +95,7 @@ def best_reading(explanation: Explanation, layer: int | None = None, shifted: bo
 
 @weak_cache
 def readings(explanation: Explanation) -> list[Reading]:
-    """Return `measure_readings`, cached.
-
-    Raises:
-        UsageError: as in `measure_readings`.
-    """
+    """Return `measure_readings`, cached."""
     with tuned(explanation.subject.device):
         return measure_readings(explanation)
 
@@ -112,9 +105,6 @@ def measure_readings(explanation: Explanation) -> list[Reading]:
 
     Equal agreements are ordered by the mean weight on the words that cost most. Where erasing costs nothing, the first
     is the paper's choice: a layer of the lower half, shifted.
-
-    Raises:
-        UsageError: the model is not a translator, or the forward pass is edited.
     """
     n_layers = _n_decoder_layers(explanation)
     drops = erasure_drops(explanation)

@@ -111,15 +111,7 @@ class Erased:
 
 
 def attribute(explanation: Explanation, request: AttributeRequest | None = None) -> Attribution:
-    """Return the attribution of one prediction to the tokens.
-
-    Args:
-        explanation: the text and the model's predictions.
-        request: the prediction and the method; by default leave-one-out for the first generated token.
-
-    Raises:
-        UsageError: the prediction, class or token does not exist, or target and foil are the same.
-    """
+    """Return the attribution of one prediction to the tokens."""
     started = time.perf_counter()
     request = request or AttributeRequest()
     value_fn = make_value_function(explanation, request)
@@ -157,32 +149,20 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
 
 
 def attribute_fields(explanation: Explanation, **request: Any) -> Attribution:
-    """Return `attribute` in performance mode, with the fields of an `AttributeRequest` as keyword arguments.
-
-    Raises:
-        UsageError: as in `attribute`, or a field is unknown or invalid.
-    """
+    """Return `attribute` in performance mode, with the fields of an `AttributeRequest` as keyword arguments."""
     with tuned(explanation.subject.device):
         return attribute(explanation, AttributeRequest.from_dict(request))
 
 
 def erase(explanation: Explanation, request: EraseRequest) -> Erased:
-    """Return the prediction with these tokens erased together.
-
-    Raises:
-        UsageError: a position does not exist or holds a special token, or as in `attribute`.
-    """
+    """Return the prediction with these tokens erased together."""
     return erase_each(explanation, request, [request.erase])[0]
 
 
 def erase_each(
     explanation: Explanation, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
 ) -> list[Erased]:
-    """Return `erase` for each of these erasures instead of that of the request, all in one batch.
-
-    Raises:
-        UsageError: as in `erase`.
-    """
+    """Return `erase` for each of these erasures instead of that of the request, all in one batch."""
     value_fn = make_value_function(explanation, request)
     n = len(erasures)
     # The last row erases nothing.

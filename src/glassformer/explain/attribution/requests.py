@@ -43,11 +43,7 @@ class AttributeRequest:
 
     @staticmethod
     def from_dict(data: Any) -> AttributeRequest:
-        """Return a request from parsed JSON.
-
-        Raises:
-            UsageError: a field is unknown, of the wrong type or out of range; it is named.
-        """
+        """Return a request from parsed JSON."""
         return build_request(AttributeRequest, data)
 
 
@@ -69,20 +65,12 @@ class EraseRequest:
 
     @staticmethod
     def from_dict(data: Any) -> EraseRequest:
-        """Return a request from parsed JSON.
-
-        Raises:
-            UsageError: a field is missing, unknown, of the wrong type or out of range; it is named.
-        """
+        """Return a request from parsed JSON."""
         return build_request(EraseRequest, data)
 
 
 def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:
-    """Return the value function of a request.
-
-    Raises:
-        UsageError: the prediction, class or token does not exist, or target and foil are the same.
-    """
+    """Return the value function of a request."""
     explanation.check_not_edited()
     task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
     prediction = explanation.predictions[prediction_index(explanation, request.prediction)]
@@ -147,11 +135,7 @@ def erased_with(task: Task) -> str:
 
 
 def prediction_index(explanation: Explanation, prediction: int | None) -> int:
-    """Return the index of a prediction, by default that of the first generated token.
-
-    Raises:
-        UsageError: there is no such prediction.
-    """
+    """Return the index of a prediction, by default that of the first generated token."""
     n = len(explanation.predictions)
     if explanation.is_classifier:
         return 0

@@ -102,13 +102,7 @@ def _has_hooks(kind: type[nn.Module]) -> bool:
 
 
 def attach(modules: Sequence[tuple[str, nn.Module]], hooks: ModuleHooks, names: Mapping[str, str] | None) -> None:
-    """Attach hooks to a model.
-
-    Args:
-        modules: all modules by path, the model itself first.
-        hooks: the hooks to add to.
-        names: ids of some modules by path.
-    """
+    """Attach hooks to a model."""
     ids: dict[nn.Module, list[str]] = {}
     for path, module in modules:
         if _has_hooks(type(module)):

@@ -17,11 +17,6 @@ Params = nn.Module | Mapping[str, Tensor | None] | None
 class CallRecorder:
     """Records the steps of one call of a module.
 
-    Args:
-        tape: the tape to record on.
-        name: the module's name in ids.
-        n: the number of the call, counted from 1.
-
     Attributes:
         streams: the stream of each token axis, by the axis' name in `SITES`.
         inputs: ids of inputs from outside this call, by their name in `SITES`; None where there is none.
@@ -62,15 +57,7 @@ class CallRecorder:
         params: Params = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> Tensor:
-        """Record a step; return the tensor that the pass uses from there, by the tape's tap if `SITES` allows an edit.
-
-        Args:
-            key: the step's key in `SITES`.
-            value: its tensor.
-            name: its name in the id, by default the key without its variant.
-            params: as in `Tape.add`.
-            attrs: as in `Tape.add`.
-        """
+        """Record a step by its key in `SITES`; return the tensor that the pass uses from there, perhaps by a tap."""
         id = self.id(name or key.partition(":")[0])
         if SITES[key].editable:
             value = self.tape.apply_tap(id, value)

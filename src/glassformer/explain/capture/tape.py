@@ -95,9 +95,6 @@ class Tape:
             axes: the axes of `value`, without a batch axis in front.
             params: its parameters by role, or a module with only these.
             attrs: its constants.
-
-        Raises:
-            UsageError: two modules have the same name, so the id is already taken.
         """
         origin = self.remember(value, Origin(id, _stream(axes)))
         if not self.wants(id):
@@ -135,11 +132,7 @@ class Tape:
         return origin
 
     def apply_tap(self, id: str, value: Tensor) -> Tensor:
-        """Return the tensor to use for a step, as replaced by the tap.
-
-        Raises:
-            UsageError: the tap returned no tensor of the same shape, type and device.
-        """
+        """Return the tensor to use for a step, as replaced by the tap."""
         if self.tap is None or (self._tapped is not None and id.partition("@")[0] not in self._tapped):
             return value
         # A copy, since the tensor may be a view of steps already recorded.

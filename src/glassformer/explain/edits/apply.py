@@ -39,9 +39,6 @@ class Edits:
         ids: ids of the steps that the tap wants.
         edits: the edits, without those of `first`.
         unchanged: texts of the edits that have not changed any number so far.
-
-    Raises:
-        UsageError: an edit names no step, does not fit it, or needs a second text.
     """
 
     def __init__(
@@ -106,11 +103,7 @@ class Edits:
         return found + blocked
 
     def check_fired(self) -> None:
-        """Check that every edit has acted.
-
-        Raises:
-            UsageError: the pass did not reach a step that an edit names.
-        """
+        """Check that every edit has acted."""
         for edit in self.never_acted:
             raise UsageError(f"the edit {edit} never acted: the forward pass did not reach its step")
 
@@ -197,16 +190,7 @@ class Edits:
 
 
 def edits_on(explanation: Explanation, edits: Sequence[str], other: Explanation | None = None) -> Edits:
-    """Return the tap of edits of an explanation: its own act first, each with the values of its own second text.
-
-    Args:
-        explanation: the explanation, perhaps edited.
-        edits: more edits as text.
-        other: the explanation of a second text by the same model, for their =B.
-
-    Raises:
-        UsageError: an edit is malformed, names no step, does not fit, or needs a second text.
-    """
+    """Return the tap of edits of an explanation: its own act first, each with the values of its own second text."""
     base, means = explanation.base or explanation, _means_of(explanation)
     first = None
     if explanation.edited is not None:
@@ -221,11 +205,7 @@ def _means_of(explanation: Explanation) -> Callable[[], Means]:
 
 
 def check_same_model(explanation: Explanation, other: Explanation | None) -> None:
-    """Check that a second text was explained by the same weights.
-
-    Raises:
-        UsageError: it was not.
-    """
+    """Check that a second text was explained by the same weights."""
     if other is None or other.subject.model is explanation.subject.model:
         return
     one, two = explanation.subject.model.state_dict(), other.subject.model.state_dict()

@@ -28,9 +28,6 @@ BATCH_TOKENS = 4096
 class BatchedEdits:
     """A tap for a batch: each row has edits of its own.
 
-    Args:
-        rows: the taps of the rows.
-
     Attributes:
         ids: ids of the steps that any row wants.
     """
@@ -51,28 +48,14 @@ class BatchedEdits:
 def edited_logits(
     explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
 ) -> Float[Tensor, "N P C"]:
-    """Return the logits of one text under each of several sets of edits, in double precision.
-
-    Args:
-        explanation: the explanation of the text, of at most 128 tokens; if it is edited, its edits act first.
-        variants: N sets of edits.
-        other: the explanation of a second text, for =B.
-
-    Raises:
-        UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
-        Cancelled: between two batches.
-    """
+    """Return the logits of one text under each of several sets of edits, in double precision."""
     check_whole(explanation, other)
     rows = [_rows(logits) for logits in _batches(explanation, variants, other)]
     return torch.cat(rows)
 
 
 def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
-    """Return the logits of a text without further edits, in double precision.
-
-    Raises:
-        UsageError: the text is too long to be edited.
-    """
+    """Return the logits of a text without further edits, in double precision."""
     check_whole(explanation)
     return _rows(explanation.records["logits"].value[None])[0]
 

@@ -52,12 +52,7 @@ class CheckpointsSweep:
 
 
 def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
-    """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first.
-
-    Raises:
-        UsageError: the explanation has no edits, or one does not fit a checkpoint.
-        Cancelled: the computation was cancelled between two checkpoints.
-    """
+    """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first."""
     if explanation.base is None:
         raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
     base, other, request = explanation.base, explanation.other, explanation.request

@@ -77,9 +77,6 @@ def contributions(explanation: Explanation, prediction: int | None = None) -> Co
         explanation: the explanation of a text of at most 128 tokens.
         prediction: index of the prediction; by default the first generated token. The contrast is the most probable
             other class or token.
-
-    Raises:
-        UsageError: there is no such prediction, the text is too long, or the model ends in a step that is not linear.
     """
     check_whole(explanation)
     if prediction is None:

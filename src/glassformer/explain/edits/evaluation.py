@@ -64,10 +64,6 @@ def evaluate_edits(
         edits: edits as text.
         decode: how translations are decoded.
         member: which model of an ensemble, counted from 1.
-
-    Raises:
-        UsageError: there is no such member; or an edit is malformed, needs a second text, is about positions of the
-            text that is generated, or does not fit one of the texts.
     """
     n_members = len(members_of(subject.model))
     subject = with_member(subject, member)
@@ -123,11 +119,7 @@ def predict_edited(
 
 
 def _tap(first: Explanation, edits: Sequence[str], generates: bool) -> Edits:
-    """Return the tap of edits for many texts, checked by the steps of the first.
-
-    Raises:
-        UsageError: an edit does not fit, or is about positions of the text that is generated.
-    """
+    """Return the tap of edits for many texts, checked by the steps of the first."""
     tap = Edits(edits, first.records, means=means_of_run(first.subject, first.records))
     if generates and (placed := tap.at_positions_of(first.streams[-1].name)):
         raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")

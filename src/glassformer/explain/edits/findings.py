@@ -120,17 +120,7 @@ class Measured:
 def make_finding(
     explanation: Explanation, edits: Sequence[str], other: Explanation | None = None, name: str = ""
 ) -> Finding:
-    """Return the finding of some edits; its controls are the same edits of the other heads, where they are of one head.
-
-    Args:
-        explanation: the explanation of the text.
-        edits: the edits.
-        other: the explanation of a second text, for =B.
-        name: what was found, in words; by default the edits.
-
-    Raises:
-        UsageError: as in `what_if`.
-    """
+    """Return the finding of some edits; if they are of one head, its controls are the same edits of the others."""
     result = what_if(explanation, edits, other)
     controls = []
     for control in _other_heads(explanation, edits):
@@ -163,13 +153,6 @@ def find_head(explanation: Explanation, other: Explanation) -> Finding | None:
 
     Every head is kept from attending to each token in which the texts differ; of the heads with the largest effect, the
     first is taken under which the first text is answered like the second.
-
-    Args:
-        explanation: the first text.
-        other: the second text: as many tokens, another answer.
-
-    Raises:
-        UsageError: the texts have different numbers of tokens, or more than 128.
     """
     first, second = explanation.streams[0], other.streams[0]
     if len(first) != len(second):
@@ -190,11 +173,7 @@ def find_head(explanation: Explanation, other: Explanation) -> Finding | None:
 
 
 def write_findings(path: Path, subject: Subject, findings: Sequence[Finding]) -> None:
-    """Write findings on the model of a run, atomically.
-
-    Raises:
-        ResourceError: the file cannot be written.
-    """
+    """Write findings on the model of a run, atomically."""
     import tomli_w
 
     kept = [{name: value for name, value in asdict(finding).items() if value not in (None, [])} for finding in findings]
@@ -204,12 +183,7 @@ def write_findings(path: Path, subject: Subject, findings: Sequence[Finding]) ->
 
 
 def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
-    """Return the hash of the weights that findings were made with, and the findings.
-
-    Raises:
-        UsageError: the file is not there.
-        CheckpointError: it is no TOML, or a finding has another form.
-    """
+    """Return the hash of the weights that findings were made with, and the findings."""
     if not path.exists():
         raise UsageError(f"{path} cannot be read: there is no such file", "name a file of findings")
     data = safe_read.read_toml(path, LIMITS["findings"])
@@ -231,11 +205,7 @@ def _finding(path: Path, number: int, data: Any) -> Finding:
 
 
 def measure_again(subject: Subject, finding: Finding) -> Measured:
-    """Return a finding with the same edits measured on the model as it is now.
-
-    Raises:
-        UsageError: the edits do not fit this model.
-    """
+    """Return a finding with the same edits measured on the model as it is now."""
     request = finding.request
     base = compute_explanation(subject, request.without_edits())
     other = None if request.other_text is None else compute_explanation(subject, request.of_other_text())

@@ -51,11 +51,7 @@ class Edit:
 
     @staticmethod
     def parse(text: str) -> Edit:
-        """Return the edit that a text describes.
-
-        Raises:
-            UsageError: it is malformed, or its number is out of range.
-        """
+        """Return the edit that a text describes."""
         if len(text) > MAX_EDIT_TEXT:
             raise UsageError(f"an edit has at most {MAX_EDIT_TEXT} characters, this one {len(text):,}", HINT)
         match = _EDIT.fullmatch(text.strip())

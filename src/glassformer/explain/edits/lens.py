@@ -59,12 +59,7 @@ class LayersSweep:
 
 
 def sweep_layers(explanation: Explanation) -> LayersSweep:
-    """Return the predictions after each layer of each stack; the last row is the model's own.
-
-    Raises:
-        UsageError: the text has more than 128 tokens.
-        Cancelled: the computation was cancelled between two batches.
-    """
+    """Return the predictions after each layer of each stack; the last row is the model's own."""
     depth = explanation.records.n_layers
     variants = [
         [f"{stack}.{i}.state=skip" for i in range(n, n_layers)]

@@ -39,22 +39,12 @@ T = TypeVar("T")
 
 
 def means_of_run(subject: Subject, records: Mapping[str, Step]) -> Callable[[], Means]:
-    """Return a function that returns the means of a run's steps: those kept with it, or computed now.
-
-    Args:
-        subject: the model.
-        records: the steps to average, of any text.
-    """
+    """Return a function that returns the means of a run's steps: those kept with it, or computed now."""
     return cache(lambda: _kept_means(subject, records))
 
 
 def _kept_means(subject: Subject, records: Mapping[str, Step]) -> Means:
-    """Return the kept means.
-
-    Raises:
-        UsageError: there are none, and the validation texts are not there.
-        ChangedDataError: likewise, and they have changed since training.
-    """
+    """Return the kept means."""
     path = RunFolder(subject.path).reference_means / f"{_sha256_of(subject.model)}.safetensors"
     if path.exists():
         try:
@@ -94,11 +84,6 @@ def reference_means(subject: Subject, split: Split, records: Mapping[str, Step])
     """Return the mean of each step over texts and tokens, by id: its tensor without token axes.
 
     Steps over pairs of tokens, such as scores, have no mean, as their axes differ from text to text.
-
-    Args:
-        subject: the model.
-        split: the reference texts, of which at most `N_TEXTS` are used.
-        records: the steps to average, of any text.
     """
     task, sums = subject.task, _Sums(records)
     if split.shards is None:
@@ -115,9 +100,6 @@ def reference_means(subject: Subject, split: Split, records: Mapping[str, Step])
 
 class _Sums:
     """A tap that sums up steps over texts and tokens, and changes nothing.
-
-    Args:
-        records: the steps, of any text.
 
     Attributes:
         ids: ids of the steps that are summed.

@@ -25,15 +25,7 @@ _STATE = re.compile(r"(encoder|decoder)\.([0-9]+|\*)\.state")
 
 
 def resolve(edit: Edit, records: Mapping[str, Step]) -> list[Edit]:
-    """Return the edit for each step that it names, in the order of the records.
-
-    Args:
-        edit: an edit whose step may be an alias or a wildcard.
-        records: the steps of a forward pass by id; their values are not used.
-
-    Raises:
-        UsageError: no step has this name, or the forward pass does not use it; the nearest are named.
-    """
+    """Return the edit for each step that it names, in the order of the records."""
     step, slice = _without_alias(edit, records)
     found = [id for id in records if _matches(step.split("."), id.split("."))]
     if not found:
@@ -105,11 +97,7 @@ def state_before(id: str, records: Mapping[str, Step]) -> str:
 
 
 def embedded(records: Mapping[str, Step], stream: str) -> str:
-    """Return the id of the last step of a stream's embedding.
-
-    Raises:
-        UsageError: the model has no such stream.
-    """
+    """Return the id of the last step of a stream's embedding."""
     found = [id for id, record in records.items() if record.stack == stream and record.editable]
     if not found:
         raise UsageError(f"this model has no {stream} embedding", "use embedding, source or target")

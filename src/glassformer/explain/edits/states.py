@@ -70,16 +70,7 @@ class StatesSweep:
 
 
 def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
-    """Return the share of the answer that each state of the residual stream carries.
-
-    Args:
-        explanation: the first text.
-        other: the second text, with another answer by the same model.
-
-    Raises:
-        UsageError: the answers are the same, or differ only by their number of tokens; or a text is too long.
-        Cancelled: the computation was cancelled between two batches.
-    """
+    """Return the share of the answer that each state of the residual stream carries."""
     check_whole(explanation, other)
     index, answer, other_answer = _first_difference(explanation, other)
 

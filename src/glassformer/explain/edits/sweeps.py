@@ -79,12 +79,7 @@ class KeysSweep:
 
 
 def sweep_parts(explanation: Explanation) -> PartsSweep:
-    """Return the effect of switching off each head and block, of each head alone, and of all heads of a block.
-
-    Raises:
-        UsageError: the text has more than 128 tokens.
-        Cancelled: the computation was cancelled between two batches.
-    """
+    """Return the effect of switching off each head and block, of each head alone, and of all heads of a block."""
     plans = _plans(explanation)
     variants = [edits for _, _, _, off, alone in plans for edits in (off, alone) if edits]
     effects = iter(variant_effects(explanation, variants))

@@ -46,10 +46,6 @@ def explain_edited(
         request: a request with edits.
         trace_id: the name of the explanation on the page.
         explain: returns the explanation of a request without edits, perhaps one computed before.
-
-    Raises:
-        UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
-        CheckpointError, DivergedError: as in `compute_explanation`.
     """
     for edit in request.edits:
         Edit.parse(edit)  # before anything is computed
@@ -109,9 +105,6 @@ def what_if(
         edits: edits as text (`grammar.py`).
         other: the explanation of a second text by the same model, for =B.
         again: decode again, which takes most of the time.
-
-    Raises:
-        UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
     """
     check_whole(explanation, other)
     subject, records = explanation.subject, explanation.records
@@ -142,11 +135,7 @@ def what_if(
 
 
 def check_whole(*explanations: Explanation | None) -> None:
-    """Check that all tensors of these explanations are kept, and that they are of one model.
-
-    Raises:
-        UsageError: a text is too long, or was explained by another model than the first.
-    """
+    """Check that all tensors of these explanations are kept, and that they are of one model."""
     first, *others = (e for e in explanations if e is not None)
     for other in others:
         check_same_model(first, other)

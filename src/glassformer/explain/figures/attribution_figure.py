@@ -39,13 +39,7 @@ def draw_attribution(streams: Sequence[Stream], attribution: dict[str, Any]) -> 
 
 
 def scored_words(stream: Stream, scores: Sequence[float], texts: Sequence[str] | None = None) -> list[ScoredWord]:
-    """Return the words of a stream that the prediction reads with their scores, in the order of the text.
-
-    Args:
-        stream: the stream.
-        scores: the scores of its tokens.
-        texts: its words, as far as they are read; whole by default.
-    """
+    """Return the words of a stream that the prediction reads with their scores, in the order of the text."""
     words: list[ScoredWord] = []
     end = 0
     for i, text in enumerate(stream.word_texts if texts is None else texts):

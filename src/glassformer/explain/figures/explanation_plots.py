@@ -55,11 +55,7 @@ class ExplanationPlots(TracePlots):
         return draw_attribution(self._explanation.streams, attribution.to_json())
 
     def effect(self) -> Any:
-        """Return a figure of what the edits of this explanation change at each position.
-
-        Raises:
-            UsageError: the explanation has no edits.
-        """
+        """Return a figure of what the edits of this explanation change at each position."""
         if self._explanation.edited is None:
             hint = "as in: explain(run, TraceRequest(text, edits=…))"
             raise UsageError("this explanation has no edits whose effect could be drawn", hint)
@@ -75,12 +71,7 @@ def save_figure(
     head: int | None = None,
     method: Method = "erase",
 ) -> None:
-    """Write a figure of an explanation: attention, positions, alignment, attribution or effect.
-
-    Raises:
-        UsageError: the kind or suffix is unknown, or the model has no such records.
-        ResourceError: the file cannot be written.
-    """
+    """Write a figure of an explanation: attention, positions, alignment, attribution or effect."""
     fs.check_suffix(path)
     plots = ExplanationPlots(explanation)
     match kind:

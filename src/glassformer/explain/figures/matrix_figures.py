@@ -31,17 +31,7 @@ def matrix_figure(
     axis_labels: tuple[str, str] = ("query", "key"),
     mark_maxima: bool = False,
 ) -> Any:
-    """Return a figure of one matrix of weights, with tokens beside the rows and above the columns.
-
-    Args:
-        title: the title.
-        subtitle: how to read the figure.
-        values: the weights, at least 0.
-        masked: True for the cells to hatch.
-        labels: the labels of rows and of columns.
-        axis_labels: the names of the axes.
-        mark_maxima: mark the largest weight of each row with a dot.
-    """
+    """Return a figure of one matrix of weights, with tokens beside the rows and above the columns."""
     rows, columns = labels
     n_rows, n_columns = values.shape
     cell = min(0.26, MAX_SIDE / max(n_rows, n_columns, 1))

@@ -236,12 +236,7 @@ def _glyphs(families: tuple[str, ...]) -> frozenset[int]:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure as PDF, PNG or SVG, by the suffix; equal figures give equal bytes.
-
-    Raises:
-        UsageError: the suffix is another.
-        ResourceError: the file cannot be written.
-    """
+    """Write a figure as PDF, PNG or SVG, by the suffix; equal figures give equal bytes."""
     check_suffix(path)
     kind, buffer = path.suffix.lower()[1:], BytesIO()
     metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}

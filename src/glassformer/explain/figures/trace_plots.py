@@ -49,9 +49,6 @@ class TracePlots:
                 stack is given, else self-attention.
             stack: where both have self-attention; the encoder by default.
             tokens: labels of rows and columns.
-
-        Raises:
-            UsageError: the trace holds no such layer or head.
         """
         block = block or ("cross" if stack is None and self._has_cross else "self")
         id, number = self._weights_id(block, stack, layer)
@@ -68,11 +65,7 @@ class TracePlots:
             return heads_figure(f"{title}, all {len(weights)} heads", subtitle, weights, masked, labels)
 
     def positions(self) -> Any:
-        """Return a figure of the position encoding, and of the cosine similarity of any two positions.
-
-        Raises:
-            UsageError: the trace holds no positions.
-        """
+        """Return a figure of the position encoding, and of the cosine similarity of any two positions."""
         id = next((i for i in self._records if i == "positions" or i.endswith(".positions")), None)
         if id is not None:
             record = self._records[id]
@@ -118,9 +111,6 @@ class TracePlots:
             head: counted from 1; the mean of all heads by default.
             tokens: tokens by stream.
             shifted: True for the step at which the token is the decoder's input, False for that which predicts it.
-
-        Raises:
-            UsageError: the trace holds no cross attention, or no such layer or head.
         """
         layer, shifted, reason = self._reading(layer, shifted)
         id, number = self._weights_id("cross", None, layer, default_layer=lambda n: (n + 1) // 2)

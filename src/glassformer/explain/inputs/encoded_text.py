@@ -78,14 +78,7 @@ def with_padding_mask(stream: Stream, subject: Subject, ids: str, mask: str) -> 
 
 
 def add_embeddings(stream: Stream, subject: Subject, surfaces: Sequence[str], inputs: dict[str, Any]) -> Stream:
-    """Return a stream with the n-grams and bigrams that a text encoder reads, and add the n-grams to its arguments.
-
-    Args:
-        stream: the tokens of a text; padding may follow them.
-        subject: the model.
-        surfaces: the surface form of each token; not used by a model without n-grams.
-        inputs: the arguments of the model.
-    """
+    """Return a stream with the n-grams and bigrams that a text encoder reads, and add the n-grams to its arguments."""
     if subject.task.tokenizer.ngrams is not None:
         stream, ngram_batch = add_ngrams(subject.task.tokenizer, stream, surfaces)
         inputs["ngram_batch"] = ngram_batch.to(subject.device)
@@ -134,11 +127,7 @@ def input_warnings(
 
 
 def check_length(n_tokens: int, n_pad: int, max_len: int) -> None:
-    """Check that tokens and padding fit into the model's context.
-
-    Raises:
-        UsageError: they do not.
-    """
+    """Check that tokens and padding fit into the model's context."""
     if n_pad and n_tokens + n_pad > max_len:
         raise UsageError(
             f"the model reads at most {max_len} tokens, got {n_tokens} and {n_pad} of padding",

@@ -94,15 +94,7 @@ def encode_for_language_model(subject: Subject, request: TraceRequest, settings:
 def _join(
     t: Tokenizer, prompt: str, spans: Sequence[Span], ids: list[int], n_prompt: int
 ) -> tuple[str, list[Span | None]]:
-    """Return prompt and continuation as one text, and the characters of each token.
-
-    Args:
-        t: the tokenizer.
-        prompt: the prompt as typed, which stays as it is.
-        spans: the characters of its tokens.
-        ids: all tokens.
-        n_prompt: the number of tokens of the prompt.
-    """
+    """Return prompt and continuation as one text, and the characters of each token."""
     # An empty prompt is one end token.
     begin = len(ids[:n_prompt]) or 1
     whole, all_spans = decoded_spans(t, ids)

@@ -68,11 +68,6 @@ def filled_answer(subject: Subject, text: str, logits: Float[Tensor, "N V"]) -> 
     """Return the text with the most probable token in place of each [MASK], and the probabilities of these tokens.
 
     As in prediction, special tokens are left out.
-
-    Args:
-        subject: the model.
-        text: the text.
-        logits: the logits at the first N [MASK] of the text.
     """
     task = cast(Pretrain, subject.task)
     if not len(logits):

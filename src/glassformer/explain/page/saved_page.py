@@ -88,10 +88,6 @@ def write_saved_page(
         subject: the run, by default that of the explanation.
         parameters: store all parameters, so that the page can recompute every step; by default those that fit in
             1.5 MB with the rest.
-
-    Raises:
-        UsageError: the file would have more than 20 MB without any tensor.
-        ResourceError: the file cannot be written.
     """
     html, dropped = saved_page_html(explanation, edited=edited, other=other, subject=subject, parameters=parameters)
     atomic_write_text(path, html)
@@ -108,20 +104,7 @@ def saved_page_html(
     max_bytes: int = MAX_BYTES,
     seconds: float = ATTRIBUTION_SECONDS,
 ) -> tuple[str, list[str]]:
-    """Return the page as text, and what it lacks, a sentence each.
-
-    Args:
-        explanation: as in `write_saved_page`, like the next four; of one with edits its base is shown with it.
-        edited: the same text under edits.
-        other: a second one to compare with.
-        subject: the run.
-        parameters: store all parameters.
-        max_bytes: maximum size of the file.
-        seconds: time limit for attributions.
-
-    Raises:
-        UsageError: the page without tensors is larger than `max_bytes`.
-    """
+    """Return the page as text, and what it lacks, a sentence each."""
     if explanation.base is not None and edited is None:
         explanation, edited = explanation.base, explanation
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
@@ -172,14 +155,7 @@ def embedding_views(explanation: Explanation, dropped: list[str]) -> dict[str, E
 def pack_tensors(
     explanations: list[Explanation], room: int, with_parameters: int, dropped: list[str]
 ) -> dict[str, dict[str, PackedTensor]]:
-    """Return `SavedPageData.tensors`: as many as fit, in order of priority.
-
-    Args:
-        explanations: the traces.
-        room: maximum number of bytes.
-        with_parameters: number of bytes up to which parameters are added.
-        dropped: sentences on what is left out are added here.
-    """
+    """Return `SavedPageData.tensors`: as many as fit, in order of priority."""
     whole_room = room
     packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
     left_out: list[str] = []

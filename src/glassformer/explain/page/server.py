@@ -48,15 +48,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def build_app(
     service: Service, workers: tuple[Worker, Worker], port: int, door: AccessControl, seconds: float = WORK_SECONDS
 ) -> SecurityMiddleware:
-    """Build the web application.
-
-    Args:
-        service: computes the responses.
-        workers: the threads it runs in, one for stored values, one for the model.
-        port: port in the Host header that requests must have.
-        door: access control.
-        seconds: time limit of a response, after which it is 504.
-    """
+    """Build the web application."""
     reader, worker = workers
 
     async def submit(request: Request, job: Callable[[], Result]) -> Result:
@@ -188,9 +180,6 @@ class PageServer:
 
     Attributes:
         door: who lets browsers in.
-
-    Raises:
-        UsageError: the port is taken, or may not be used.
     """
 
     def __init__(
@@ -264,18 +253,7 @@ def serve(
     open_browser: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve the page until Ctrl-C.
-
-    Args:
-        subject: the model.
-        port: as in `PageServer`.
-        start: what to show first, as in `PageServer`.
-        open_browser: open the page in the default browser.
-        on_ready: called with the page's address once it can be opened, and with the next one after that.
-
-    Raises:
-        UsageError: the port is taken, or may not be used.
-    """
+    """Serve the page until Ctrl-C."""
     server = PageServer(subject, port=port, start=start)
 
     def announce() -> None:

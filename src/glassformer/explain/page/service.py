@@ -145,12 +145,7 @@ class Service:
 
 
 def _trace_request(body: dict[str, Any]) -> TraceRequest:
-    """Return a validated trace request.
-
-    Raises:
-        UsageError: a field is invalid.
-        RequestError: a text is too long.
-    """
+    """Return a validated trace request."""
     request = TraceRequest.from_dict(body)
     for text in (request.text, request.target or "", request.other_text or ""):
         if len(text.encode("utf-8")) > MAX_TEXT_BYTES:

@@ -43,27 +43,14 @@ class SweepRequest:
 
     @staticmethod
     def from_dict(data: Any) -> SweepRequest:
-        """Return a request from parsed JSON.
-
-        Raises:
-            UsageError: a field is missing, unknown or invalid.
-        """
+        """Return a request from parsed JSON."""
         return build_request(SweepRequest, data)
 
 
 def run_sweep(
     request: SweepRequest, find: Callable[[str], Explanation]
 ) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
-    """Return the result of a sweep.
-
-    Args:
-        request: what to edit.
-        find: returns the explanation with an id.
-
-    Raises:
-        UsageError: as in the sweeps; or the trace has no edits where it should.
-        Cancelled: the request was given up.
-    """
+    """Return the result of a sweep."""
     explanation = find(request.trace)
     if request.kind == "checkpoints" and explanation.edited is None:
         raise UsageError("a sweep of checkpoints needs a trace with edits")

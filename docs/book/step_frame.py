@@ -28,16 +28,7 @@ N_CANDIDATES = 12
 
 
 def step_frame_html(explanation: Explanation, ids: Sequence[str], assets: str) -> str:
-    """Return the page of some steps; `step_address` is the part after its name that opens one of them.
-
-    Args:
-        explanation: the explanation that has the steps.
-        ids: ids of steps, in any order.
-        assets: the folder of whole.js and app.css, relative to the page.
-
-    Raises:
-        UsageError: the explanation has no such step, or the page would have more than 150 kB.
-    """
+    """Return the page of some steps; `step_address` is the part after its name that opens one of them."""
     kept = _reduced(manifest(explanation), ids)
     data: SavedPageData = {
         "run": {**run_info(explanation.subject), "examples": [], "checkpoints": []},
