@@ -511,22 +511,16 @@ export interface Erased {
 
 /** The readings of the alignment of a translation, the best first (GET /api/trace/{id}/alignment). */
 export interface Alignments {
-  best: ReadingKey;
+  best: Reading;
   /** Expected agreement by chance of the best of as many readings; null: erasing costs nothing. */
   chance: number | null;
-  readings: ReadingScore[];
+  readings: Reading[];
 }
 
-/** A decoder layer and step to read an alignment from. */
-export interface ReadingKey {
+/** A decoder layer and step to read an alignment from, and its agreement with erasing. */
+export interface Reading {
   layer: number;
   /** True for the step at which the token is the decoder's input, false for the step that predicts it. */
-  shifted: boolean;
-}
-
-/** A reading, and its agreement with erasing. */
-export interface ReadingScore {
-  layer: number;
   shifted: boolean;
   /** Share of target tokens aligned with the word whose erasing costs them most; null: erasing costs nothing. */
   agreement: number | null;

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -38,8 +37,9 @@ from glassformer.explain.attribution.requests import (
 from glassformer.explain.attribution.value_function import BATCH_TOKENS, ValueFunction
 from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.predictions import Candidate, Prediction, top_predictions
+from glassformer.explain.predictions import Candidate, Prediction, readable, top_predictions
 from glassformer.explain.streams import words_read
+from glassformer.explain.weak_cache import weak_cache
 from glassformer.text.tokenizer import UNK
 from glassformer.utils.device import tuned
 
@@ -199,16 +199,17 @@ def _mark(
                 row[position] = True
 
 
-_random: WeakKeyDictionary[Any, dict[tuple[int | None, int, int | None], np.ndarray]] = WeakKeyDictionary()
-"""`random_mean_drops`, which do not depend on the method, by explanation and value function."""
+@weak_cache
+def _random_of(explanation: Explanation) -> dict[tuple[int | None, int, int | None], Float[np.ndarray, "R 2"]]:
+    """Return the `random_mean_drops` so far, which do not depend on the method, by value function."""
+    return {}
 
 
 def _random_mean_drops(explanation: Explanation, value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
-    cache = _random.setdefault(explanation, {})
-    key = (value_fn.position, value_fn.target, value_fn.foil)
-    if key not in cache:
-        cache[key] = random_mean_drops(value_fn)
-    return cache[key]
+    known, key = _random_of(explanation), (value_fn.position, value_fn.target, value_fn.foil)
+    if key not in known:
+        known[key] = random_mean_drops(value_fn)
+    return known[key]
 
 
 def _logits(value_fn: ValueFunction, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
@@ -229,8 +230,7 @@ def _padded_to_streams(explanation: Explanation, scores: dict[str, list[float]])
 
 
 def _candidate(explanation: Explanation, logits: Float[Tensor, " C"], i: int) -> Candidate:
-    task = explanation.subject.task
-    piece = task.label_names[i] if task.label_names else task.tokenizer.tokens([i])[0]
+    piece = readable(explanation.subject.task, i)
     return Candidate(i, piece, float(logits[i]), float(logits.double().log_softmax(dim=-1)[i]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,10 @@ class ExplanationPlots(TracePlots):
         if not fits:
             return super()._reading(layer, shifted)
         best = fits[0]
+        if best.agreement is None or best.chance is None:
+            return best.layer + 1, best.shifted, ""
         score = f"{best.agreement:.2f}, by chance {best.chance:.2f}"
-        reason = f" (of {len(fits)} readings this agrees best with erasing: {score})"
-        return best.layer + 1, best.shifted, "" if math.isnan(best.agreement) else reason
+        return best.layer + 1, best.shifted, f" (of {len(fits)} readings this agrees best with erasing: {score})"
 
     def attribution(self, method: Method = "erase", *, attribution: Attribution | None = None) -> Any:
         """Return a figure of the attribution of a prediction to the words, and of its faithfulness.

@@ -36,7 +36,7 @@ class GenerationInfo:
     """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EncodedText:
     """An encoded text with its decoding, before the forward pass is recorded.
 
@@ -57,10 +57,10 @@ class EncodedText:
     positions: list[int | None]
     following: list[int | None]
     decode: DecodeLog
-    answer: str
+    answer: str = ""
     warnings: list[str]
     generation: GenerationInfo
-    log_start: int
+    log_start: int = 0
 
 
 def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int | None]:

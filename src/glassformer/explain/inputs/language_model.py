@@ -79,15 +79,15 @@ def encode_for_language_model(subject: Subject, request: TraceRequest, settings:
     following = following_tokens(all_ids[start + 1 :], new.finished, t.eos_id, len(ids))
     generation = GenerationInfo(stream.n_given - 1, stream.n_given - len(request.prefix), suppressed)
     return EncodedText(
-        inputs,
-        [stream],
-        [*range(len(ids))],
-        following,
-        decode,
-        t.decode(new.ids),
-        warnings,
-        generation,
-        generation.first,
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[*range(len(ids))],
+        following=following,
+        decode=decode,
+        answer=t.decode(new.ids),
+        warnings=warnings,
+        generation=generation,
+        log_start=generation.first,
     )
 
 

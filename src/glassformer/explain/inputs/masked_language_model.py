@@ -61,7 +61,15 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest, se
     special = list(range(t.mask_id + 1))
     generation = GenerationInfo(masked[0] if masked else 0, len(stream), special, masked)
     decode = DecodeLog("none", task.config.decode)
-    return EncodedText(inputs, [stream], [*range(len(stream))], following, decode, "", warnings, generation, 0)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[*range(len(stream))],
+        following=following,
+        decode=decode,
+        warnings=warnings,
+        generation=generation,
+    )
 
 
 def filled_answer(subject: Subject, text: str, logits: Float[Tensor, "N V"]) -> Answer:
