@@ -6,7 +6,7 @@ import json
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -118,7 +118,7 @@ def test_attribute_defaults_to_the_first_generated_token(name: str, method: Any)
     shapes = {s.name: len(s) for s in e.streams}
     for answer in (result, attribute(e)):
         assert {n: len(scores) for n, scores in answer.scores.items()} == shapes
-    assert json.loads(json.dumps(result.to_json()))["sufficiency"].keys() == {
+    assert json.loads(json.dumps(asdict(result)))["sufficiency"].keys() == {
         "value",
         "random_mean",
         "random_low",

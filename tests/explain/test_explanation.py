@@ -148,9 +148,9 @@ def test_manifest_has_the_fields_of_types_ts(runs: dict[str, Run], name: str) ->
 @pytest.mark.parametrize("name", TEXTS)
 def test_requests_and_attributions_have_the_fields_of_types_ts(runs: dict[str, Run], name: str) -> None:
     e = runs[name].explain(TEXTS[name], max_new_tokens=4)
-    attribution = e.attribute("integrated_gradients").to_json()
+    attribution = asdict(e.attribute("integrated_gradients"))
     word = [i for i, w in enumerate(e.streams[0].words) if w == 0]
-    erased = erase(e, EraseRequest({e.streams[0].name: word})).to_json()
+    erased = asdict(erase(e, EraseRequest({e.streams[0].name: word})))
     answers = {
         "Attribution": attribution,
         "Faithfulness": attribution["sufficiency"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -187,9 +188,10 @@ def attribution_json(scores: dict[str, list[float]]) -> dict[str, Any]:
     """Return an attribution with these scores."""
     test = Faithfulness(1.5, 0.2, -0.1, 0.6, True)
     target = Candidate(3, "</b>", 1.0, -0.1)
-    return Attribution(
+    attribution = Attribution(
         "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, {}, None, test, test, 200, "[MASK]", [], 0.1
-    ).to_json()
+    )
+    return asdict(attribution)
 
 
 def test_draw_attribution_sums_words(explanations: dict[str, Explanation]) -> None:

@@ -11,7 +11,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -82,7 +82,7 @@ def test_an_identity_edit_changes_nothing(task: str, case: str) -> None:
     sweeps = ["sweep_parts", "sweep_layers"] + (["contributions"] if task != "pretrain" else [])
     for name in sweeps:
         was, now = getattr(e, name)(), getattr(one, name)()
-        np.testing.assert_allclose([*numbers(now.to_json())], [*numbers(was.to_json())], atol=2e-6, err_msg=name)
+        np.testing.assert_allclose([*numbers(asdict(now))], [*numbers(asdict(was))], atol=2e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("case", ["edited ensemble"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -199,7 +199,7 @@ def facts(explanations: list[Any], method: str) -> dict[str, Any]:
     facts_of = []
     for explanation in explanations:
         question = AttributeRequest.from_dict({"trace": explanation.id, "method": method})
-        attribution = attribute(explanation, question).to_json()
+        attribution = asdict(attribute(explanation, question))
         facts_of.append({"manifest": explanation.manifest(), "attribution": attribution})
     return facts_of[0] | ({"other": facts_of[1]} if len(facts_of) > 1 else {})
 

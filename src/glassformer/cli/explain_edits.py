@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def show_sweep(kind: str, explanations: Sequence[Any], edits: Sequence[str], as_
         columns = ("part", "off: log p changes by", "differ", "before", "after", "alone: log p changes by", "differ")
         rows = [_part_row(part) for part in result.parts]
     if as_json:
-        console.write_json(result.to_json())
+        console.write_json(asdict(result))
         return
     if kind == "contributions":
         at = "" if result.position is None else f" at position {result.position}"
@@ -141,8 +142,6 @@ def add_finding(trained: Any, path: Path, explanations: Sequence[Any], edits: Se
 
 def check_findings(trained: Any, path: Path, as_json: bool) -> int:
     """Measure the findings of a file again; return 1 if one is not as expected, else 0."""
-    from dataclasses import asdict
-
     from glassformer.explain.edits.findings import measure_again, read_findings
     from glassformer.explain.subject import MODEL, checkpoint_sha256
 

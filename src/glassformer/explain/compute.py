@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 from glassformer.decode import Hypothesis
@@ -22,7 +22,7 @@ from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode, family_of
 from glassformer.explain.inputs.masked_language_model import filled_answer
-from glassformer.explain.predictions import Prediction, top_predictions
+from glassformer.explain.predictions import Prediction, rows_of, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
@@ -38,9 +38,9 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
         run, whole = subject, with_checkpoint(subject, request.checkpoint)
         subject = with_member(whole, request.member)
         encoded = encode(subject, request)
-        lengths = {stream.name: len(stream) for stream in encoded.streams}
-        records = RecordStore(subject.model, encoded.model_inputs, lengths)
-        predictions = _predictions(subject, encoded, records)
+        records = RecordStore(subject.model, encoded.model_inputs, encoded.streams)
+        logits = rows_of(records["logits"].value)[: len(encoded.positions)]
+        predictions = top_predictions(subject.task, logits, encoded.positions, encoded.following)
         decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
         output = _answer(subject, predictions, decode, encoded, records)
         checks = [*records.checks, *_decoding_check(predictions, decode, encoded)]
@@ -62,7 +62,7 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
         together=member,
         records=records,
         checks=checks,
-        omitted=omitted(records, lengths),
+        omitted=_omitted(records, encoded.streams),
         warnings=warnings,
         seconds=time.perf_counter() - started,
         run=run,
@@ -80,15 +80,6 @@ def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog
         whole = with_checkpoint(subject, request.checkpoint)
         encoded = encode(with_member(whole, request.member), request)
     return encoded.decode, text_answer(encoded.answer, encoded.decode), encoded.streams
-
-
-def _predictions(subject: Subject, encoded: EncodedText, records: RecordStore) -> list[Prediction]:
-    """Return the predictions of the positions that are shown."""
-    logits = records["logits"].value
-    positions, following = encoded.positions, encoded.following
-    if logits.dim() == 1:
-        logits = logits[None]
-    return top_predictions(subject.task, logits[: len(positions)], positions, following)
 
 
 def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
@@ -144,15 +135,12 @@ def _decoding_check(predictions: list[Prediction], decode: DecodeLog, encoded: E
     return [Check("decoding against this pass", value, tolerance, value <= tolerance, meaning)]
 
 
-def omitted(records: RecordStore, lengths: Mapping[str, int]) -> list[Omitted]:
-    """Return what is not shown of a long text, and why, one sentence each."""
-    longest = max(lengths.values(), default=0)
-    if records.layered:
-        return [
-            {
-                "what": "one layer's tensors are held at a time",
-                "why": f"the text has {longest} tokens, more than {MAX_FULL_TOKENS}: opening another layer runs the "
-                "model again, with the same results",
-            }
-        ]
-    return []
+def _omitted(records: RecordStore, streams: Sequence[Stream]) -> list[Omitted]:
+    """Return what is not shown of a long text, and why."""
+    if not records.layered:
+        return []
+    why = (
+        f"the text has {max(map(len, streams))} tokens, more than {MAX_FULL_TOKENS}: opening another layer runs the "
+        "model again, with the same results"
+    )
+    return [{"what": "one layer's tensors are held at a time", "why": why}]

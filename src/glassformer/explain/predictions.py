@@ -100,6 +100,11 @@ def top_predictions(
     return predictions
 
 
+def rows_of(logits: Float[Tensor, "*P C"]) -> Float[Tensor, "N C"]:
+    """Return logits with a row per prediction: a classifier has one, of the whole text."""
+    return logits.reshape(-1, logits.shape[-1])
+
+
 def readable(task: Task, id: int) -> str:
     """Return the class, or the token in readable form."""
     return task.label_names[id] if task.label_names else task.tokenizer.tokens([id])[0]

@@ -11,7 +11,7 @@ Tensors are recorded by `trace.py`; `capture/attach.py` defines which.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -39,7 +39,7 @@ class RecordStore(Mapping[str, Step]):
     Args:
         model: the model to run.
         inputs: its arguments.
-        lengths: the number of tokens of each stream.
+        streams: the tokens.
         tap: called with every step that can be edited, as in `trace`.
 
     Attributes:
@@ -50,11 +50,11 @@ class RecordStore(Mapping[str, Step]):
     """
 
     def __init__(
-        self, model: nn.Module, inputs: Mapping[str, Any], lengths: Mapping[str, int], tap: Tap | None = None
+        self, model: nn.Module, inputs: Mapping[str, Any], streams: Sequence[Sized], tap: Tap | None = None
     ) -> None:
         self._tap = tap
         self._model, self._inputs = model, dict(inputs)
-        self.layered = max(lengths.values(), default=0) > MAX_FULL_TOKENS
+        self.layered = max(map(len, streams), default=0) > MAX_FULL_TOKENS
         # The layer whose records are kept, where only one is.
         self._layer = ""
         self._layer_records: dict[str, Step] = {}
@@ -62,21 +62,10 @@ class RecordStore(Mapping[str, Step]):
         trace, self._kept = self._capture((lambda id: not id.startswith(layers)) if self.layered else "*")
         self.trace = None if self.layered else trace
         self.checks: list[Check] = trace.checks
-        self.steps = {id: record.without_value() for id, record in self._kept.items()}
-        if self.layered:
-            self._add_layers()
-
-    def _add_layers(self) -> None:
-        """Record one layer after the other and add its steps, in order of computation."""
-        steps, layers = self.steps, list(self._layers())
-        for layer in layers:
-            _, records = self._capture(f"{layer}*")
-            steps |= {id: record.without_value() for id, record in records.items()}
-        order = ["src_embedding.", "embedding.", "encoder.", "tgt_embedding.", "decoder.", ""]
-        order[2:3] = [*(x for x in layers if x.startswith("encoder")), "encoder."]
-        order[-2:-1] = [*(x for x in layers if x.startswith("decoder")), "decoder."]
-        rank = {id: next(i for i, prefix in enumerate(order) if id.startswith(prefix)) for id in steps}
-        self.steps = {id: steps[id] for id in sorted(steps, key=rank.__getitem__)}
+        steps = {id: step.without_value() for id, step in self._kept.items()}
+        for layer in layers if self.layered else ():
+            steps |= {id: step.without_value() for id, step in self._capture(f"{layer}*")[1].items()}
+        self.steps = {id: steps[id] for id in trace.computed}
 
     def captured(self, id: str) -> Step | None:
         """Return a record, or None where that needs another forward pass; safe from any thread."""

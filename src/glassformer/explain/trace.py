@@ -51,13 +51,13 @@ class Trace(Mapping[str, Step]):
     def __getitem__(self, id: str) -> Step:
         if id in self._tape.steps:
             return self._tape.steps[id]
-        if id in self._tape.skipped:
+        if id in self._tape.computed:
             raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "add it to `only`")
-        if not self._tape.steps and not self._tape.skipped:
+        if not self._tape.computed:
             raise UnknownRecord(
                 f"the trace holds no step yet, so none called {id!r}", "call the model inside `with trace(model)`"
             )
-        hint = _nearest(id, [*self._tape.steps, *self._tape.skipped])
+        hint = _nearest(id, [*self._tape.computed])
         raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
 
     def __iter__(self) -> Iterator[str]:
@@ -83,6 +83,11 @@ class Trace(Mapping[str, Step]):
             whole = self._tape.call is not None and self._tape.output is not None
             self._checks = [self.check()] if whole and not self.edited else []
         return self._checks
+
+    @property
+    def computed(self) -> list[str]:
+        """Return the ids of all steps of the pass in order, also of those that `only` leaves out."""
+        return list(self._tape.computed)
 
     @property
     def edited(self) -> list[str]:
@@ -175,5 +180,5 @@ def trace(
         _tracing.reset(token)
         hooks.remove()
     if missed := tape.unmatched():
-        hint = _nearest(missed[0], [*tape.steps, *tape.skipped])
+        hint = _nearest(missed[0], [*tape.computed])
         raise UsageError(f"only={missed[0]!r} matches no step that was computed", hint)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -90,10 +90,6 @@ class Attribution:
     warnings: list[str]
     seconds: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Erased:
@@ -104,10 +100,6 @@ class Erased:
     """The quantity of an attribution with the tokens erased."""
     original: float
     """The quantity for the text itself."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
 
 def attribute(explanation: Explanation, request: AttributeRequest | None = None) -> Attribution:

@@ -6,16 +6,15 @@ Requests may come from a page, so nothing in them is trusted. The model is not c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from glassformer.config.fields import number, string
-from glassformer.config.requests import build_request, check_request
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.value_function import ValueFunction, Words
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.request import IDS, MAX_PREFIX
+from glassformer.explain.request import IDS, MAX_PREFIX, Request
 from glassformer.explain.streams import Stream
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK, UNK
@@ -26,7 +25,7 @@ INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 
 
 @dataclass(frozen=True)
-class AttributeRequest:
+class AttributeRequest(Request):
     """The prediction to explain, and the method."""
 
     trace: str = string(40, "")
@@ -38,17 +37,9 @@ class AttributeRequest:
     foil: int | None = number(None, IDS)
     """Class or token id to contrast with; default: the second most probable class, or none for tokens."""
 
-    def __post_init__(self) -> None:
-        check_request(self)
-
-    @staticmethod
-    def from_dict(data: Any) -> AttributeRequest:
-        """Return a request from parsed JSON."""
-        return build_request(AttributeRequest, data)
-
 
 @dataclass(frozen=True)
-class EraseRequest:
+class EraseRequest(Request):
     """The tokens to erase, and the prediction to repeat without them."""
 
     erase: Annotated[dict[str, list[int]], "Partial<Record<StreamName, number[]>>"] = field(
@@ -59,14 +50,6 @@ class EraseRequest:
     prediction: int | None = number(None, IDS)
     target: int | None = number(None, IDS)
     foil: int | None = number(None, IDS)
-
-    def __post_init__(self) -> None:
-        check_request(self)
-
-    @staticmethod
-    def from_dict(data: Any) -> EraseRequest:
-        """Return a request from parsed JSON."""
-        return build_request(EraseRequest, data)
 
 
 def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:

@@ -43,7 +43,7 @@ class Tape:
 
     Attributes:
         steps: the steps kept so far, by id.
-        skipped: the ids of the others, in order.
+        computed: the ids of all steps, kept or not, in order.
         edited: the ids of the steps whose tensor the tap replaced, in order.
         call: the arguments of the last call of the model.
         output: the output of that call.
@@ -58,7 +58,7 @@ class Tape:
         tap: Tap | None = None,
     ) -> None:
         self.steps: dict[str, Step] = {}
-        self.skipped: dict[str, None] = {}
+        self.computed: dict[str, None] = {}
         self.only = only
         self.tap = tap
         # A tap that names the steps it wants is not called for others, which would be copied and compared in vain.
@@ -97,8 +97,8 @@ class Tape:
             attrs: its constants.
         """
         origin = self.remember(value, Origin(id, _stream(axes)))
+        self.computed[id] = None
         if not self.wants(id):
-            self.skipped[id] = None
             return origin
         if id in self.steps:
             hint = "rename one of them: trace(model, names={path: name})"
@@ -156,6 +156,7 @@ class Tape:
         for name in [*step.inputs, id] if step else []:
             if name in self.steps:
                 self.steps[name] = self.steps.pop(name)
+                self.computed[name] = self.computed.pop(name)
 
     def wants(self, id: str) -> bool:
         """Return whether a step with this id is kept."""
@@ -165,7 +166,7 @@ class Tape:
 
     def unmatched(self) -> list[str]:
         """Return the wildcards that no step matched, if any steps were computed."""
-        if callable(self.only) or self._keep_all or not (self.steps or self.skipped):
+        if callable(self.only) or self._keep_all or not self.computed:
             return []
         return [pattern for pattern in self.only if not any(fnmatchcase(id, pattern) for id in self.steps)]
 

@@ -15,7 +15,7 @@ from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.edits.apply import Edits, edits_on
 from glassformer.explain.edits.what_if import check_whole
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.predictions import readable
+from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.trace import trace
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.utils.cancellation import check_cancelled
@@ -50,19 +50,14 @@ def edited_logits(
 ) -> Float[Tensor, "N P C"]:
     """Return the logits of one text under each of several sets of edits, in double precision."""
     check_whole(explanation, other)
-    rows = [_rows(logits) for logits in _batches(explanation, variants, other)]
-    return torch.cat(rows)
+    logits = torch.cat(list(_batches(explanation, variants, other))).double()
+    return logits[:, None] if logits.dim() == 2 else logits
 
 
 def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
     """Return the logits of a text without further edits, in double precision."""
     check_whole(explanation)
-    return _rows(explanation.records["logits"].value[None])[0]
-
-
-def _rows(logits: Tensor) -> Float[Tensor, "N P C"]:
-    logits = logits.double()
-    return logits[:, None] if logits.dim() == 2 else logits
+    return rows_of(explanation.records["logits"].value.double())
 
 
 def _batches(

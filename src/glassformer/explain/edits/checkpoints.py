@@ -6,15 +6,15 @@ position fit, and the numbers of all checkpoints are of the same tokens.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from glassformer.errors import UsageError
 from glassformer.explain.edits.batch import followed
-from glassformer.explain.edits.what_if import what_if
+from glassformer.explain.edits.what_if import predictions_of, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.masked_language_model import filled_answer
-from glassformer.explain.predictions import readable, top_predictions
+from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.subject import Subject, list_checkpoints, with_checkpoint, with_member
 from glassformer.utils.cancellation import check_cancelled
@@ -46,10 +46,6 @@ class CheckpointsSweep:
     checkpoints: list[CheckpointEffect]
     """The first training step first."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
 
 def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
     """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first."""
@@ -62,7 +58,7 @@ def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
         model = with_member(with_checkpoint(explanation.run, info["name"]), request.member)
         at = _at(base, model)
         result = what_if(at, request.edits, None if other is None else _at(other, model), again=False)
-        logits = [_rows(at), result.records["logits"].value.reshape(-1, _rows(at).shape[-1])]
+        logits = [rows_of(one.records["logits"].value) for one in (at, result)]
         before, after = (_answer(base, one) for one in logits)
         log_probs = (float(followed(base, one[base.answered].double().log_softmax(dim=-1)).sum()) for one in logits)
         found.append(CheckpointEffect(info["name"], info["step"], before, after, *log_probs))
@@ -71,21 +67,10 @@ def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
 
 def _at(explanation: Explanation, subject: Subject) -> Explanation:
     """Return the explanation of the same tokens by other weights."""
-    lengths = {stream.name: len(stream) for stream in explanation.streams}
     with tuned(subject.device):
-        records = RecordStore(subject.model, explanation.model_inputs, lengths)
-    old = explanation.predictions
-    following = [None if p.actual is None else p.actual.id for p in old]
-    logits = records["logits"].value
-    rows = logits[None] if logits.dim() == 1 else logits
-    predictions = top_predictions(subject.task, rows[: len(old)], [p.position for p in old], following)
-    return replace(explanation, subject=subject, records=records, predictions=predictions)
-
-
-def _rows(explanation: Explanation) -> Any:
-    """Return the logits with a row per prediction."""
-    logits = explanation.records["logits"].value
-    return logits.reshape(-1, logits.shape[-1])
+        records = RecordStore(subject.model, explanation.model_inputs, explanation.streams)
+    moved = replace(explanation, subject=subject, records=records)
+    return replace(moved, predictions=predictions_of(moved, records["logits"].value))
 
 
 def _answer(explanation: Explanation, logits: Any) -> str:

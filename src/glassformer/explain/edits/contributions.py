@@ -15,8 +15,7 @@ Of an edited pass the parts are those that it computed, and what an edit added t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -64,10 +63,6 @@ class Contributions:
     """The sum of the direct contributions minus this difference, which only rounding should leave."""
     parts: list[Contribution]
     """In order of computation."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
 
 def contributions(explanation: Explanation, prediction: int | None = None) -> Contributions:

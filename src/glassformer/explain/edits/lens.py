@@ -8,8 +8,7 @@ https://arxiv.org/abs/2303.08112).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
@@ -52,10 +51,6 @@ class LayersSweep:
     """Position of each prediction; null for a classifier."""
     stacks: list[LayersStack]
     """The encoder before the decoder."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
 
 def sweep_layers(explanation: Explanation) -> LayersSweep:

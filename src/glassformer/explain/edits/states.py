@@ -9,9 +9,8 @@ or suffice and not be needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from glassformer.errors import UsageError
 from glassformer.explain.edits.batch import base_logits, edited_logits
@@ -63,10 +62,6 @@ class StatesSweep:
     """The same in the second text."""
     grids: list[StatesGrid]
     """One grid per stream."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
 
 def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:

@@ -8,8 +8,8 @@ dispensable while all together are not, which only the sum shows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 
@@ -44,10 +44,6 @@ class PartsSweep:
     untrained: float
     """Largest change of the log-probability, in size, when a part of the same model with initial weights is off."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class KeysGrid:
@@ -67,10 +63,6 @@ class KeysSweep:
 
     grids: list[KeysGrid]
     """In order of computation."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
     def strongest(self, n: int = 10) -> list[VariantEffect]:
         """Return the n effects that lower the log-probability most, the largest first."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
@@ -25,7 +24,7 @@ from glassformer.explain.effects import Effect, WhatIf
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import encode
 from glassformer.explain.inputs.masked_language_model import filled_answer
-from glassformer.explain.predictions import Prediction, top_predictions
+from glassformer.explain.predictions import Prediction, rows_of, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.subject import Subject
@@ -75,7 +74,7 @@ def with_edits(
         request=replace(base.request, edits=tuple(edits), other_text=other_text),
         id=trace_id,
         records=result.records,
-        predictions=_predictions(base, result.records["logits"].value),
+        predictions=predictions_of(base, result.records["logits"].value),
         answer=result.answer,
         checks=[_untouched(base, result)],
         edited=result,
@@ -113,11 +112,10 @@ def what_if(
         return edits_on(explanation, edits, other)
 
     tap = apply()
-    lengths = {stream.name: len(stream) for stream in explanation.streams}
-    edited = RecordStore(subject.model, explanation.model_inputs, lengths, tap=tap)
+    edited = RecordStore(subject.model, explanation.model_inputs, explanation.streams, tap=tap)
     tap.check_fired()
-    after = _predictions(explanation, edited["logits"].value)
-    logits = [_rows(e["logits"].value) for e in (records, edited)]
+    after = predictions_of(explanation, edited["logits"].value)
+    logits = [rows_of(e["logits"].value.double()) for e in (records, edited)]
     effects = [_effect(explanation, i, logits[0][i], logits[1][i], after[i]) for i in explanation.answered]
     answer, why_not = _decode_again(explanation, after, edited, tap, apply) if again else (None, "")
     return WhatIf(
@@ -146,17 +144,12 @@ def check_whole(*explanations: Explanation | None) -> None:
             raise UsageError(message, "shorten the text")
 
 
-def _rows(logits: Float[Tensor, "..."]) -> Float[Tensor, "N C"]:
-    """Return logits with a row per prediction, in double precision."""
-    return logits.double().reshape(-1, logits.shape[-1])
-
-
-def _predictions(explanation: Explanation, logits: Tensor) -> list[Prediction]:
-    """Return the predictions of edited logits at the positions of the explanation."""
+def predictions_of(explanation: Explanation, logits: Tensor) -> list[Prediction]:
+    """Return the predictions of other logits of the text, at the positions of the explanation."""
     old = explanation.predictions
     following = [None if p.actual is None else p.actual.id for p in old]
-    rows = logits[None] if logits.dim() == 1 else logits
-    return top_predictions(explanation.subject.task, rows[: len(old)], [p.position for p in old], following)
+    rows = rows_of(logits)[: len(old)]
+    return top_predictions(explanation.subject.task, rows, [p.position for p in old], following)
 
 
 def _effect(explanation: Explanation, i: int, a: Tensor, w: Tensor, after: Prediction) -> Effect:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class ExplanationPlots(TracePlots):
             attribution: an existing attribution, for instance of another token, class or foil.
         """
         attribution = attribution or attribute_fields(self._explanation, method=method)
-        return draw_attribution(self._explanation.streams, attribution.to_json())
+        return draw_attribution(self._explanation.streams, asdict(attribution))
 
     def effect(self) -> Any:
         """Return a figure of what the edits of this explanation change at each position."""

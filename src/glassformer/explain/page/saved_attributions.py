@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, TypedDict, get_args
 
 from glassformer.explain.attribution.attribute import (
@@ -73,7 +74,7 @@ def saved_attributions(
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
                 request = which | {"method": method}
                 result = attribute(explained, AttributeRequest.from_dict(request))
-                saved: SavedAttribution = {"request": request, "attribution": result.to_json()}
+                saved: SavedAttribution = {"request": request, "attribution": asdict(result)}
                 if not room.take(saved):
                     dropped.append(
                         f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
@@ -97,7 +98,7 @@ def word_erasures(explanation: Explanation, which: dict[str, Any]) -> Iterator[S
     if words:
         base = EraseRequest.from_dict(which | {"erase": {}})
         for positions, result in zip(words, erase_each(explanation, base, words), strict=True):
-            yield {"request": which | {"erase": positions}, "erased": result.to_json()}
+            yield {"request": which | {"erase": positions}, "erased": asdict(result)}
 
 
 def written(explanation: Explanation) -> list[int]:

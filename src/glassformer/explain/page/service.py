@@ -10,13 +10,12 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from glassformer.config.fields import number
-from glassformer.config.requests import check_request
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.compute import compute_decoding, compute_explanation
@@ -26,21 +25,18 @@ from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.sweep_requests import SweepRequest, run_sweep
-from glassformer.explain.request import IDS, TraceRequest
+from glassformer.explain.request import IDS, Request, TraceRequest
 from glassformer.explain.subject import Subject
 
 _ROW = re.compile("[0-9]{1,10}")
 
 
 @dataclass(frozen=True)
-class NeighboursRequest:
+class NeighboursRequest(Request):
     """The token whose nearest embeddings are asked for."""
 
     row: int = number(0, IDS)
     """Its position."""
-
-    def __post_init__(self) -> None:
-        check_request(self)
 
 
 class Service:
@@ -106,16 +102,16 @@ class Service:
     def attribute(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Attribution` for an `AttributeRequest`."""
         request = AttributeRequest.from_dict(body)
-        return attribute(self._find(request.trace), request).to_json()
+        return asdict(attribute(self._find(request.trace), request))
 
     def erase(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Erased` for an `EraseRequest`."""
         request = EraseRequest.from_dict(body)
-        return erase(self._find(request.trace), request).to_json()
+        return asdict(erase(self._find(request.trace), request))
 
     def sweep(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the sweep for a `SweepRequest`."""
-        return run_sweep(SweepRequest.from_dict(body), self._find).to_json()
+        return asdict(run_sweep(SweepRequest.from_dict(body), self._find))
 
     def decode(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return how a text is decoded, without tracing."""
