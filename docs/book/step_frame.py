@@ -6,7 +6,6 @@ Script and style are separate files, which several frames share.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -18,8 +17,8 @@ from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.assets import WHOLE
 from glassformer.explain.page.inline import escape_json
 from glassformer.explain.page.manifest import Manifest, manifest, run_info
-from glassformer.explain.page.responses import pack, to_json
-from glassformer.explain.page.saved_page import PackedTensor, SavedPageData, embedding_views
+from glassformer.explain.page.responses import to_json
+from glassformer.explain.page.saved_page import SavedPageData, embedding_views, packed_tensor
 
 MAX_BYTES = 150_000
 """Maximum size of a frame, without script and style."""
@@ -42,7 +41,7 @@ def step_frame_html(explanation: Explanation, ids: Sequence[str], assets: str) -
     }
     inputs = {id for node in kept["nodes"] for id in node["inputs"]} & set(explanation.records)
     names = dict.fromkeys([*ids, *sorted(inputs), *kept["params"]])
-    data["tensors"] = {explanation.id: {name: _packed(explanation, name) for name in names}}
+    data["tensors"] = {explanation.id: {name: packed_tensor(explanation.records.tensor(name)) for name in names}}
     html = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -81,10 +80,3 @@ def _views(explanation: Explanation, ids: Sequence[str]) -> dict[str, EmbeddingV
         return {}
     views = embedding_views(explanation, [])
     return {key: view for key, view in views.items() if key.rpartition("/")[0] in ids}
-
-
-def _packed(explanation: Explanation, name: str) -> PackedTensor:
-    """Return the values of a step or parameter as 16-bit floats where they fit."""
-    values = explanation.records.tensor(name)
-    packed, dtype = pack(values, "f16")
-    return {"dtype": dtype, "shape": list(values.shape), "data": base64.b64encode(packed).decode("ascii")}

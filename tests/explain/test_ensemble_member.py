@@ -138,7 +138,7 @@ def test_explain_traces_members_of_generating_models(task: str) -> None:
         key = "translation" if task == "translate" else "text"
         assert e.together.answer["headline"] == expected[key]
         assert e.answer["headline"] == alone.predict(text, **options)[0][key]
-        assert compute_decoding(run, e.request)["answer"] == e.answer
+        assert compute_decoding(run, e.request)[1] == e.answer
     if task == "translate":
         forced = run.explain(text, target="abc")
         assert forced.answer["headline"] == forced.together.answer["headline"] == "abc"

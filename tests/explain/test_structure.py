@@ -18,7 +18,7 @@ KNOWN = {module_name(path) for path in SOURCES}
 ORDER = [
     {"weak_cache", "capture", "trace"},  # one forward pass, recorded
     {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers"},
-    {"inputs", "record_store", "effects"},
+    {"inputs", "record_store"},
     {"explanation"},  # all of it together, and frozen; its methods are functions of the groups below
     {"compute", "embedding_view"},
     {"edits"},  # a tap: what becomes of numbers

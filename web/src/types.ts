@@ -361,7 +361,7 @@ export interface AppliedEdit {
   step: string;
   /** Part of the step by axis names; all of it if empty. */
   slice: string;
-  /** As in `edits/grammar.py`. Weights that follow blocked scores are "set" to 0. */
+  /** As in `KINDS`. Weights that follow blocked scores are "set" to 0. */
   kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip";
   /** The number of "set" and "scale". */
   number: number;

@@ -18,7 +18,6 @@ from glassformer.errors import UsageError
 from glassformer.explain.answers import Answer, EnsembleMember
 from glassformer.explain.capture.records import Check
 from glassformer.explain.decode_log import DecodeLog
-from glassformer.explain.effects import WhatIf
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Prediction
 from glassformer.explain.record_store import RecordStore
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from glassformer.explain.edits.lens import LayersSweep
     from glassformer.explain.edits.states import StatesSweep
     from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
+    from glassformer.explain.edits.what_if import WhatIf
     from glassformer.explain.figures.explanation_plots import ExplanationPlots
     from glassformer.explain.page.manifest import Manifest
     from glassformer.explain.page.notebook import NotebookPage

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -33,6 +33,9 @@ from glassformer.explain.capture.module_hooks import ModuleHooks
 from glassformer.explain.capture.records import Check, Step, UnknownRecord
 from glassformer.explain.capture.tape import Tape
 from glassformer.nn.attention import MultiHeadAttention, Tap
+
+if TYPE_CHECKING:
+    from glassformer.explain.figures.trace_plots import TracePlots
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 
@@ -124,7 +127,7 @@ class Trace(Mapping[str, Step]):
         return Check("explicit against fused attention", value, tolerance, value <= tolerance, meaning)
 
     @property
-    def plot(self) -> Any:
+    def plot(self) -> TracePlots:
         """Return the figures of these records: `t.plot.attention(layer=1)`."""
         from glassformer.explain.figures.trace_plots import TracePlots
 

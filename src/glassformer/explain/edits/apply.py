@@ -9,20 +9,39 @@ No weight is changed, and no tensor is written in place: the pass continues with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Step
-from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.edits.grammar import KINDS, Edit
 from glassformer.explain.edits.reference import Means, has_mean, means_of_run
 from glassformer.explain.edits.sites import resolve, state_before
-from glassformer.explain.effects import AppliedEdit
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.record_store import axis_indices
 from glassformer.explain.request import MAX_EDITS
 from glassformer.explain.weak_cache import weak_cache
+
+
+@dataclass(frozen=True)
+class AppliedEdit:
+    """An edit of one step, as it was applied; aliases and wildcards are resolved."""
+
+    edit: int
+    """Index into `WhatIf.edits`."""
+    step: str
+    """Id of the step."""
+    slice: str
+    """Part of the step by axis names; all of it if empty."""
+    kind: Annotated[str, " | ".join(f'"{name}"' for name in KINDS)]
+    """As in `KINDS`. Weights that follow blocked scores are "set" to 0."""
+    number: float
+    """The number of "set" and "scale"."""
+    source: str
+    """The step whose values are used: of "skip" the state before the layer, else the step itself."""
 
 
 class Edits:
@@ -132,21 +151,17 @@ class Edits:
             *torch.meshgrid(*(torch.tensor(i, device=x.device) for i in indices), indexing="ij"),
         )
         x = x.clone()
-        match edit.kind:
-            case "set":
-                x[grid] = edit.number
-            case "scale":
-                x[grid] = x[grid] * edit.number
-            case "B":
-                x[grid] = _values_of_other(edit, other).to(x)
-            case "mean":
-                x[grid] = self._mean(edit.step, x)[grid]
-            case "blocked":
-                x[grid] = torch.finfo(x.dtype).min / 2
-                where = torch.zeros_like(x, dtype=torch.bool)
-                where[grid] = True
-                weights = _weights_of(edit.step)
-                self._blocked[weights] = self._blocked.get(weights, torch.zeros_like(where)) | where
+        if edit.kind == "B":
+            x[grid] = _values_of_other(edit, other).to(x)
+        elif edit.kind == "mean":
+            x[grid] = self._mean(edit.step, x)[grid]
+        elif (change := KINDS[edit.kind].change) is not None:
+            x[grid] = change(x[grid], edit.number)
+        if edit.kind == "blocked":
+            where = torch.zeros_like(x, dtype=torch.bool)
+            where[grid] = True
+            weights = _weights_of(edit.step)
+            self._blocked[weights] = self._blocked.get(weights, torch.zeros_like(where)) | where
         return x
 
     def _mean(self, step: str, x: Tensor) -> Tensor:
@@ -163,7 +178,7 @@ class Edits:
         record = self.records[edit.step]
         axes = [axis.name for axis in record.axes]
         indices = axis_indices(axes, record.shape, edit.slice)
-        if not record.value.is_floating_point() and edit.kind != "set":
+        if KINDS[edit.kind].decimals and not record.value.is_floating_point():
             raise UsageError(f"{edit.step} holds no decimal numbers, so it can only be set", "as in: …=0")
         if edit.kind == "mean":
             if not has_mean(record):

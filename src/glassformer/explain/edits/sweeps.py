@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -73,12 +73,11 @@ class KeysSweep:
 def sweep_parts(explanation: Explanation) -> PartsSweep:
     """Return the effect of switching off each head and block, of each head alone, and of all heads of a block."""
     plans = _plans(explanation)
-    variants = [edits for _, _, _, off, alone in plans for edits in (off, alone) if edits]
-    effects = iter(variant_effects(explanation, variants))
+    effects = iter(variant_effects(explanation, [edits for plan in plans for edits in (plan.off, plan.alone) if edits]))
     parts = [
-        Part(step, kind, head, next(effects), next(effects) if alone else None) for step, kind, head, _, alone in plans
+        Part(plan.step, plan.kind, plan.head, next(effects), next(effects) if plan.alone else None) for plan in plans
     ]
-    return PartsSweep(parts, _untrained(explanation, [off for _, _, _, off, _ in plans]))
+    return PartsSweep(parts, _untrained(explanation, [plan.off for plan in plans]))
 
 
 def sweep_keys(explanation: Explanation) -> KeysSweep:
@@ -99,22 +98,29 @@ def sweep_keys(explanation: Explanation) -> KeysSweep:
     )
 
 
-Plan = tuple[str, Literal["head", "heads", "block"], int | None, list[str], list[str]]
+class _Plan(NamedTuple):
+    """A part with the edits that switch it off, and those that switch off the other heads of its block."""
+
+    step: str
+    kind: Literal["head", "heads", "block"]
+    head: int | None
+    off: list[str]
+    alone: list[str]
 
 
-def _plans(explanation: Explanation) -> list[Plan]:
-    """Return (step, kind, head, edits that switch it off, edits that leave it alone) of each part."""
+def _plans(explanation: Explanation) -> list[_Plan]:
+    """Return how each part is switched off."""
     heads = dict(_attentions(explanation))
-    plans: list[Plan] = []
+    plans: list[_Plan] = []
     for id, step in explanation.records.steps.items():
         if id in heads:
             block = id.removesuffix(".weights")
             off = [f"{block}.context[head:{h}]=0" for h in range(heads[id])]
             for h in range(heads[id]):
-                plans.append((id, "head", h, [off[h]], [edit for edit in off if edit != off[h]]))
-            plans.append((id, "heads", None, [f"{block}.context=0"], []))
+                plans.append(_Plan(id, "head", h, [off[h]], [edit for edit in off if edit != off[h]]))
+            plans.append(_Plan(id, "heads", None, [f"{block}.context=0"], []))
         elif step.block == "ff" and step.site.startswith("out:"):
-            plans.append((id, "block", None, [f"{id}=0"], []))
+            plans.append(_Plan(id, "block", None, [f"{id}=0"], []))
     return plans
 
 

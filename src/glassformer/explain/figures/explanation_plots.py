@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings
@@ -15,6 +15,9 @@ from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution
 from glassformer.explain.figures.effect_figure import draw_effect
 from glassformer.explain.figures.trace_plots import TracePlots
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FAMILIES = ("attention", "positions", "alignment", "attribution", "effect")
 
@@ -45,7 +48,7 @@ class ExplanationPlots(TracePlots):
         score = f"{best.agreement:.2f}, by chance {best.chance:.2f}"
         return best.layer + 1, best.shifted, f" (of {len(fits)} readings this agrees best with erasing: {score})"
 
-    def attribution(self, method: Method = "erase", *, attribution: Attribution | None = None) -> Any:
+    def attribution(self, method: Method = "erase", *, attribution: Attribution | None = None) -> Figure:
         """Return a figure of the attribution of a prediction to the words, and of its faithfulness.
 
         Args:
@@ -55,7 +58,7 @@ class ExplanationPlots(TracePlots):
         attribution = attribution or attribute_fields(self._explanation, method=method)
         return draw_attribution(self._explanation.streams, asdict(attribution))
 
-    def effect(self) -> Any:
+    def effect(self) -> Figure:
         """Return a figure of what the edits of this explanation change at each position."""
         if self._explanation.edited is None:
             hint = "as in: explain(run, TraceRequest(text, edits=…))"
@@ -74,18 +77,7 @@ def save_figure(
 ) -> None:
     """Write a figure of an explanation: attention, positions, alignment, attribution or effect."""
     fs.check_suffix(path)
-    plots = ExplanationPlots(explanation)
-    match kind:
-        case "attention":
-            figure = plots.attention(layer, head)
-        case "positions":
-            figure = plots.positions()
-        case "alignment":
-            figure = plots.alignment(layer, head)
-        case "attribution":
-            figure = plots.attribution(method)
-        case "effect":
-            figure = plots.effect()
-        case _:
-            raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(FAMILIES)}")
-    fs.save(figure, path)
+    if kind not in FAMILIES:
+        raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(FAMILIES)}")
+    arguments = {"attention": (layer, head), "alignment": (layer, head), "attribution": (method,)}.get(kind, ())
+    fs.save(getattr(ExplanationPlots(explanation), kind)(*arguments), path)

@@ -7,7 +7,7 @@ are counted from 1 here, as on the page and on the command line; the ids of reco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.records import BLOCKED, Step
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.matrix_figures import heads_figure, matrix_figure, positions_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Tokens: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 """The tokens of the only stream, or those of each: {"source": […], "target": […]}."""
@@ -39,7 +42,7 @@ class TracePlots:
         block: Literal["self", "cross"] | None = None,
         stack: Literal["encoder", "decoder"] | None = None,
         tokens: Tokens | None = None,
-    ) -> Any:
+    ) -> Figure:
         """Return a figure of the attention weights of one head, or of all heads of a layer side by side.
 
         Args:
@@ -64,7 +67,7 @@ class TracePlots:
                 return matrix_figure(title, subtitle, weights[heads[0]], of_head, labels)
             return heads_figure(f"{title}, all {len(weights)} heads", subtitle, weights, masked, labels)
 
-    def positions(self) -> Any:
+    def positions(self) -> Figure:
         """Return a figure of the position encoding, and of the cosine similarity of any two positions."""
         id = next((i for i in self._records if i == "positions" or i.endswith(".positions")), None)
         if id is not None:
@@ -99,7 +102,7 @@ class TracePlots:
         tokens: Tokens | None = None,
         *,
         shifted: bool | None = None,
-    ) -> Any:
+    ) -> Figure:
         """Return a figure of the cross-attention weights that align target tokens with source tokens.
 
         The default of `layer` and `shifted` is the reading that agrees best with erasing words, see

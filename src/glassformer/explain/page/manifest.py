@@ -18,7 +18,7 @@ from glassformer.errors import CheckpointError
 from glassformer.explain.answers import Answer, EnsembleMember
 from glassformer.explain.capture.records import Axis, Check, SourceLine, Step
 from glassformer.explain.decode_log import DecodeLog, settings_json
-from glassformer.explain.effects import WhatIf
+from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of

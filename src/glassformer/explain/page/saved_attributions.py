@@ -65,21 +65,18 @@ def saved_attributions(
         for explained in explanations:
             targets = [None] if explained.is_classifier else written(explained)
             for n_done, prediction in enumerate(targets):
-                if time.monotonic() > deadline and not explained.is_classifier:
-                    dropped.append(
-                        f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
-                        f"{len(targets)} written tokens are left out, to keep the file short; the live page has any."
-                    )
-                    break
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
-                request = which | {"method": method}
-                result = attribute(explained, AttributeRequest.from_dict(request))
-                saved: SavedAttribution = {"request": request, "attribution": asdict(result)}
-                if not room.take(saved):
-                    dropped.append(
-                        f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
-                        f"{len(targets)} answers are left out, as the file is full; the live page weighs any."
-                    )
+                why = ""
+                if time.monotonic() > deadline and not explained.is_classifier:
+                    why = "written tokens are left out, to keep the file short; the live page has any."
+                else:
+                    result = attribute(explained, AttributeRequest.from_dict(which | {"method": method}))
+                    saved: SavedAttribution = {"request": which | {"method": method}, "attribution": asdict(result)}
+                    if not room.take(saved):
+                        why = "answers are left out, as the file is full; the live page weighs any."
+                if why:
+                    left = f"{len(targets) - n_done} of {len(targets)}"
+                    dropped.append(f"Why: the weights of words {IN_WORDS[method]} for {left} {why}")
                     break
                 attributions.append(saved)
                 if method == "erase":

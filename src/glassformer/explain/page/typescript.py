@@ -27,7 +27,7 @@ from glassformer.explain.edits.contributions import Contributions
 from glassformer.explain.edits.lens import LayersSweep
 from glassformer.explain.edits.states import StatesSweep
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
-from glassformer.explain.effects import WhatIf
+from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
