@@ -36,12 +36,6 @@ WireDtype: TypeAlias = Literal["f32", "i32", "u8"]
 class RecordStore(Mapping[str, Step]):
     """The records of one forward pass by id, in order of computation; those not kept are recorded again when read.
 
-    Args:
-        model: the model to run.
-        inputs: its arguments.
-        streams: the tokens.
-        tap: called with every step that can be edited, as in `trace`.
-
     Attributes:
         steps: every step without its value.
         trace: the trace, where everything is kept; else None.

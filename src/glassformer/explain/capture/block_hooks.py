@@ -79,11 +79,6 @@ class EmbeddingHooks:
 
     Its steps are ids, rows, scaled (unless the factor is 1), with_ngrams and with_bigrams (where these are added),
     positions and sum (where there are positions).
-
-    Args:
-        hooks: the hooks to add to.
-        module: the embedding.
-        names: its name in ids; two names for a table shared by source and target, whose calls pass the stream.
     """
 
     def __init__(self, hooks: ModuleHooks, module: TokenEmbedding, names: list[str]) -> None:

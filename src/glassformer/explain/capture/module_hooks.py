@@ -117,12 +117,7 @@ class ModuleHooks:
 def replace_outputs(
     modules: Iterable[nn.Module], replace: Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor | None]
 ) -> Iterator[None]:
-    """Replace the outputs of modules within the block, in this thread.
-
-    Args:
-        modules: the modules.
-        replace: returns the new output, given the module, its arguments and its output; None keeps the output.
-    """
+    """Replace the outputs of modules within the block, in this thread; None keeps an output."""
     thread = get_ident()
 
     def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:

@@ -38,11 +38,7 @@ class CallRecorder:
     def take(self, name: str, x: Tensor, step: str, stream: str = "text") -> str:
         """Take a tensor from outside as an input; return its stream.
 
-        Args:
-            name: the input's name in `SITES`.
-            x: the tensor.
-            step: the name of its step, if no recorded step computed it.
-            stream: its stream in this case.
+        A tensor that no recorded step computed becomes the step of this name, of this stream.
         """
         origin = self.tape.origin(x, self.id(step), stream)
         self.inputs[name] = origin.id

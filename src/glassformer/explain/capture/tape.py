@@ -87,14 +87,7 @@ class Tape:
     ) -> Origin:
         """Keep a step if `only` selects it, and remember its tensor; return its origin.
 
-        Args:
-            id: the id of the step.
-            site: its key in `SITES`.
-            inputs: the ids of the steps it was computed from.
-            value: its tensor.
-            axes: the axes of `value`, without a batch axis in front.
-            params: its parameters by role, or a module with only these.
-            attrs: its constants.
+        `axes` are those of the tensor without the batch, `params` parameters by role, or a module with only these.
         """
         origin = self.remember(value, Origin(id, _stream(axes)))
         self.computed[id] = None

@@ -68,10 +68,7 @@ class Contributions:
 def contributions(explanation: Explanation, prediction: int | None = None) -> Contributions:
     """Return the parts whose sum is the logit of a prediction minus that of its contrast.
 
-    Args:
-        explanation: the explanation of a text of at most 128 tokens.
-        prediction: index of the prediction; by default the first generated token. The contrast is the most probable
-            other class or token.
+    By default it is the first generated token; the contrast is the most probable other class or token.
     """
     check_whole(explanation)
     if prediction is None:

@@ -58,12 +58,8 @@ def evaluate_edits(
 ) -> EditScores:
     """Return the headline score of a split without and with edits, their paired test, and where answers were lost.
 
-    Args:
-        subject: a loaded run. Of an ensemble one model is edited, and scored alone.
-        split: examples with answers; the first gives the names and sizes by which edits are checked.
-        edits: edits as text.
-        decode: how translations are decoded.
-        member: which model of an ensemble, counted from 1.
+    The first example gives the names and sizes by which edits are checked. Of an ensemble one member, counted from 1,
+    is edited and scored alone.
     """
     n_members = len(members_of(subject.model))
     subject = with_member(subject, member)

@@ -111,14 +111,7 @@ def explain_edited(
     trace_id: str,
     explain: Callable[[Subject, TraceRequest], Explanation] | None = None,
 ) -> Explanation:
-    """Return the explanation of a text under the edits of the request: the tokens are those without edits.
-
-    Args:
-        subject: a loaded `Run`.
-        request: a request with edits.
-        trace_id: the name of the explanation on the page.
-        explain: returns the explanation of a request without edits, perhaps one computed before.
-    """
+    """Return the explanation of a text under the edits of the request: the tokens are those without edits."""
     for edit in request.edits:
         Edit.parse(edit)  # before anything is computed
     if explain is None:

@@ -99,14 +99,7 @@ def input_warnings(
 ) -> list[str]:
     """Return a sentence each for an empty text, truncation and unknown tokens.
 
-    Args:
-        ids: the tokens of the whole text.
-        kept: the indices of those that the model reads.
-        t: the tokenizer.
-        name: the text in the sentences, "the prompt".
-        keep: the part that truncation keeps, a key of `PARTS`.
-        reads: number of tokens that the model reads in prediction.
-        warn_if_empty: warn of an empty text.
+    The model reads the tokens with the indices `kept`, the part `keep` of `PARTS`; in prediction it `reads` so many.
     """
     warnings: list[str] = []
     if not ids and warn_if_empty:

@@ -70,12 +70,7 @@ def to_json(value: Any) -> str:
 
 
 def tensor_response(array: np.ndarray, dtype: str) -> Response:
-    """Return the values as little-endian bytes in row-major order, with shape and type in the headers.
-
-    Args:
-        array: the values.
-        dtype: "f32" or "f16", for floating-point tensors; the others are always "i32" or "u8".
-    """
+    """Return the values as little-endian bytes in row-major order, with shape and type in the headers."""
     data, sent = pack(array, dtype)
     headers = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": sent}
     return Response(data, 200, headers, "application/octet-stream")

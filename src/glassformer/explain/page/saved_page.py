@@ -84,14 +84,8 @@ def write_saved_page(
 ) -> list[str]:
     """Write the page; return what it lacks, a sentence each.
 
-    Args:
-        path: the .html file, replaced atomically.
-        explanation: the explanation it shows.
-        edited: the same text under edits.
-        other: a second one to compare with.
-        subject: the run, by default that of the explanation.
-        parameters: store all parameters, so that the page can recompute every step; by default those that fit in
-            1.5 MB with the rest.
+    It shows an explanation, the same text under edits, and another text to compare with. Parameters are stored up to
+    1.5 MB of the file, or all of them, so that the page can recompute every step.
     """
     html, dropped = saved_page_html(explanation, edited=edited, other=other, subject=subject, parameters=parameters)
     atomic_write_text(path, html)
