@@ -22,7 +22,7 @@ from glassformer.explain.edits.reference import Means, has_mean, means_of_run
 from glassformer.explain.edits.sites import resolve, state_before
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.record_store import axis_indices
-from glassformer.explain.request import MAX_EDITS
+from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS
 from glassformer.explain.weak_cache import weak_cache
 
 
@@ -227,6 +227,18 @@ def check_same_model(explanation: Explanation, other: Explanation | None) -> Non
     if one.keys() != two.keys() or not all(torch.equal(one[name], two[name]) for name in one):
         message = "the second text was explained by another model, whose values do not fit this one"
         raise UsageError(message, "explain both texts by the same run, checkpoint and member")
+
+
+def check_whole(*explanations: Explanation | None) -> None:
+    """Check that all tensors of these explanations are kept, and that they are of one model."""
+    first, *others = (e for e in explanations if e is not None)
+    for other in others:
+        check_same_model(first, other)
+    for e in (first, *others):
+        if e.records.trace is None:
+            longest = max(len(stream) for stream in e.streams)
+            message = f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {longest}"
+            raise UsageError(message, "shorten the text")
 
 
 def _values_of_other(edit: Edit, other: Mapping[str, Step]) -> Tensor:

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.edits.apply import Edits, edits_on
-from glassformer.explain.edits.what_if import check_whole
+from glassformer.explain.edits.apply import Edits, check_whole, edits_on
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.trace import trace

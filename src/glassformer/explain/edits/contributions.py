@@ -23,8 +23,8 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.records import Step
+from glassformer.explain.edits.apply import check_whole
 from glassformer.explain.edits.batch import base_logits, edited_logits
-from glassformer.explain.edits.what_if import check_whole
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
 from glassformer.explain.record_store import get_parameter

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from glassformer.errors import UsageError
+from glassformer.explain.edits.apply import check_whole
 from glassformer.explain.edits.batch import base_logits, edited_logits
-from glassformer.explain.edits.what_if import check_whole
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
 

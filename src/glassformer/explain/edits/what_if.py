@@ -15,18 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.errors import UsageError
 from glassformer.explain.answers import Answer, class_answer, text_answer
 from glassformer.explain.capture.records import Check
 from glassformer.explain.compute import compute_explanation
-from glassformer.explain.edits.apply import AppliedEdit, Edits, check_same_model, edits_on
+from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import encode
 from glassformer.explain.inputs.masked_language_model import filled_answer
 from glassformer.explain.predictions import Prediction, rows_of, top_predictions
 from glassformer.explain.record_store import RecordStore
-from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace, trace
 from glassformer.utils.device import tuned
@@ -196,18 +195,6 @@ def what_if(
         records=edited,
         answer=answer or _given_answer(explanation, after),
     )
-
-
-def check_whole(*explanations: Explanation | None) -> None:
-    """Check that all tensors of these explanations are kept, and that they are of one model."""
-    first, *others = (e for e in explanations if e is not None)
-    for other in others:
-        check_same_model(first, other)
-    for e in (first, *others):
-        if e.records.trace is None:
-            longest = max(len(stream) for stream in e.streams)
-            message = f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {longest}"
-            raise UsageError(message, "shorten the text")
 
 
 def predictions_of(explanation: Explanation, logits: Tensor) -> list[Prediction]:
