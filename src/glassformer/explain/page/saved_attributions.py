@@ -66,15 +66,13 @@ def saved_attributions(
             targets = [None] if explained.is_classifier else written(explained)
             for n_done, prediction in enumerate(targets):
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
-                why = ""
-                if time.monotonic() > deadline and not explained.is_classifier:
-                    why = "written tokens are left out, to keep the file short; the live page has any."
-                else:
+                saved: SavedAttribution | None = None
+                why = "written tokens are left out, to keep the file short; the live page has any."
+                if explained.is_classifier or time.monotonic() <= deadline:
                     result = attribute(explained, AttributeRequest.from_dict(which | {"method": method}))
-                    saved: SavedAttribution = {"request": which | {"method": method}, "attribution": asdict(result)}
-                    if not room.take(saved):
-                        why = "answers are left out, as the file is full; the live page weighs any."
-                if why:
+                    saved = {"request": which | {"method": method}, "attribution": asdict(result)}
+                    why = "answers are left out, as the file is full; the live page weighs any."
+                if saved is None or not room.take(saved):
                     left = f"{len(targets) - n_done} of {len(targets)}"
                     dropped.append(f"Why: the weights of words {IN_WORDS[method]} for {left} {why}")
                     break
