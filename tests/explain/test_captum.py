@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glassformer.explain.attribution.integrated_gradients import integrated_gradients
 from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
-from glassformer.explain.explanation_data import Inference
+from glassformer.explain.explanation import Explanation
 
 pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
 
@@ -24,7 +24,7 @@ def separate_embeddings(name: str, **model: Any) -> Any:
     return subject
 
 
-def compare(explanation: Inference, prediction: int, foil: int | None = None) -> None:
+def compare(explanation: Explanation, prediction: int, foil: int | None = None) -> None:
     from captum.attr import LayerIntegratedGradients
 
     value_fn = make_value_function(explanation, AttributeRequest(prediction=prediction, foil=foil))

@@ -1,12 +1,19 @@
-"""Summarize a model's output in one line: the class or the generated text, with its probability."""
+"""Summarize a model's output in one line: the class or the generated text, with its probability.
+
+Of an ensemble one model is explained; the answer of all of them goes with it.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TypedDict
 
 from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.predictions import Prediction
+from glassformer.utils.formatting import shortened
+
+MAX_HEADLINE_CHARS = 80
 
 
 class Answer(TypedDict):
@@ -16,6 +23,28 @@ class Answer(TypedDict):
     """A class, a translation, a continuation."""
     detail: str
     """Its probability in percent, or its log-probability."""
+
+
+@dataclass(frozen=True)
+class EnsembleMember:
+    """The model of an ensemble that is traced."""
+
+    size: int
+    """Number of models in the ensemble."""
+    member: int
+    """Which of them is traced, counted from 1."""
+    answer: Answer
+    """Answer of all models together; the answer of an explanation is that of this member."""
+
+    def warning(self, own: Answer) -> str:
+        """Return a sentence that compares this model's answer with the ensemble's."""
+        member_text, ensemble_text = (
+            f"{shortened(answer['headline'], MAX_HEADLINE_CHARS)} ({answer['detail']})" for answer in (own, self.answer)
+        )
+        return (
+            f"an ensemble of {self.size} models: this is member {self.member}, which predicts {member_text}; "
+            f"the ensemble predicts {ensemble_text}"
+        )
 
 
 def class_answer(prediction: Prediction) -> Answer:

@@ -94,11 +94,7 @@ def settings_json(settings: DecodeConfig) -> dict[str, Any]:
 
 
 class SearchRecorder:
-    """A `SearchLog` for one sentence that keeps the candidates of each step and the tokens of each live hypothesis.
-
-    Args:
-        tokenizer: the tokenizer of the target.
-    """
+    """A `SearchLog` for one sentence that keeps the candidates of each step and the tokens of each live hypothesis."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.steps: list[list[BeamCandidate]] = []
@@ -140,11 +136,7 @@ class SearchRecorder:
 def translate(
     model: Translator | Ensemble, tokenizer: Tokenizer, source: Sequence[int], config: DecodeConfig, prefix: list[int]
 ) -> DecodeLog:
-    """Translate one source (EOS included) as `Translate.predict` does, and return the log.
-
-    Raises:
-        UsageError: the settings contradict each other, or the prefix leaves no token to generate.
-    """
+    """Translate one source (EOS included) as `Translate.predict` does, and return the log."""
     t = tokenizer
     bos, eos, pad = t.bos_id, t.eos_id, t.pad_id
     if config.sample:
@@ -173,15 +165,7 @@ def generate(
     config: DecodeConfig,
     suppress_tokens: Sequence[int],
 ) -> tuple[DecodeLog, Hypothesis]:
-    """Continue one prompt as `LanguageModelling.predict` does; return the log and the continuation.
-
-    Args:
-        model: a language model, or an ensemble of them.
-        tokenizer: its tokenizer.
-        prompt: the ids to continue.
-        config: the settings of sampling.
-        suppress_tokens: ids that are never sampled.
-    """
+    """Continue one prompt as `LanguageModelling.predict` does; return the log and the continuation."""
     t = tokenizer
     with exact_no_grad(model):
         limits = [config.max_new_tokens]

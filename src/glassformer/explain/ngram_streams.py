@@ -14,12 +14,9 @@ from glassformer.text.tokenizer import Tokenizer
 
 
 def add_ngrams(t: Tokenizer, stream: Stream, surfaces: Sequence[str]) -> tuple[Stream, NgramBatch]:
-    """Return a stream with its character n-grams and its unknown words as written, and the n-grams as a batch of one.
+    """Return a stream with its character n-grams and its unknown words as written, and the n-grams of each token.
 
-    Args:
-        t: a tokenizer with n-grams.
-        stream: the tokens of a text; padding may follow them.
-        surfaces: the surface form of each token, "" for one without n-grams.
+    `surfaces` are the surface forms of the tokens, "" for one without n-grams; padding may follow them.
     """
     assert t.ngrams is not None
     ids = [t.ngrams.lookup(surface) if surface else [] for surface in surfaces]

@@ -65,9 +65,6 @@ def top_predictions(
         logits: the logits at each position.
         positions: the index of each position in its stream; None for a classifier.
         following: the token after each position, None where nothing follows.
-
-    Raises:
-        DivergedError: a logit is NaN or infinite.
     """
     values = logits.detach().cpu().numpy()
     if not np.isfinite(values).all():
@@ -101,6 +98,11 @@ def top_predictions(
             actual = NextToken(**candidate(row, token), rank=rank)
         predictions.append(Prediction(position, float(norms[row]), top, actual))
     return predictions
+
+
+def rows_of(logits: Float[Tensor, "*P C"]) -> Float[Tensor, "N C"]:
+    """Return logits with a row per prediction: a classifier has one, of the whole text."""
+    return logits.reshape(-1, logits.shape[-1])
 
 
 def readable(task: Task, id: int) -> str:

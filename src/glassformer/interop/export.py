@@ -12,7 +12,6 @@ from typing import Any, Protocol, cast
 from torch import nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.ensemble_member import with_member
 from glassformer.interop.bake import BakedRun, bake
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
@@ -20,7 +19,7 @@ from glassformer.interop.choose import TARGETS, Choice, Target, choose
 from glassformer.interop.export_facts import CARD, FACTS, KIND, ExportFacts
 from glassformer.interop.new_folder import new_folder
 from glassformer.interop.tokenizer_file import tokenizer_file
-from glassformer.models.ensemble import members_of
+from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
@@ -119,7 +118,7 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     out, o = Path(out), ExportOptions(**options)
     _check_arguments(target, out, o.quantization)
     path, allow_changed = run.path, bool(getattr(run, "allow_changed_data", False))
-    model = _on_cpu((run if o.member is None else with_member(cast(Any, run), o.member)).model.eval())
+    model = _on_cpu((run.model if o.member is None else member_of(run.model, o.member)).eval())
     if o.bake:
         run = bake(run.path, run.task, model, allow_changed)
         model = run.model

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from glassformer.errors import UsageError
+
 
 class Ensemble(nn.Module):
     """The mean of what several models say of a text, or of the next token.
@@ -45,3 +47,16 @@ def mean_logits(logits: Sequence[Float[Tensor, "... V"]]) -> Float[Tensor, "... 
 def members_of(model: nn.Module) -> list[nn.Module]:
     """Return the models that are trained independently: an ensemble's members, or the model itself."""
     return list(model.members) if isinstance(model, Ensemble) else [model]
+
+
+def member_of(model: nn.Module, number: int) -> nn.Module:
+    """Return one model of an ensemble, counted from 1; a single model is its own first member.
+
+    Raises:
+        UsageError: there are fewer members.
+    """
+    members = members_of(model)
+    if not 1 <= number <= len(members):
+        kind = f"an ensemble of {len(members)}" if len(members) > 1 else "a single model"
+        raise UsageError(f"there is no member {number}: this run is {kind}", "members are counted from 1")
+    return members[number - 1]

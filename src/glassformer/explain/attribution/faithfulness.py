@@ -77,13 +77,7 @@ def random_mean_drops(value_fn: ValueFunction, n_rankings: int | None = None) ->
 def faithfulness(
     value_fn: ValueFunction, scores: Float[np.ndarray, " W"], random: Float[np.ndarray, "R 2"]
 ) -> tuple[Faithfulness, Faithfulness]:
-    """Return comprehensiveness and sufficiency of the ranking by these scores, largest first.
-
-    Args:
-        value_fn: the value function that the scores attribute.
-        scores: the score of each word.
-        random: `random_mean_drops` of the same value function.
-    """
+    """Return comprehensiveness and sufficiency of the ranking by these scores, largest first."""
     ranking = np.argsort(-scores, kind="stable")
     value = mean_drops(value_fn, ranking[None])[0]
     low, high = np.percentile(random, [2.5, 97.5], axis=0)

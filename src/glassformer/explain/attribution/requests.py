@@ -6,16 +6,15 @@ Requests may come from a page, so nothing in them is trusted. The model is not c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from glassformer.config.fields import number, string
-from glassformer.config.requests import build_request, check_request
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.value_function import ValueFunction, Words
-from glassformer.explain.explanation_data import Inference
-from glassformer.explain.request import IDS, MAX_PREFIX
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.request import IDS, MAX_PREFIX, Request
 from glassformer.explain.streams import Stream
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK, UNK
@@ -26,7 +25,7 @@ INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 
 
 @dataclass(frozen=True)
-class AttributeRequest:
+class AttributeRequest(Request):
     """The prediction to explain, and the method."""
 
     trace: str = string(40, "")
@@ -38,21 +37,9 @@ class AttributeRequest:
     foil: int | None = number(None, IDS)
     """Class or token id to contrast with; default: the second most probable class, or none for tokens."""
 
-    def __post_init__(self) -> None:
-        check_request(self)
-
-    @staticmethod
-    def from_dict(data: Any) -> AttributeRequest:
-        """Return a request from parsed JSON.
-
-        Raises:
-            UsageError: a field is unknown, of the wrong type or out of range; it is named.
-        """
-        return build_request(AttributeRequest, data)
-
 
 @dataclass(frozen=True)
-class EraseRequest:
+class EraseRequest(Request):
     """The tokens to erase, and the prediction to repeat without them."""
 
     erase: Annotated[dict[str, list[int]], "Partial<Record<StreamName, number[]>>"] = field(
@@ -64,29 +51,13 @@ class EraseRequest:
     target: int | None = number(None, IDS)
     foil: int | None = number(None, IDS)
 
-    def __post_init__(self) -> None:
-        check_request(self)
 
-    @staticmethod
-    def from_dict(data: Any) -> EraseRequest:
-        """Return a request from parsed JSON.
-
-        Raises:
-            UsageError: a field is missing, unknown, of the wrong type or out of range; it is named.
-        """
-        return build_request(EraseRequest, data)
-
-
-def make_value_function(inference: Inference, request: AttributeRequest | EraseRequest) -> ValueFunction:
-    """Return the value function of a request.
-
-    Raises:
-        UsageError: the prediction, class or token does not exist, or target and foil are the same.
-    """
-    inference.check_not_edited()
-    task, tokenizer = inference.subject.task, inference.subject.task.tokenizer
-    prediction = inference.predictions[prediction_index(inference, request.prediction)]
-    classes = inference.is_classifier
+def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:
+    """Return the value function of a request."""
+    explanation.check_not_edited()
+    task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
+    prediction = explanation.predictions[prediction_index(explanation, request.prediction)]
+    classes = explanation.is_classifier
     top = [candidate.id for candidate in prediction.top]
     n_ids = len(task.label_names or []) if classes else tokenizer.vocab_size
     target, foil = request.target, request.foil
@@ -102,16 +73,16 @@ def make_value_function(inference: Inference, request: AttributeRequest | EraseR
     if foil == target:
         raise UsageError(f"target and foil are both {target}", "choose another class or token to contrast with")
     ids, words, n_words = [], [], 0
-    for stream, length in zip(inference.streams, inference.visible_lengths(prediction), strict=True):
-        tensor = inference.model_inputs[INPUTS[stream.name]][:, :length]
+    for stream, length in zip(explanation.streams, explanation.visible_lengths(prediction), strict=True):
+        tensor = explanation.model_inputs[INPUTS[stream.name]][:, :length]
         word_of = _word_numbers(stream, tensor.shape[1], n_words)
         n_words = max(n_words, int(word_of.max(initial=-1)) + 1)
         # Cloned, so that inference tensors can take part in autograd.
         ids.append(tensor.clone())
         words.append(Words(stream.name, word_of))
-    masks = (inference.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
+    masks = (explanation.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
     return ValueFunction(
-        model=inference.subject.model,
+        model=explanation.subject.model,
         ids=ids,
         mask=next((mask.clone() for mask in masks if mask is not None), None),
         words=words,
@@ -120,8 +91,8 @@ def make_value_function(inference: Inference, request: AttributeRequest | EraseR
         target=target,
         foil=foil,
         erase_id=tokenizer.mask_id if uses_mask_token(task) else tokenizer.unk_id,
-        ngram_batch=inference.model_inputs.get("ngram_batch"),
-        masked=inference.generation.masked is not None,
+        ngram_batch=explanation.model_inputs.get("ngram_batch"),
+        masked=explanation.generation.masked is not None,
     )
 
 
@@ -146,17 +117,13 @@ def erased_with(task: Task) -> str:
     return MASK if uses_mask_token(task) else UNK
 
 
-def prediction_index(inference: Inference, prediction: int | None) -> int:
-    """Return the index of a prediction, by default that of the first generated token.
-
-    Raises:
-        UsageError: there is no such prediction.
-    """
-    n = len(inference.predictions)
-    if inference.is_classifier:
+def prediction_index(explanation: Explanation, prediction: int | None) -> int:
+    """Return the index of a prediction, by default that of the first generated token."""
+    n = len(explanation.predictions)
+    if explanation.is_classifier:
         return 0
     if prediction is None:
-        return next(iter(inference.generated), n - 1)
+        return next(iter(explanation.generated), n - 1)
     if prediction >= n:
         raise UsageError(f"prediction {prediction} does not exist", f"predictions run from 0 to {n - 1}")
     return prediction

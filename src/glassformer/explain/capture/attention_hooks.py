@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
-from glassformer.explain.capture.module_hooks import ModuleHooks
-from glassformer.explain.capture.recorder import CallRecorder, ModuleCall
+from glassformer.explain.capture.module_hooks import Arguments, ModuleHooks
 from glassformer.nn.attention import MultiHeadAttention, Tap, fused_attention
 from glassformer.nn.masks import Mask
 from glassformer.nn.positions import Rotation
@@ -29,8 +26,8 @@ def observed_factor(before: Tensor, after: Tensor, expected: float) -> float:
 class FusedContext:
     """A tap that replaces the context by that of the fused kernel for the same queries, keys and values."""
 
-    def __init__(self, args: dict[str | int, Any]) -> None:
-        self.mask: Mask | None = args.get("mask", args.get(2))
+    def __init__(self, args: Arguments) -> None:
+        self.mask: Mask | None = args.get("mask")
         self.tensors: dict[str, Tensor] = {}
 
     def __call__(self, site: str, tensor: Tensor) -> Tensor:
@@ -48,31 +45,29 @@ class AttentionHooks:
     """
 
     def __init__(self, hooks: ModuleHooks, module: MultiHeadAttention, name: str) -> None:
-        self.hooks, self.tape, self.module, self.name = hooks, hooks.tape, module, name
+        self.hooks, self.module, self.name = hooks, module, name
         hooks.set_tap(module, self.start_call)
         for letter in "qkv":
             self._hook_projection(letter, getattr(module, f"{letter}_proj"))
-        hooks.on_input(module.o_proj, lambda x: self.recorder.record("concat", x).value)
-        hooks.on_output(module.o_proj, lambda x: self.recorder.record("out", x, params=module.o_proj).value)
+        hooks.on_input(module.o_proj, lambda x: self.recorder.record("concat", x))
+        hooks.on_output(module.o_proj, lambda x: self.recorder.record("out", x, params=module.o_proj))
 
-    def start_call(self, args: dict[str | int, Any]) -> Tap:
+    def start_call(self, args: Arguments) -> Tap:
         """Start the record of a call; return the tap for its steps."""
-        named = {("x", "memory", "mask")[key] if isinstance(key, int) else key: v for key, v in args.items()}
-        call = ModuleCall(self.name, self.hooks.count_call(self.module))
-        x, memory = named["x"], named.get("memory")
-        self.mask: Mask | None = named.get("mask")
-        self.rotation: Rotation | None = named.get("rotation")
-        queries = self.tape.origin(x, call.id("input"))
-        # A memory of unknown origin is taken for the source.
-        keys = queries if memory is None else self.tape.origin(memory, call.id("memory"), "source")
-        streams = {"token": queries.stream, "memory": keys.stream, "key": keys.stream}
-        self.recorder = CallRecorder(self.tape, call, streams)
-        self.recorder.inputs = {"x": queries.id, "memory": keys.id}
+        self.mask: Mask | None = args.get("mask")
+        self.rotation: Rotation | None = args.get("rotation")
+        self.recorder = recorder = self.hooks.recorder(self.module, self.name)
+        queries = recorder.take("x", args["x"], "input")
+        if (memory := args.get("memory")) is None:
+            keys = recorder.take("memory", args["x"], "input")
+        else:  # one of unknown origin is taken for the source
+            keys = recorder.take("memory", memory, "memory", "source")
+        recorder.streams = {"token": queries, "memory": keys, "key": keys}
         return self.tap
 
     def _hook_projection(self, letter: str, linear: nn.Linear) -> None:
         def record(output: Tensor) -> Tensor:
-            value = self.recorder.record(f"{letter}_proj", output, params=linear).value
+            value = self.recorder.record(f"{letter}_proj", output, params=linear)
             if letter != "v" and self.rotation is not None:
                 self.recorder.record(f"{letter}_heads", self.module._split_heads(value))
             return value
@@ -83,26 +78,25 @@ class AttentionHooks:
         """Record one step of `attention`; return the tensor to use from there."""
         match step:
             case "q" | "k" if self.rotation is not None:
-                return self.recorder.record(f"{step}:rotate", value, attrs={"base": self.rotation.base}).value
+                return self.recorder.record(f"{step}:rotate", value, attrs={"base": self.rotation.base})
             case "products":
-                self.products: Tensor | None = self.recorder.record(step, value).value
+                self.products: Tensor | None = self.recorder.record(step, value)
                 return self.products
             case "scores":
                 assert self.products is not None
                 factor = observed_factor(self.products, value, self.module.d_head**-0.5)
                 # Free a large tensor that may not be kept.
                 self.products = None
-                return self.recorder.record(step, value, attrs={"factor": factor}).value
+                return self.recorder.record(step, value, attrs={"factor": factor})
             case "mask":
                 return self._record_mask(value)
             case _:
-                return self.recorder.record(step, value).value
+                return self.recorder.record(step, value)
 
     def _record_mask(self, mask: Tensor) -> Tensor:
         """Record a mask (Q, K), or (1, K) if all queries share it, with batch and head axes where they differ."""
         causal = self.mask is not None and self.mask.is_causal
         kind = "causal" if causal else "given" if mask.shape[-2] > 1 else "padding"
-        step = self.recorder.record(f"mask:{kind}", mask, attrs={"kind": kind})
         if kind == "padding":
-            self.tape.padding = step.id
-        return step.value
+            self.hooks.tape.padding = self.recorder.id("mask")
+        return self.recorder.record(f"mask:{kind}", mask, attrs={"kind": kind})

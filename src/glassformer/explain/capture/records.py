@@ -1,8 +1,9 @@
-"""Records of the steps of a forward pass: value, inputs and source line. They are plain data, made by `tape.py`."""
+"""The steps of a forward pass: value, inputs and source line. They are plain data, made by `tape.py`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,22 +43,24 @@ class SourceLine:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Record:
-    """A recorded step.
+class Step:
+    """A step of a forward pass.
 
     Attributes:
         id: "decoder.1.cross.weights".
         site: its key in `SITES`: "weights", "residual:pre".
         op: the operation, a key of `OPERATIONS`.
-        inputs: ids of the records it was computed from, in the order of the operation's arguments.
+        inputs: ids of the steps it was computed from, in the order of the operation's arguments.
         params: the names of parameters or buffers by role ("weight", "bias").
         attrs: the operation's constants, such as a factor or an epsilon.
         axes: the axes of `value`.
-        value: the tensor, detached, without a batch axis of size 1.
+        value: the tensor, detached, without a batch axis of size 1; on the device "meta" if the numbers are not kept.
         source: the line that computes it; None where the source is not available.
         stack: "encoder", "decoder", "head", or the stream of an embedding.
         layer: the index of the layer.
         block: "self", "cross" or "ff".
+        editable: whether an edit of it changes what follows: the pass uses its numbers, and it is no mask.
+        limits: the smallest and the largest finite value, of a step without its numbers; None where there is none.
     """
 
     id: str
@@ -72,6 +75,8 @@ class Record:
     stack: str = ""
     layer: int | None = None
     block: str | None = None
+    editable: bool = False
+    limits: tuple[float | None, float | None] = (None, None)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,6 +87,10 @@ class Record:
     def dtype(self) -> torch.dtype:
         """Return the element type of `value`."""
         return self.value.dtype
+
+    def without_value(self) -> Step:
+        """Return the step without its numbers."""
+        return replace(self, value=torch.empty_like(self.value, device="meta"), limits=_finite_range(self.value))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.value.cpu().numpy()
@@ -111,3 +120,16 @@ class UnknownRecord(UsageError, KeyError):
     def __str__(self) -> str:
         # KeyError would show the repr.
         return self.message
+
+
+def _finite_range(value: Tensor) -> tuple[float | None, float | None]:
+    """Return the smallest and the largest value, of those that are finite and no blocked scores."""
+    if value.dtype == torch.bool:
+        value = value.to(torch.uint8)
+    if not value.numel():
+        return None, None
+    low, high = (x.item() for x in torch.aminmax(value))
+    # Where there is a NaN both are NaN.
+    if math.isfinite(low) and math.isfinite(high) and low > -BLOCKED:
+        return low, high
+    return _finite_range(value[value.isfinite() & (value > -BLOCKED)])

@@ -1,7 +1,6 @@
 """Keep the steps of a forward pass, and the step that each tensor came from.
 
-`attach.py` reports the steps. During the pass the tape only keeps the arguments of a step; its `Record` is made when it
-is first read, to slow the pass down little.
+`attach.py` reports the steps.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Axis, Record
+from glassformer.explain.capture.records import Axis, Step
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.capture.source_lines import source_of
 from glassformer.nn.attention import Tap
@@ -34,17 +33,6 @@ class Origin(NamedTuple):
     stream: str
 
 
-class Step(NamedTuple):
-    """The arguments of `Tape.add`, from which a `Record` is made."""
-
-    site: str
-    inputs: Sequence[str]
-    params: nn.Module | Mapping[str, Tensor | None] | None
-    attrs: Mapping[str, Any] | None
-    axes: Sequence[Axis]
-    value: Tensor
-
-
 class Tape:
     """The steps of a forward pass in order of computation, and the origin of every tensor.
 
@@ -55,7 +43,7 @@ class Tape:
 
     Attributes:
         steps: the steps kept so far, by id.
-        skipped: the ids of the others, in order.
+        computed: the ids of all steps, kept or not, in order.
         edited: the ids of the steps whose tensor the tap replaced, in order.
         call: the arguments of the last call of the model.
         output: the output of that call.
@@ -70,7 +58,7 @@ class Tape:
         tap: Tap | None = None,
     ) -> None:
         self.steps: dict[str, Step] = {}
-        self.skipped: dict[str, None] = {}
+        self.computed: dict[str, None] = {}
         self.only = only
         self.tap = tap
         # A tap that names the steps it wants is not called for others, which would be copied and compared in vain.
@@ -82,7 +70,6 @@ class Tape:
         self.stack_end: Origin | None = None
         self.padding: str | None = None
         self._modules = modules
-        self._records: dict[str, Record] = {}
         self._latest: Tensor | None = None
         self._copied: tuple[weakref.ref[Tensor], Tensor] | None = None
         self._origins: dict[int, tuple[weakref.ref[Tensor], Origin]] = {}
@@ -100,21 +87,11 @@ class Tape:
     ) -> Origin:
         """Keep a step if `only` selects it, and remember its tensor; return its origin.
 
-        Args:
-            id: the id of the step.
-            site: its key in `SITES`.
-            inputs: the ids of the steps it was computed from.
-            value: its tensor.
-            axes: the axes of `value`, without a batch axis in front.
-            params: its parameters by role, or a module with only these.
-            attrs: its constants.
-
-        Raises:
-            UsageError: two modules have the same name, so the id is already taken.
+        `axes` are those of the tensor without the batch, `params` parameters by role, or a module with only these.
         """
         origin = self.remember(value, Origin(id, _stream(axes)))
+        self.computed[id] = None
         if not self.wants(id):
-            self.skipped[id] = None
             return origin
         if id in self.steps:
             hint = "rename one of them: trace(model, names={path: name})"
@@ -123,15 +100,32 @@ class Tape:
         if site == "ids" or axes[-1].name in COPIED_AXES:
             kept = kept.clone()
             self._copied = weakref.ref(value), kept
-        self.steps[id] = Step(site, inputs, params, attrs, axes, kept)
+        if kept.dim() > len(axes):
+            kept, axes = (kept, [Axis("batch"), *axes]) if kept.shape[0] > 1 else (kept.select(0, 0), axes)
+        if kept.dtype in (torch.bfloat16, torch.float16):
+            kept = kept.float()
+        of = params._parameters if isinstance(params, nn.Module) else params or {}
+        kind = SITES[site]
+        stack, layer, block = _location(id, origin.stream if kind.stream else None)
+        self.steps[id] = Step(
+            id=id,
+            site=site,
+            op=kind.op,
+            inputs=tuple(inputs),
+            params={role: self._names.get(_builtin_id(p), "") for role, p in of.items() if p is not None},
+            attrs=dict(attrs or {}),
+            axes=tuple(axes),
+            value=kept,
+            source=source_of(site),
+            stack=stack,
+            layer=layer,
+            block=block,
+            editable=kind.editable and kind.op != "mask",
+        )
         return origin
 
     def apply_tap(self, id: str, value: Tensor) -> Tensor:
-        """Return the tensor to use for a step, as replaced by the tap.
-
-        Raises:
-            UsageError: the tap returned no tensor of the same shape, type and device.
-        """
+        """Return the tensor to use for a step, as replaced by the tap."""
         if self.tap is None or (self._tapped is not None and id.partition("@")[0] not in self._tapped):
             return value
         # A copy, since the tensor may be a view of steps already recorded.
@@ -155,41 +149,7 @@ class Tape:
         for name in [*step.inputs, id] if step else []:
             if name in self.steps:
                 self.steps[name] = self.steps.pop(name)
-
-    def record(self, id: str) -> Record:
-        """Return the record of a step, the same object each time.
-
-        Raises:
-            KeyError: no step with this id was kept.
-        """
-        return self._records.get(id) or self._records.setdefault(id, self._make(id, self.steps[id]))
-
-    def _make(self, id: str, step: Step) -> Record:
-        value, axes = step.value, tuple(step.axes)
-        if value.dim() > len(axes):
-            batched = value.shape[0] > 1
-            value, axes = (value, (Axis("batch"), *axes)) if batched else (value.select(0, 0), axes)
-        if value.dtype in (torch.bfloat16, torch.float16):
-            value = value.float()
-        site = SITES[step.site]
-        embedded = _stream(axes) if site.stream else None
-        stack, layer, block = _location(id, embedded)
-        params = step.params._parameters if isinstance(step.params, nn.Module) else step.params or {}
-        named = {role: self._names.get(_builtin_id(p), "") for role, p in params.items() if p is not None}
-        return Record(
-            id,
-            step.site,
-            site.op,
-            tuple(step.inputs),
-            named,
-            dict(step.attrs or {}),
-            axes,
-            value,
-            source_of(step.site),
-            stack,
-            layer,
-            block,
-        )
+                self.computed[name] = self.computed.pop(name)
 
     def wants(self, id: str) -> bool:
         """Return whether a step with this id is kept."""
@@ -199,7 +159,7 @@ class Tape:
 
     def unmatched(self) -> list[str]:
         """Return the wildcards that no step matched, if any steps were computed."""
-        if callable(self.only) or self._keep_all or not (self.steps or self.skipped):
+        if callable(self.only) or self._keep_all or not self.computed:
             return []
         return [pattern for pattern in self.only if not any(fnmatchcase(id, pattern) for id in self.steps)]
 

@@ -9,20 +9,39 @@ No weight is changed, and no tensor is written in place: the pass continues with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Record
-from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.capture.records import Step
+from glassformer.explain.edits.grammar import KINDS, Edit
 from glassformer.explain.edits.reference import Means, has_mean, means_of_run
 from glassformer.explain.edits.sites import resolve, state_before
-from glassformer.explain.effects import AppliedEdit
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.record_store import axis_indices
-from glassformer.explain.request import MAX_EDITS
+from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS
 from glassformer.explain.weak_cache import weak_cache
+
+
+@dataclass(frozen=True)
+class AppliedEdit:
+    """An edit of one step, as it was applied; aliases and wildcards are resolved."""
+
+    edit: int
+    """Index into `WhatIf.edits`."""
+    step: str
+    """Id of the step."""
+    slice: str
+    """Part of the step by axis names; all of it if empty."""
+    kind: Annotated[str, " | ".join(f'"{name}"' for name in KINDS)]
+    """As in `KINDS`. Weights that follow blocked scores are "set" to 0."""
+    number: float
+    """The number of "set" and "scale"."""
+    source: str
+    """The step whose values are used: of "skip" the state before the layer, else the step itself."""
 
 
 class Edits:
@@ -39,16 +58,13 @@ class Edits:
         ids: ids of the steps that the tap wants.
         edits: the edits, without those of `first`.
         unchanged: texts of the edits that have not changed any number so far.
-
-    Raises:
-        UsageError: an edit names no step, does not fit it, or needs a second text.
     """
 
     def __init__(
         self,
         edits: Sequence[Edit | str],
-        records: Mapping[str, Record],
-        other: Mapping[str, Record] | None = None,
+        records: Mapping[str, Step],
+        other: Mapping[str, Step] | None = None,
         means: Callable[[], Means] | None = None,
         first: Edits | None = None,
     ) -> None:
@@ -106,11 +122,7 @@ class Edits:
         return found + blocked
 
     def check_fired(self) -> None:
-        """Check that every edit has acted.
-
-        Raises:
-            UsageError: the pass did not reach a step that an edit names.
-        """
+        """Check that every edit has acted."""
         for edit in self.never_acted:
             raise UsageError(f"the edit {edit} never acted: the forward pass did not reach its step")
 
@@ -128,7 +140,7 @@ class Edits:
         blocked = self._blocked.pop(id, None)
         return x if blocked is None else _without_blocked(x, blocked)
 
-    def _apply(self, edit: Edit, x: Tensor, other: Mapping[str, Record]) -> Tensor:
+    def _apply(self, edit: Edit, x: Tensor, other: Mapping[str, Step]) -> Tensor:
         if edit.kind == "skip":
             return self._states[self._before[edit.step]]
         axes = [axis.name for axis in self.records[edit.step].axes]
@@ -139,21 +151,17 @@ class Edits:
             *torch.meshgrid(*(torch.tensor(i, device=x.device) for i in indices), indexing="ij"),
         )
         x = x.clone()
-        match edit.kind:
-            case "set":
-                x[grid] = edit.number
-            case "scale":
-                x[grid] = x[grid] * edit.number
-            case "B":
-                x[grid] = _values_of_other(edit, other).to(x)
-            case "mean":
-                x[grid] = self._mean(edit.step, x)[grid]
-            case "blocked":
-                x[grid] = torch.finfo(x.dtype).min / 2
-                where = torch.zeros_like(x, dtype=torch.bool)
-                where[grid] = True
-                weights = _weights_of(edit.step)
-                self._blocked[weights] = self._blocked.get(weights, torch.zeros_like(where)) | where
+        if edit.kind == "B":
+            x[grid] = _values_of_other(edit, other).to(x)
+        elif edit.kind == "mean":
+            x[grid] = self._mean(edit.step, x)[grid]
+        elif (change := KINDS[edit.kind].change) is not None:
+            x[grid] = change(x[grid], edit.number)
+        if edit.kind == "blocked":
+            where = torch.zeros_like(x, dtype=torch.bool)
+            where[grid] = True
+            weights = _weights_of(edit.step)
+            self._blocked[weights] = self._blocked.get(weights, torch.zeros_like(where)) | where
         return x
 
     def _mean(self, step: str, x: Tensor) -> Tensor:
@@ -165,12 +173,12 @@ class Edits:
                 mean = mean.unsqueeze(i)
         return mean.expand_as(x)
 
-    def _check(self, edit: Edit, other: Mapping[str, Record]) -> None:
+    def _check(self, edit: Edit, other: Mapping[str, Step]) -> None:
         """Refuse an edit that does not fit its step, before any pass."""
         record = self.records[edit.step]
         axes = [axis.name for axis in record.axes]
         indices = axis_indices(axes, record.shape, edit.slice)
-        if not record.value.is_floating_point() and edit.kind != "set":
+        if KINDS[edit.kind].decimals and not record.value.is_floating_point():
             raise UsageError(f"{edit.step} holds no decimal numbers, so it can only be set", "as in: …=0")
         if edit.kind == "mean":
             if not has_mean(record):
@@ -196,17 +204,8 @@ class Edits:
         return [id for id, planned in self._plan.items() if any(edit.kind == "blocked" for _, edit in planned)]
 
 
-def edits_on(explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None) -> Edits:
-    """Return the tap of edits of an explanation: its own act first, each with the values of its own second text.
-
-    Args:
-        explanation: the explanation, perhaps edited.
-        edits: more edits as text.
-        other: the explanation of a second text by the same model, for their =B.
-
-    Raises:
-        UsageError: an edit is malformed, names no step, does not fit, or needs a second text.
-    """
+def edits_on(explanation: Explanation, edits: Sequence[str], other: Explanation | None = None) -> Edits:
+    """Return the tap of edits of an explanation: its own act first, each with the values of its own second text."""
     base, means = explanation.base or explanation, _means_of(explanation)
     first = None
     if explanation.edited is not None:
@@ -216,16 +215,12 @@ def edits_on(explanation: ExplanationData, edits: Sequence[str], other: Explanat
 
 
 @weak_cache
-def _means_of(explanation: ExplanationData) -> Callable[[], Means]:
+def _means_of(explanation: Explanation) -> Callable[[], Means]:
     return means_of_run(explanation.subject, (explanation.base or explanation).records)
 
 
-def check_same_model(explanation: ExplanationData, other: ExplanationData | None) -> None:
-    """Check that a second text was explained by the same weights.
-
-    Raises:
-        UsageError: it was not.
-    """
+def check_same_model(explanation: Explanation, other: Explanation | None) -> None:
+    """Check that a second text was explained by the same weights."""
     if other is None or other.subject.model is explanation.subject.model:
         return
     one, two = explanation.subject.model.state_dict(), other.subject.model.state_dict()
@@ -234,7 +229,19 @@ def check_same_model(explanation: ExplanationData, other: ExplanationData | None
         raise UsageError(message, "explain both texts by the same run, checkpoint and member")
 
 
-def _values_of_other(edit: Edit, other: Mapping[str, Record]) -> Tensor:
+def check_whole(*explanations: Explanation | None) -> None:
+    """Check that all tensors of these explanations are kept, and that they are of one model."""
+    first, *others = (e for e in explanations if e is not None)
+    for other in others:
+        check_same_model(first, other)
+    for e in (first, *others):
+        if e.records.trace is None:
+            longest = max(len(stream) for stream in e.streams)
+            message = f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {longest}"
+            raise UsageError(message, "shorten the text")
+
+
+def _values_of_other(edit: Edit, other: Mapping[str, Step]) -> Tensor:
     """Return the second text's values."""
     record = other[edit.step]
     indices = axis_indices([axis.name for axis in record.axes], record.shape, edit.other or edit.slice)

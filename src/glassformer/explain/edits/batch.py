@@ -12,10 +12,9 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.edits.apply import Edits, edits_on
-from glassformer.explain.edits.what_if import check_whole
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.predictions import readable
+from glassformer.explain.edits.apply import Edits, check_whole, edits_on
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.trace import trace
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.utils.cancellation import check_cancelled
@@ -27,9 +26,6 @@ BATCH_TOKENS = 4096
 
 class BatchedEdits:
     """A tap for a batch: each row has edits of its own.
-
-    Args:
-        rows: the taps of the rows.
 
     Attributes:
         ids: ids of the steps that any row wants.
@@ -49,41 +45,22 @@ class BatchedEdits:
 
 
 def edited_logits(
-    explanation: ExplanationData, variants: Sequence[Sequence[str]], other: ExplanationData | None = None
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
 ) -> Float[Tensor, "N P C"]:
-    """Return the logits of one text under each of several sets of edits, in double precision.
-
-    Args:
-        explanation: the explanation of the text, of at most 128 tokens; if it is edited, its edits act first.
-        variants: N sets of edits.
-        other: the explanation of a second text, for =B.
-
-    Raises:
-        UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
-        Cancelled: between two batches.
-    """
+    """Return the logits of one text under each of several sets of edits, in double precision."""
     check_whole(explanation, other)
-    rows = [_rows(logits) for logits in _batches(explanation, variants, other)]
-    return torch.cat(rows)
-
-
-def base_logits(explanation: ExplanationData) -> Float[Tensor, "P C"]:
-    """Return the logits of a text without further edits, in double precision.
-
-    Raises:
-        UsageError: the text is too long to be edited.
-    """
-    check_whole(explanation)
-    return _rows(explanation.records["logits"].value[None])[0]
-
-
-def _rows(logits: Tensor) -> Float[Tensor, "N P C"]:
-    logits = logits.double()
+    logits = torch.cat(list(_batches(explanation, variants, other))).double()
     return logits[:, None] if logits.dim() == 2 else logits
 
 
+def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
+    """Return the logits of a text without further edits, in double precision."""
+    check_whole(explanation)
+    return rows_of(explanation.records["logits"].value.double())
+
+
 def _batches(
-    explanation: ExplanationData, variants: Sequence[Sequence[str]], other: ExplanationData | None
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None
 ) -> Iterator[Tensor]:
     subject = explanation.subject
     size = max(1, BATCH_TOKENS // sum(len(stream) for stream in explanation.streams))
@@ -123,7 +100,7 @@ class VariantEffect:
 
 
 def variant_effects(
-    explanation: ExplanationData, variants: Sequence[Sequence[str]], other: ExplanationData | None = None
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
 ) -> list[VariantEffect]:
     """Return the effects of several sets of edits; arguments and errors as in `edited_logits`."""
     if not variants:
@@ -149,7 +126,7 @@ def variant_effects(
     ]
 
 
-def followed(explanation: ExplanationData, log_probs: Float[Tensor, "... P C"]) -> Float[Tensor, "... P"]:
+def followed(explanation: Explanation, log_probs: Float[Tensor, "... P C"]) -> Float[Tensor, "... P"]:
     """Return the log-probabilities of the classes or tokens that are predicted without edits."""
     chosen = explanation.answered
     predictions = [explanation.predictions[i] for i in chosen]

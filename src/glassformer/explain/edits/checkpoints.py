@@ -6,20 +6,17 @@ position fit, and the numbers of all checkpoints are of the same tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from glassformer.explain.compute import compute_explanation
+from glassformer.errors import UsageError
 from glassformer.explain.edits.batch import followed
-from glassformer.explain.edits.what_if import what_if
-from glassformer.explain.ensemble_member import with_member
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.edits.what_if import predictions_of, what_if
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.masked_language_model import filled_answer
-from glassformer.explain.predictions import readable, top_predictions
+from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.record_store import RecordStore
-from glassformer.explain.request import TraceRequest
-from glassformer.explain.subject import Subject, list_checkpoints, with_checkpoint
+from glassformer.explain.subject import Subject, list_checkpoints, with_checkpoint, with_member
 from glassformer.utils.cancellation import check_cancelled
 from glassformer.utils.device import tuned
 
@@ -49,62 +46,34 @@ class CheckpointsSweep:
     checkpoints: list[CheckpointEffect]
     """The first training step first."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
-
-def sweep_checkpoints(
-    subject: Subject,
-    request: TraceRequest,
-    explain: Callable[[Subject, TraceRequest], ExplanationData] = compute_explanation,
-) -> CheckpointsSweep:
-    """Return the effect of the edits of a request at each checkpoint, the first training step first.
-
-    Args:
-        subject: a loaded `Run`.
-        request: a text, its edits, and the second text of =B.
-        explain: returns the explanation of a request without edits.
-
-    Raises:
-        UsageError: an edit does not fit, or the text is too long.
-        Cancelled: the computation was cancelled between two checkpoints.
-    """
-    base = explain(subject, request.without_edits())
-    other = None if request.other_text is None else explain(subject, request.of_other_text())
+def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
+    """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first."""
+    if explanation.base is None:
+        raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
+    base, other, request = explanation.base, explanation.other, explanation.request
     found = []
-    for info in list_checkpoints(subject):
+    for info in list_checkpoints(explanation.run):
         check_cancelled()
-        model = with_member(with_checkpoint(subject, info["name"]), request.member)
+        model = with_member(with_checkpoint(explanation.run, info["name"]), request.member)
         at = _at(base, model)
         result = what_if(at, request.edits, None if other is None else _at(other, model), again=False)
-        logits = [_rows(at), result.records["logits"].value.reshape(-1, _rows(at).shape[-1])]
+        logits = [rows_of(one.records["logits"].value) for one in (at, result)]
         before, after = (_answer(base, one) for one in logits)
         log_probs = (float(followed(base, one[base.answered].double().log_softmax(dim=-1)).sum()) for one in logits)
         found.append(CheckpointEffect(info["name"], info["step"], before, after, *log_probs))
     return CheckpointsSweep(found)
 
 
-def _at(explanation: ExplanationData, subject: Subject) -> ExplanationData:
+def _at(explanation: Explanation, subject: Subject) -> Explanation:
     """Return the explanation of the same tokens by other weights."""
-    lengths = {stream.name: len(stream) for stream in explanation.streams}
     with tuned(subject.device):
-        records = RecordStore(subject.model, explanation.model_inputs, lengths)
-    old = explanation.predictions
-    following = [None if p.actual is None else p.actual.id for p in old]
-    logits = records["logits"].value
-    rows = logits[None] if logits.dim() == 1 else logits
-    predictions = top_predictions(subject.task, rows[: len(old)], [p.position for p in old], following)
-    return replace(explanation, subject=subject, records=records, predictions=predictions)
+        records = RecordStore(subject.model, explanation.model_inputs, explanation.streams)
+    moved = replace(explanation, subject=subject, records=records)
+    return replace(moved, predictions=predictions_of(moved, records["logits"].value))
 
 
-def _rows(explanation: ExplanationData) -> Any:
-    """Return the logits with a row per prediction."""
-    logits = explanation.records["logits"].value
-    return logits.reshape(-1, logits.shape[-1])
-
-
-def _answer(explanation: ExplanationData, logits: Any) -> str:
+def _answer(explanation: Explanation, logits: Any) -> str:
     """Return what logits (P, C) predict, token by token."""
     task = explanation.subject.task
     best = logits[explanation.answered].argmax(dim=-1).tolist()

@@ -16,10 +16,9 @@ from glassformer.errors import UsageError
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.reference import means_of_run
-from glassformer.explain.ensemble_member import with_member
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import Subject, with_member
 from glassformer.explain.trace import trace
 from glassformer.models.ensemble import members_of
 from glassformer.runs.records import Evaluation
@@ -59,16 +58,8 @@ def evaluate_edits(
 ) -> EditScores:
     """Return the headline score of a split without and with edits, their paired test, and where answers were lost.
 
-    Args:
-        subject: a loaded run. Of an ensemble one model is edited, and scored alone.
-        split: examples with answers; the first gives the names and sizes by which edits are checked.
-        edits: edits as text.
-        decode: how translations are decoded.
-        member: which model of an ensemble, counted from 1.
-
-    Raises:
-        UsageError: there is no such member; or an edit is malformed, needs a second text, is about positions of the
-            text that is generated, or does not fit one of the texts.
+    The first example gives the names and sizes by which edits are checked. Of an ensemble one member, counted from 1,
+    is edited and scored alone.
     """
     n_members = len(members_of(subject.model))
     subject = with_member(subject, member)
@@ -123,12 +114,8 @@ def predict_edited(
     return answers
 
 
-def _tap(first: ExplanationData, edits: Sequence[str], generates: bool) -> Edits:
-    """Return the tap of edits for many texts, checked by the steps of the first.
-
-    Raises:
-        UsageError: an edit does not fit, or is about positions of the text that is generated.
-    """
+def _tap(first: Explanation, edits: Sequence[str], generates: bool) -> Edits:
+    """Return the tap of edits for many texts, checked by the steps of the first."""
     tap = Edits(edits, first.records, means=means_of_run(first.subject, first.records))
     if generates and (placed := tap.at_positions_of(first.streams[-1].name)):
         raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")

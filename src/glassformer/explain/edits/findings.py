@@ -30,7 +30,7 @@ from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import what_if
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_TEXT, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
 from glassformer.utils import safe_read
@@ -118,19 +118,9 @@ class Measured:
 
 
 def make_finding(
-    explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None, name: str = ""
+    explanation: Explanation, edits: Sequence[str], other: Explanation | None = None, name: str = ""
 ) -> Finding:
-    """Return the finding of some edits; its controls are the same edits of the other heads, where they are of one head.
-
-    Args:
-        explanation: the explanation of the text.
-        edits: the edits.
-        other: the explanation of a second text, for =B.
-        name: what was found, in words; by default the edits.
-
-    Raises:
-        UsageError: as in `what_if`.
-    """
+    """Return the finding of some edits; if they are of one head, its controls are the same edits of the others."""
     result = what_if(explanation, edits, other)
     controls = []
     for control in _other_heads(explanation, edits):
@@ -148,29 +138,21 @@ def make_finding(
     )
 
 
-def _other_heads(explanation: ExplanationData, edits: Sequence[str]) -> list[list[str]]:
+def _other_heads(explanation: Explanation, edits: Sequence[str]) -> list[list[str]]:
     """Return the same edits of each other head; none where the edits are not all of one head."""
     heads = {match[2] for edit in edits for match in [_HEAD.search(edit)] if match}
     if len(heads) != 1 or not all(_HEAD.search(edit) for edit in edits):
         return []
-    nodes = explanation.records.nodes
-    blocks = {id.removesuffix("weights"): node.sizes[0] for id, node in nodes.items() if node.record.site == "weights"}
-    n_heads = next((n for block, n in blocks.items() if edits[0].startswith(block)), 0)
+    attentions = (step for step in explanation.records.steps.values() if step.site == "weights")
+    n_heads = next((a.shape[0] for a in attentions if edits[0].startswith(a.id.removesuffix("weights"))), 0)
     return [[_HEAD.sub(rf"\g<1>{h}", edit) for edit in edits] for h in range(n_heads) if str(h) not in heads]
 
 
-def find_head(explanation: ExplanationData, other: ExplanationData) -> Finding | None:
+def find_head(explanation: Explanation, other: Explanation) -> Finding | None:
     """Return the head whose attention to the differing token decides between the answers of two texts, if one does.
 
     Every head is kept from attending to each token in which the texts differ; of the heads with the largest effect, the
     first is taken under which the first text is answered like the second.
-
-    Args:
-        explanation: the first text.
-        other: the second text: as many tokens, another answer.
-
-    Raises:
-        UsageError: the texts have different numbers of tokens, or more than 128.
     """
     first, second = explanation.streams[0], other.streams[0]
     if len(first) != len(second):
@@ -191,11 +173,7 @@ def find_head(explanation: ExplanationData, other: ExplanationData) -> Finding |
 
 
 def write_findings(path: Path, subject: Subject, findings: Sequence[Finding]) -> None:
-    """Write findings on the model of a run, atomically.
-
-    Raises:
-        ResourceError: the file cannot be written.
-    """
+    """Write findings on the model of a run, atomically."""
     import tomli_w
 
     kept = [{name: value for name, value in asdict(finding).items() if value not in (None, [])} for finding in findings]
@@ -205,12 +183,7 @@ def write_findings(path: Path, subject: Subject, findings: Sequence[Finding]) ->
 
 
 def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
-    """Return the hash of the weights that findings were made with, and the findings.
-
-    Raises:
-        UsageError: the file is not there.
-        CheckpointError: it is no TOML, or a finding has another form.
-    """
+    """Return the hash of the weights that findings were made with, and the findings."""
     if not path.exists():
         raise UsageError(f"{path} cannot be read: there is no such file", "name a file of findings")
     data = safe_read.read_toml(path, LIMITS["findings"])
@@ -232,11 +205,7 @@ def _finding(path: Path, number: int, data: Any) -> Finding:
 
 
 def measure_again(subject: Subject, finding: Finding) -> Measured:
-    """Return a finding with the same edits measured on the model as it is now.
-
-    Raises:
-        UsageError: the edits do not fit this model.
-    """
+    """Return a finding with the same edits measured on the model as it is now."""
     request = finding.request
     base = compute_explanation(subject, request.without_edits())
     other = None if request.other_text is None else compute_explanation(subject, request.of_other_text())

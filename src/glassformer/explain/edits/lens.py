@@ -8,13 +8,12 @@ https://arxiv.org/abs/2303.08112).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
 from glassformer.explain.edits.batch import base_logits, edited_logits, followed
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
 
 
@@ -53,22 +52,10 @@ class LayersSweep:
     stacks: list[LayersStack]
     """The encoder before the decoder."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
-
-def sweep_layers(explanation: ExplanationData) -> LayersSweep:
-    """Return the predictions after each layer of each stack; the last row is the model's own.
-
-    Raises:
-        UsageError: the text has more than 128 tokens.
-        Cancelled: the computation was cancelled between two batches.
-    """
-    depth: dict[str, int] = {}
-    for node in explanation.records.nodes.values():
-        if node.record.layer is not None:
-            depth[node.record.stack] = node.record.layer + 1
+def sweep_layers(explanation: Explanation) -> LayersSweep:
+    """Return the predictions after each layer of each stack; the last row is the model's own."""
+    depth = explanation.records.n_layers
     variants = [
         [f"{stack}.{i}.state=skip" for i in range(n, n_layers)]
         for stack, n_layers in depth.items()
@@ -84,7 +71,7 @@ def sweep_layers(explanation: ExplanationData) -> LayersSweep:
     return LayersSweep([explanation.predictions[i].position for i in chosen], stacks)
 
 
-def _row(explanation: ExplanationData, layer: int, logits: torch.Tensor, whole: torch.Tensor) -> LayerRow:
+def _row(explanation: Explanation, layer: int, logits: torch.Tensor, whole: torch.Tensor) -> LayerRow:
     """Return the predictions of logits (P, C), compared with those of the whole model."""
     task = explanation.subject.task
     log_probs, target = logits.log_softmax(dim=-1), whole.log_softmax(dim=-1)

@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Record
-from glassformer.explain.capture.sites import SITES
+from glassformer.explain.capture.records import Step
 from glassformer.explain.edits.grammar import Edit
 
 _PARTS = (
@@ -25,31 +24,23 @@ _BRANCH = re.compile(r"(.+\.(?:self|cross|ff))\.branch")
 _STATE = re.compile(r"(encoder|decoder)\.([0-9]+|\*)\.state")
 
 
-def resolve(edit: Edit, records: Mapping[str, Record]) -> list[Edit]:
-    """Return the edit for each step that it names, in the order of the records.
-
-    Args:
-        edit: an edit whose step may be an alias or a wildcard.
-        records: the steps of a forward pass by id; their values are not used.
-
-    Raises:
-        UsageError: no step has this name, or the forward pass does not use it; the nearest are named.
-    """
+def resolve(edit: Edit, records: Mapping[str, Step]) -> list[Edit]:
+    """Return the edit for each step that it names, in the order of the records."""
     step, slice = _without_alias(edit, records)
     found = [id for id in records if _matches(step.split("."), id.split("."))]
     if not found:
         near = difflib.get_close_matches(edit.step, records, n=3, cutoff=0.4)
         raise UsageError(f"no step is called {edit.step!r}", f"the nearest are {', '.join(near or list(records)[:3])}")
-    for id in found:
-        if not SITES[records[id].site].edit:
-            usable = [other for other in records if SITES[records[other].site].edit]
-            near = difflib.get_close_matches(id, usable, n=3, cutoff=0.4)
-            message = f"{id} is only recorded, and the forward pass does not use it"
-            raise UsageError(message, f"steps that can be edited are {', '.join(near or usable[:3])}")
     if masks := [id for id in found if records[id].op == "mask"]:
         raise UsageError(
             f"{masks[0]} cannot be edited, as heads share it", "block scores: encoder.0.self.scores[key:0]=blocked"
         )
+    for id in found:
+        if not records[id].editable:
+            usable = [other for other, record in records.items() if record.editable]
+            near = difflib.get_close_matches(id, usable, n=3, cutoff=0.4)
+            message = f"{id} is only recorded, and the forward pass does not use it"
+            raise UsageError(message, f"steps that can be edited are {', '.join(near or usable[:3])}")
     if edit.kind == "blocked" and any(records[id].site != "scores" for id in found):
         raise UsageError(f"only scores can be blocked, not {found[0]}", "as in: encoder.0.self.scores[key:0]=blocked")
     if edit.kind == "skip" and (not _STATE.fullmatch(edit.step) or slice):
@@ -57,7 +48,7 @@ def resolve(edit: Edit, records: Mapping[str, Record]) -> list[Edit]:
     return [edit.at(id, slice) for id in found]
 
 
-def _without_alias(edit: Edit, records: Mapping[str, Record]) -> tuple[str, str]:
+def _without_alias(edit: Edit, records: Mapping[str, Step]) -> tuple[str, str]:
     """Return the step and the slice of an edit, with an alias replaced."""
     for pattern, step, axis in _PARTS:
         if match := pattern.fullmatch(edit.step):
@@ -95,7 +86,7 @@ def _fits(wanted: str, part: str) -> bool:
     return part.endswith(last) and len(part) - len(last) >= at
 
 
-def state_before(id: str, records: Mapping[str, Record]) -> str:
+def state_before(id: str, records: Mapping[str, Step]) -> str:
     """Return the id of the residual stream that a layer reads, given the stream that it writes."""
     stack, layer, block, step = id.split(".")
     if int(layer):
@@ -105,13 +96,9 @@ def state_before(id: str, records: Mapping[str, Record]) -> str:
     return embedded(records, streams[0])
 
 
-def embedded(records: Mapping[str, Record], stream: str) -> str:
-    """Return the id of the last step of a stream's embedding.
-
-    Raises:
-        UsageError: the model has no such stream.
-    """
-    found = [id for id, record in records.items() if record.stack == stream and SITES[record.site].edit == "input"]
+def embedded(records: Mapping[str, Step], stream: str) -> str:
+    """Return the id of the last step of a stream's embedding."""
+    found = [id for id, record in records.items() if record.stack == stream and record.editable]
     if not found:
         raise UsageError(f"this model has no {stream} embedding", "use embedding, source or target")
     return found[-1]
@@ -124,7 +111,7 @@ def _is_pre_norm(records: Iterable[str]) -> bool:
     return first.endswith(".norm")
 
 
-def _memory(records: Mapping[str, Record]) -> str:
+def _memory(records: Mapping[str, Step]) -> str:
     """Return the id of the encoder's output."""
     ends = [id for id in records if id == "encoder.norm" or re.fullmatch(r"encoder\.\d+\.ff\.(norm|residual)", id)]
     if not ends:

@@ -9,14 +9,13 @@ or suffice and not be needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from glassformer.errors import UsageError
+from glassformer.explain.edits.apply import check_whole
 from glassformer.explain.edits.batch import base_logits, edited_logits
-from glassformer.explain.edits.what_if import check_whole
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
 
 MIN_DIFFERENCE = 0.5
@@ -64,26 +63,13 @@ class StatesSweep:
     grids: list[StatesGrid]
     """One grid per stream."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
-
-def sweep_states(explanation: ExplanationData, other: ExplanationData) -> StatesSweep:
-    """Return the share of the answer that each state of the residual stream carries.
-
-    Args:
-        explanation: the first text.
-        other: the second text, with another answer by the same model.
-
-    Raises:
-        UsageError: the answers are the same, or differ only by their number of tokens; or a text is too long.
-        Cancelled: the computation was cancelled between two batches.
-    """
+def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
+    """Return the share of the answer that each state of the residual stream carries."""
     check_whole(explanation, other)
     index, answer, other_answer = _first_difference(explanation, other)
 
-    def difference(e: ExplanationData) -> float:
+    def difference(e: Explanation) -> float:
         row = base_logits(e)[index]
         return float(row[answer] - row[other_answer])
 
@@ -116,7 +102,7 @@ def sweep_states(explanation: ExplanationData, other: ExplanationData) -> States
 
 
 def _logit_differences(
-    explanation: ExplanationData, other: ExplanationData, edits: Sequence[str], index: int, answer: int, foil: int
+    explanation: Explanation, other: Explanation, edits: Sequence[str], index: int, answer: int, foil: int
 ) -> list[float]:
     """Return the logit difference of the two answers under each edit."""
     if not edits:
@@ -125,7 +111,7 @@ def _logit_differences(
     return (rows[:, answer] - rows[:, foil]).tolist()
 
 
-def _first_difference(a: ExplanationData, b: ExplanationData) -> tuple[int, int, int]:
+def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:
     """Return the index of the first prediction that differs, and what is predicted there in both texts."""
     if a.is_classifier:
         first, second = a.predictions[0].top[0].id, b.predictions[0].top[0].id
@@ -143,12 +129,9 @@ def _first_difference(a: ExplanationData, b: ExplanationData) -> tuple[int, int,
     raise UsageError("both texts have the same answer", "choose a second text with another answer")
 
 
-def _states(explanation: ExplanationData) -> list[tuple[int, list[str]]]:
+def _states(explanation: Explanation) -> list[tuple[int, list[str]]]:
     """Return for each stream its index, and the names of its states in order of computation."""
-    layers: dict[str, int] = {}
-    for node in explanation.records.nodes.values():
-        if node.record.layer is not None:
-            layers[node.record.stack] = node.record.layer + 1
+    layers = explanation.records.n_layers
     stacks = list(layers)
     names = ["embedding"] if len(stacks) == 1 else ["source", "target"]
     return [
@@ -157,7 +140,7 @@ def _states(explanation: ExplanationData) -> list[tuple[int, list[str]]]:
     ]
 
 
-def _pairs(a: ExplanationData, b: ExplanationData, stream: int, end: int | None) -> list[tuple[int, int]]:
+def _pairs(a: Explanation, b: Explanation, stream: int, end: int | None) -> list[tuple[int, int]]:
     """Return positions that stand for each other: all of equally long texts, else the common beginning and end.
 
     Of a generated stream those after the prediction are left out, as it cannot depend on them.

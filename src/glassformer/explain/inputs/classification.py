@@ -33,4 +33,12 @@ def encode_for_classifier(subject: Subject, request: TraceRequest, settings: Dec
     [(_, surfaces)] = t.encode_with_surfaces([request.text]) if t.ngrams else [([], [])]
     stream = add_embeddings(stream, subject, [surfaces[i] for i in kept] if surfaces else [], inputs)
     decode = DecodeLog("none", subject.task.config.decode)
-    return EncodedText(inputs, [stream], [None], [None], decode, "", warnings, GenerationInfo(0, 0, []), 0)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[None],
+        following=[None],
+        decode=decode,
+        warnings=warnings,
+        generation=GenerationInfo(0, 0, []),
+    )

@@ -36,7 +36,7 @@ class GenerationInfo:
     """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EncodedText:
     """An encoded text with its decoding, before the forward pass is recorded.
 
@@ -57,10 +57,10 @@ class EncodedText:
     positions: list[int | None]
     following: list[int | None]
     decode: DecodeLog
-    answer: str
+    answer: str = ""
     warnings: list[str]
     generation: GenerationInfo
-    log_start: int
+    log_start: int = 0
 
 
 def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int | None]:
@@ -78,14 +78,7 @@ def with_padding_mask(stream: Stream, subject: Subject, ids: str, mask: str) -> 
 
 
 def add_embeddings(stream: Stream, subject: Subject, surfaces: Sequence[str], inputs: dict[str, Any]) -> Stream:
-    """Return a stream with the n-grams and bigrams that a text encoder reads, and add the n-grams to its arguments.
-
-    Args:
-        stream: the tokens of a text; padding may follow them.
-        subject: the model.
-        surfaces: the surface form of each token; not used by a model without n-grams.
-        inputs: the arguments of the model.
-    """
+    """Return a stream with the n-grams and bigrams that a text encoder reads, and add the n-grams to its arguments."""
     if subject.task.tokenizer.ngrams is not None:
         stream, ngram_batch = add_ngrams(subject.task.tokenizer, stream, surfaces)
         inputs["ngram_batch"] = ngram_batch.to(subject.device)
@@ -106,14 +99,7 @@ def input_warnings(
 ) -> list[str]:
     """Return a sentence each for an empty text, truncation and unknown tokens.
 
-    Args:
-        ids: the tokens of the whole text.
-        kept: the indices of those that the model reads.
-        t: the tokenizer.
-        name: the text in the sentences, "the prompt".
-        keep: the part that truncation keeps, a key of `PARTS`.
-        reads: number of tokens that the model reads in prediction.
-        warn_if_empty: warn of an empty text.
+    The model reads the tokens with the indices `kept`, the part `keep` of `PARTS`; in prediction it `reads` so many.
     """
     warnings: list[str] = []
     if not ids and warn_if_empty:
@@ -134,11 +120,7 @@ def input_warnings(
 
 
 def check_length(n_tokens: int, n_pad: int, max_len: int) -> None:
-    """Check that tokens and padding fit into the model's context.
-
-    Raises:
-        UsageError: they do not.
-    """
+    """Check that tokens and padding fit into the model's context."""
     if n_pad and n_tokens + n_pad > max_len:
         raise UsageError(
             f"the model reads at most {max_len} tokens, got {n_tokens} and {n_pad} of padding",

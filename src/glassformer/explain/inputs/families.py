@@ -61,22 +61,14 @@ FAMILIES: dict[str, ModelFamily] = {
 
 
 def family_of(task: Task) -> ModelFamily:
-    """Return the family of a task's models.
-
-    Raises:
-        UsageError: they cannot be explained.
-    """
+    """Return the family of a task's models."""
     if task.explain_as is None:
         raise UsageError(f"models of the task {task.name} cannot be explained")
     return FAMILIES[task.explain_as]
 
 
 def encode(subject: Subject, request: TraceRequest) -> EncodedText:
-    """Encode and decode a text as in prediction.
-
-    Raises:
-        UsageError: the request does not suit this task, vocabulary or context.
-    """
+    """Encode and decode a text as in prediction."""
     family = family_of(subject.task)
     for name in ("target", "prefix"):
         if getattr(request, name) and name not in family.request_fields:
@@ -88,11 +80,7 @@ def encode(subject: Subject, request: TraceRequest) -> EncodedText:
 
 
 def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:
-    """Return the decode settings for an explanation, with some changes.
-
-    Raises:
-        UsageError: a setting does not exist.
-    """
+    """Return the decode settings for an explanation, with some changes."""
     unknown = sorted(changes.keys() - {f.name for f in fields(DecodeConfig)})
     if unknown:
         raise UsageError(f"decode has no field {unknown[0]!r}")

@@ -79,30 +79,22 @@ def encode_for_language_model(subject: Subject, request: TraceRequest, settings:
     following = following_tokens(all_ids[start + 1 :], new.finished, t.eos_id, len(ids))
     generation = GenerationInfo(stream.n_given - 1, stream.n_given - len(request.prefix), suppressed)
     return EncodedText(
-        inputs,
-        [stream],
-        [*range(len(ids))],
-        following,
-        decode,
-        t.decode(new.ids),
-        warnings,
-        generation,
-        generation.first,
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[*range(len(ids))],
+        following=following,
+        decode=decode,
+        answer=t.decode(new.ids),
+        warnings=warnings,
+        generation=generation,
+        log_start=generation.first,
     )
 
 
 def _join(
     t: Tokenizer, prompt: str, spans: Sequence[Span], ids: list[int], n_prompt: int
 ) -> tuple[str, list[Span | None]]:
-    """Return prompt and continuation as one text, and the characters of each token.
-
-    Args:
-        t: the tokenizer.
-        prompt: the prompt as typed, which stays as it is.
-        spans: the characters of its tokens.
-        ids: all tokens.
-        n_prompt: the number of tokens of the prompt.
-    """
+    """Return prompt and continuation as one text, and the characters of each token."""
     # An empty prompt is one end token.
     begin = len(ids[:n_prompt]) or 1
     whole, all_spans = decoded_spans(t, ids)

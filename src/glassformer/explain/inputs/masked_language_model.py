@@ -61,18 +61,21 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest, se
     special = list(range(t.mask_id + 1))
     generation = GenerationInfo(masked[0] if masked else 0, len(stream), special, masked)
     decode = DecodeLog("none", task.config.decode)
-    return EncodedText(inputs, [stream], [*range(len(stream))], following, decode, "", warnings, generation, 0)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[*range(len(stream))],
+        following=following,
+        decode=decode,
+        warnings=warnings,
+        generation=generation,
+    )
 
 
 def filled_answer(subject: Subject, text: str, logits: Float[Tensor, "N V"]) -> Answer:
     """Return the text with the most probable token in place of each [MASK], and the probabilities of these tokens.
 
     As in prediction, special tokens are left out.
-
-    Args:
-        subject: the model.
-        text: the text.
-        logits: the logits at the first N [MASK] of the text.
     """
     task = cast(Pretrain, subject.task)
     if not len(logits):

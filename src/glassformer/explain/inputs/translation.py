@@ -64,4 +64,13 @@ def encode_for_translator(subject: Subject, request: TraceRequest, settings: Dec
     inputs["tgt_in"] = torch.tensor([tgt_in], device=subject.device)
     following = following_tokens(output.ids, output.finished, t.eos_id, len(tgt_in))
     generation = GenerationInfo(0 if decode.kind == "given" else n_given - 1, 1, subject.task.suppress_tokens)
-    return EncodedText(inputs, [src, tgt], [*range(len(tgt_in))], following, decode, text, warnings, generation, 0)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[src, tgt],
+        positions=[*range(len(tgt_in))],
+        following=following,
+        decode=decode,
+        answer=text,
+        warnings=warnings,
+        generation=generation,
+    )

@@ -19,11 +19,7 @@ WHOLE = "whole.js"
 
 
 def asset(name: str) -> str:
-    """Return the text of one of the page's files.
-
-    Raises:
-        GlassformerError: it was not built.
-    """
+    """Return the text of one of the page's files."""
     try:
         return (files("glassformer.explain.page") / "static" / name).read_text(encoding="utf-8")
     except OSError as error:

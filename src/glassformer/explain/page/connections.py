@@ -18,14 +18,7 @@ from glassformer.explain.page.security import AccessControl, ConnectionLimits
 
 
 class GuardedProtocol(H11Protocol):
-    """Uvicorn's HTTP/1.1 protocol with `ConnectionLimits`.
-
-    Args:
-        door: knows the cookie.
-        limits: the limits.
-        unauthenticated: the connections without the cookie, oldest first, shared by all connections of a server.
-        arguments: as uvicorn passes them.
-    """
+    """Uvicorn's HTTP/1.1 protocol with `ConnectionLimits`."""
 
     def __init__(
         self,

@@ -14,11 +14,7 @@ N_PORTS = 50
 
 
 def listen(port: int | None) -> socket.socket:
-    """Return a listening socket of 127.0.0.1 at the port, or at the first free one from 8317 on.
-
-    Raises:
-        UsageError: the port is taken, or may not be used.
-    """
+    """Return a listening socket of 127.0.0.1 at the port, or at the first free one from 8317 on."""
     candidates = range(PORT, PORT + N_PORTS) if port is None else [port]
     problem: Exception | None = None
     for candidate in candidates:

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
 
 from glassformer.errors import GlassformerError
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.assets import CONTENT_TYPES, asset
 from glassformer.explain.page.port import HOST, PORT, listen
 from glassformer.explain.page.responses import RequestError, error_response, json_response, tensor_response
@@ -47,15 +48,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def build_app(
     service: Service, workers: tuple[Worker, Worker], port: int, door: AccessControl, seconds: float = WORK_SECONDS
 ) -> SecurityMiddleware:
-    """Build the web application.
-
-    Args:
-        service: computes the responses.
-        workers: the threads it runs in, one for stored values, one for the model.
-        port: port in the Host header that requests must have.
-        door: access control.
-        seconds: time limit of a response, after which it is 504.
-    """
+    """Build the web application."""
     reader, worker = workers
 
     async def submit(request: Request, job: Callable[[], Result]) -> Result:
@@ -182,14 +175,11 @@ class PageServer:
     Args:
         subject: the run to look into.
         port: the port, 0 for any free one, None for the first that is free from 8317 on.
-        start: `TraceRequest`s the page begins with.
+        start: what the page begins with: explanations, or `TraceRequest`s as JSON, traced when the page asks.
         limits: of the connections.
 
     Attributes:
         door: who lets browsers in.
-
-    Raises:
-        UsageError: the port is taken, or may not be used.
     """
 
     def __init__(
@@ -197,7 +187,7 @@ class PageServer:
         subject: Subject,
         *,
         port: int | None = None,
-        start: Sequence[Mapping[str, Any]] = (),
+        start: Sequence[Explanation | Mapping[str, Any]] = (),
         limits: ConnectionLimits | None = None,
     ) -> None:
         import uvicorn
@@ -259,22 +249,11 @@ def serve(
     subject: Subject,
     *,
     port: int | None = None,
-    start: Sequence[Mapping[str, Any]] = (),
+    start: Sequence[Explanation | Mapping[str, Any]] = (),
     open_browser: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve the page until Ctrl-C.
-
-    Args:
-        subject: the model.
-        port: as in `PageServer`.
-        start: requests to show first, as in `PageServer`.
-        open_browser: open the page in the default browser.
-        on_ready: called with the page's address once it can be opened, and with the next one after that.
-
-    Raises:
-        UsageError: the port is taken, or may not be used.
-    """
+    """Serve the page until Ctrl-C."""
     server = PageServer(subject, port=port, start=start)
 
     def announce() -> None:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from glassformer.config.fields import number, string
-from glassformer.config.requests import build_request, check_request
 from glassformer.errors import UsageError
 from glassformer.explain.edits.checkpoints import CheckpointsSweep, sweep_checkpoints
 from glassformer.explain.edits.contributions import Contributions, contributions
 from glassformer.explain.edits.lens import LayersSweep, sweep_layers
 from glassformer.explain.edits.states import StatesSweep, sweep_states
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep, sweep_keys, sweep_parts
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.request import IDS
-from glassformer.explain.subject import Subject
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.request import IDS, Request
 
 SweepKind: TypeAlias = Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"]
 
 
 @dataclass(frozen=True)
-class SweepRequest:
+class SweepRequest(Request):
     """What to edit in turn."""
 
     trace: str = string(40)
@@ -36,36 +34,17 @@ class SweepRequest:
     """Index of the prediction, for "contributions"; default: the first generated token."""
 
     def __post_init__(self) -> None:
-        check_request(self)
+        super().__post_init__()
         if (self.kind == "states") != (self.other is not None):
             raise UsageError("a sweep of states needs a second trace, and no other sweep does")
         if self.prediction is not None and self.kind != "contributions":
             raise UsageError("only contributions are of one prediction")
 
-    @staticmethod
-    def from_dict(data: Any) -> SweepRequest:
-        """Return a request from parsed JSON.
-
-        Raises:
-            UsageError: a field is missing, unknown or invalid.
-        """
-        return build_request(SweepRequest, data)
-
 
 def run_sweep(
-    subject: Subject, request: SweepRequest, find: Callable[[str], ExplanationData]
+    request: SweepRequest, find: Callable[[str], Explanation]
 ) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
-    """Return the result of a sweep.
-
-    Args:
-        subject: the run.
-        request: what to edit.
-        find: returns the explanation with an id.
-
-    Raises:
-        UsageError: as in the sweeps; or the trace has no edits where it should.
-        Cancelled: the request was given up.
-    """
+    """Return the result of a sweep."""
     explanation = find(request.trace)
     if request.kind == "checkpoints" and explanation.edited is None:
         raise UsageError("a sweep of checkpoints needs a trace with edits")
@@ -80,4 +59,4 @@ def run_sweep(
             return contributions(explanation, request.prediction)
         case "states":
             return sweep_states(explanation, find(str(request.other)))
-    return sweep_checkpoints(subject, explanation.request)
+    return sweep_checkpoints(explanation)

@@ -22,11 +22,7 @@ Result = TypeVar("Result")
 
 
 class Worker:
-    """A thread that runs jobs in order; the thread that creates it should compute nothing itself.
-
-    Args:
-        n_waiting: maximum number of waiting jobs.
-    """
+    """A thread that runs jobs in order; the thread that creates it should compute nothing itself."""
 
     def __init__(self, n_waiting: int = N_WAITING) -> None:
         let_go()  # of the threads that loading a model left behind
@@ -36,11 +32,7 @@ class Worker:
         self._thread.start()
 
     def submit(self, job: Callable[[], Result]) -> Future[Result]:
-        """Queue a job; cancelling its future before its turn removes it.
-
-        Raises:
-            RequestError: the queue is full (503).
-        """
+        """Queue a job; cancelling its future before its turn removes it."""
         future: Future[Result] = Future()
         try:
             self._queue.put_nowait((job, future))

@@ -6,7 +6,6 @@ Script and style are separate files, which several frames share.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -14,14 +13,12 @@ from urllib.parse import urlencode
 
 from glassformer.errors import UsageError
 from glassformer.explain.embedding_view import EmbeddingView
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.manifest import Manifest, manifest
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.assets import WHOLE
 from glassformer.explain.page.inline import escape_json
-from glassformer.explain.page.responses import pack, to_json
-from glassformer.explain.page.saved_page import PackedTensor, SavedPageData, embedding_views
-from glassformer.explain.run_info import run_info
-from glassformer.explain.tensor_values import get_tensor
+from glassformer.explain.page.manifest import Manifest, manifest, run_info
+from glassformer.explain.page.responses import to_json
+from glassformer.explain.page.saved_page import SavedPageData, embedding_views, packed_tensor
 
 MAX_BYTES = 150_000
 """Maximum size of a frame, without script and style."""
@@ -29,17 +26,8 @@ N_CANDIDATES = 12
 """Candidates of each prediction that are kept."""
 
 
-def step_frame_html(explanation: ExplanationData, ids: Sequence[str], assets: str) -> str:
-    """Return the page of some steps; `step_address` is the part after its name that opens one of them.
-
-    Args:
-        explanation: the explanation that has the steps.
-        ids: ids of steps, in any order.
-        assets: the folder of whole.js and app.css, relative to the page.
-
-    Raises:
-        UsageError: the explanation has no such step, or the page would have more than 150 kB.
-    """
+def step_frame_html(explanation: Explanation, ids: Sequence[str], assets: str) -> str:
+    """Return the page of some steps; `step_address` is the part after its name that opens one of them."""
     kept = _reduced(manifest(explanation), ids)
     data: SavedPageData = {
         "run": {**run_info(explanation.subject), "examples": [], "checkpoints": []},
@@ -53,7 +41,7 @@ def step_frame_html(explanation: ExplanationData, ids: Sequence[str], assets: st
     }
     inputs = {id for node in kept["nodes"] for id in node["inputs"]} & set(explanation.records)
     names = dict.fromkeys([*ids, *sorted(inputs), *kept["params"]])
-    data["tensors"] = {explanation.id: {name: _packed(explanation, name) for name in names}}
+    data["tensors"] = {explanation.id: {name: packed_tensor(explanation.records.tensor(name)) for name in names}}
     html = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -86,16 +74,9 @@ def _reduced(whole: Manifest, ids: Sequence[str]) -> Manifest:
     return Manifest(**reduced)
 
 
-def _views(explanation: ExplanationData, ids: Sequence[str]) -> dict[str, EmbeddingView]:
+def _views(explanation: Explanation, ids: Sequence[str]) -> dict[str, EmbeddingView]:
     """Return where the tokens' embeddings lie, if a step that looks them up is shown."""
-    if not any(explanation.records.nodes[id].record.op == "lookup" for id in ids):
+    if not any(explanation.records.steps[id].op == "lookup" for id in ids):
         return {}
     views = embedding_views(explanation, [])
     return {key: view for key, view in views.items() if key.rpartition("/")[0] in ids}
-
-
-def _packed(explanation: ExplanationData, name: str) -> PackedTensor:
-    """Return the values of a step or parameter as 16-bit floats where they fit."""
-    values = get_tensor(explanation, name)
-    packed, dtype = pack(values, "f16")
-    return {"dtype": dtype, "shape": list(values.shape), "data": base64.b64encode(packed).decode("ascii")}

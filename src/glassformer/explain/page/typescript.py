@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 
 from glassformer.config import DecodeConfig
 from glassformer.config.fields import docstrings
-from glassformer.explain.attribution.alignment import Alignments
+from glassformer.explain.attribution.alignment import Alignments, Reading
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 from glassformer.explain.decode_log import SCORING_FIELDS, LoggedHypothesis
@@ -27,14 +27,13 @@ from glassformer.explain.edits.contributions import Contributions
 from glassformer.explain.edits.lens import LayersSweep
 from glassformer.explain.edits.states import StatesSweep
 from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
-from glassformer.explain.effects import WhatIf
+from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.embedding_view import EmbeddingView
-from glassformer.explain.manifest import Manifest, SizedAxis
+from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
 from glassformer.explain.page.sweep_requests import SweepRequest
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.run_info import RunInfo
 from glassformer.explain.streams import StreamName
 
 SENT = (
@@ -70,7 +69,7 @@ REQUESTS: dict[type, set[str]] = {
     SweepRequest: set(),
 }
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
-NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer")}
+NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer"), Reading: ("chance",)}
 HEADER = "/** Made by `make web` from explain/{}: change it there. */"
 
 
@@ -106,9 +105,10 @@ def sites_ts() -> str:
 def types_ts() -> str:
     """Return `types.ts`: every interface, and the names of streams and axes."""
     axes = [f'  | "{name}"' + (f" // {what}" if what else "") for name, what in AXES.items()]
+    axes[-1] = axes[-1].replace(" //", "; //", 1) if " //" in axes[-1] else f"{axes[-1]};"
     return "\n".join(
         [
-            HEADER.format("typescript.py and the classes it names"),
+            HEADER.format("page/typescript.py and the classes it names"),
             'import type { Op } from "./sites";',
             "",
             'export type { Op } from "./sites";',
@@ -117,8 +117,7 @@ def types_ts() -> str:
             f"export type StreamName = {_literal(StreamName)};",
             "",
             "export type AxisName =",
-            *axes[:-1],
-            axes[-1].replace('"in"', '"in";', 1),
+            *axes,
             *(line for kind in INTERFACES for line in ("", *_interface(kind))),
             "",
         ]
