@@ -21,7 +21,8 @@ import torch
 
 from glassformer.errors import ResourceError
 
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 _function: Callable[[Any], Any] = print
 """In a worker: what it computes."""
 
