@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator, classifier
-from glassformer.nn import masks, norms, positions
+from glassformer.nn import norms, positions
 from glassformer.nn.attention import MultiHeadAttention, attention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.feed_forward import FeedForward, SwiGLU, activate
 from glassformer.nn.layers import Residual
+from glassformer.nn.masks import Mask, additive_mask, causal_mask
 from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramEmbedding
 from glassformer.text.ngrams import NgramVocabulary
 
@@ -186,9 +187,9 @@ SITES: dict[str, Site] = {
     "v": _site("split_heads", inputs="v_proj", axes="head memory head_feature", line=(_split, ".unflatten(")),
     "products": _site("dot", inputs="q k", axes="head token key", line=(attention, "q @ k.transpose(-2, -1)")),
     "scores": _site("scale", inputs="products", axes="head token key", line=(attention, "products * scale")),
-    "mask:causal": _site("mask", axes="head token key", line=(masks.causal_mask, ".tril(")),
-    "mask:padding": _site("mask", axes="head token key", line=(masks.Mask.of, "padding_mask[:, None, None, :]")),
-    "mask:given": _site("mask", axes="head token key", line=(masks.additive_mask, "masked_fill_(~mask")),
+    "mask:causal": _site("mask", axes="head token key", line=(causal_mask, ".tril(")),
+    "mask:padding": _site("mask", axes="head token key", line=(Mask.of, "padding_mask[:, None, None, :]")),
+    "mask:given": _site("mask", axes="head token key", line=(additive_mask, "masked_fill_(~mask")),
     "weights": _site("softmax", inputs="scores mask", axes="head token key", line=(attention, ".softmax(dim=-1)")),
     "context": _site("mix", inputs="weights v", axes="head token head_feature", line=(attention, "@ v)")),
     "concat": _site(
