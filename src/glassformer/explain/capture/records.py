@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import UsageError
+from glassformer.explain.capture.source_lines import SourceLine
 
 BLOCKED = 1e30
 """Scores below minus this are of blocked keys (`edits/apply.py`)."""
@@ -21,25 +22,6 @@ class Axis(NamedTuple):
 
     name: str
     stream: str | None = None
-
-
-@dataclass(frozen=True)
-class SourceLine:
-    """The source line of this package that computes a record."""
-
-    file: str
-    """Path relative to the package: "nn/attention.py"."""
-    line: int
-    """Line number of the first line of `code`."""
-    mark: int
-    """Line number of the line that computes the record."""
-    code: str
-    """That line with a few lines around it, dedented."""
-
-    @property
-    def marked(self) -> str:
-        """Return the text of the marked line."""
-        return self.code.splitlines()[self.mark - self.line].strip()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from glassformer.explain.capture.records import SourceLine
 from glassformer.explain.capture.sites import SITES
 
 PACKAGE = Path(__file__).parents[2]
 N_CONTEXT_LINES = 4
 """Lines shown before and after the marked one."""
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """The source line of this package that computes a record."""
+
+    file: str
+    """Path relative to the package: "nn/attention.py"."""
+    line: int
+    """Line number of the first line of `code`."""
+    mark: int
+    """Line number of the line that computes the record."""
+    code: str
+    """That line with a few lines around it, dedented."""
+
+    @property
+    def marked(self) -> str:
+        """Return the text of the marked line."""
+        return self.code.splitlines()[self.mark - self.line].strip()
 
 
 @cache

@@ -16,7 +16,8 @@ from torch import nn
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
 from glassformer.explain.answers import Answer, EnsembleMember
-from glassformer.explain.capture.records import Axis, Check, SourceLine, Step
+from glassformer.explain.capture.records import Axis, Check, Step
+from glassformer.explain.capture.source_lines import SourceLine
 from glassformer.explain.decode_log import DecodeLog, settings_json
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation, Omitted
