@@ -37,7 +37,7 @@ _HOMES = {
     "LanguageModel": "models.language_model",
     "MultiHeadAttention": "nn.attention",
     "Run": "api",
-    "TextClassifier": "models.classifier",
+    "TextClassifier": "models.encoder_models",
     "Tokenizer": "text.tokenizer",
     "Translator": "models.translator",
     "attention": "nn.attention",

@@ -23,7 +23,7 @@ PAGE = sorted(path for end in ("ts", "tsx") for path in (ROOT / "web" / "src").r
 ANYWHERE = {"search", "sub", "subn", "findall", "finditer", "split"}
 USES = {"match", "fullmatch", *ANYWHERE}
 BUILT = {
-    "config/values.py: pattern": "the `form` of a field, below",
+    "config/validation.py: pattern": "the `form` of a field, below",
     "explain/page/inline.py: pattern": "literals of the same module, on the built page alone",
     "text/backends.py: '|'.join(map(re.escape, extra_tokens))": "literals apart by |",
     "evaluate/translation.py: ''": "",
