@@ -138,7 +138,7 @@ def save_checkpoint(folder: Path, options: Options) -> dict[str, Any]:
     else:
         model, answer = trained_translator(options)
     from glassformer.models.build import d_ff_of
-    from glassformer.nn.positions import sinusoidal
+    from glassformer.nn.embeddings import sinusoidal
 
     c = model.config
     weights = {name: p.detach().numpy() for name, p in model.named_parameters()}
@@ -179,7 +179,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
 def trained_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     """Return a run's model and the test sentences of its data, repeated until there are enough."""
     import glassformer
-    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.data.datasets.local_files import load_text_data
 
     run = glassformer.load(str(options.checkpoint), device="cpu")
     data = load_text_data(run.task.schema, run.config.data)

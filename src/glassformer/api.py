@@ -16,12 +16,11 @@ from glassformer.config.recipes import load_recipe, override
 from glassformer.data.sources import pipes_kept
 from glassformer.errors import UsageError
 from glassformer.interop.exported import is_exported, load_exported
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.run_data import load_run_data
-from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.text.answers import checked_texts, warn_at_end, warn_of_cut
-from glassformer.text.lines import chunks_of
+from glassformer.text.long_text import chunks_of
 from glassformer.utils.console import is_main_process, log_to_stderr
 
 if TYPE_CHECKING:
@@ -95,8 +94,8 @@ def train_checked(
 ) -> Run | None:
     """Do what `train` does, of a configuration that `override` has made."""
     from glassformer.distributed.process_group import launched_processes
+    from glassformer.training.finalize import overfit_batch as overfit
     from glassformer.training.multi_seed import start_seeds
-    from glassformer.training.overfit import overfit_batch as overfit
     from glassformer.training.preparation import new_state, prepare, settle_budget
     from glassformer.training.trainer import start_run
     from glassformer.utils.device import choose_device, tuned
@@ -189,7 +188,7 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
 
 
 def _load(path: str | Path, device: str, precision: str | None) -> Run:
-    from glassformer.runs.tensor_file import load_weights
+    from glassformer.runs.model_folder import load_weights
     from glassformer.tasks.restoring import load_model_folder
     from glassformer.utils.device import choose_device, choose_precision
 
@@ -255,7 +254,7 @@ class Run:
         """
         texts = checked_texts(texts)
         if edits:
-            from glassformer.explain.edits.evaluation import predict_edited
+            from glassformer.explain.edits.findings import predict_edited
 
             return predict_edited(self, texts, edits, self._decode(options), member)
         from glassformer.utils.device import tuned
@@ -333,7 +332,7 @@ class Run:
         **options: Any,
     ) -> JsonObject:
         """Return the headline score of a split without and with edits, and their test (`edits.evaluation`)."""
-        from glassformer.explain.edits.evaluation import evaluate_edits
+        from glassformer.explain.edits.findings import evaluate_edits
         from glassformer.tasks.scored_data import scored_data
 
         scored = scored_data(self, split, data, allow_changed_data)

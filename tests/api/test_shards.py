@@ -15,7 +15,7 @@ from tests.api.test_end_to_end import TINY
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.pretokenized import documents
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer

@@ -18,8 +18,8 @@ from glassformer.cli.main import main
 from glassformer.errors import CheckpointError
 from glassformer.runs.checkpoints import CHECKPOINT_KIND, STATE, TENSORS, load_checkpoint
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import tensor_chunks
 from glassformer.runs.sealed_folder import write_sealed_folder
-from glassformer.runs.tensor_file import tensor_chunks
 from glassformer.training.context import RunContext
 from glassformer.training.preparation import prepare
 from glassformer.training.trainer import resumed_state

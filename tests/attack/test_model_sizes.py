@@ -168,7 +168,7 @@ def test_a_model_of_100_million_weights_still_loads(tmp_path: Path) -> None:
 
 
 def test_an_unsound_header_names_the_file(tmp_path: Path) -> None:
-    from glassformer.runs.tensor_file import read_shapes
+    from glassformer.runs.model_folder import read_shapes
 
     for header in (
         b"[]",

@@ -12,7 +12,7 @@ from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.embedding_view import embedding_view
 from glassformer.explain.explanation import explain
-from glassformer.explain.page.assets import WHOLE, asset
+from glassformer.explain.page.responses import WHOLE, asset
 from glassformer.explain.page.saved_page import saved_page_html
 
 NAME = "classify, pre-norm"

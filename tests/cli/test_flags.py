@@ -19,7 +19,6 @@ from glassformer.cli import (
     flags,
     predict,
     recipes,
-    run_words,
     train,
 )
 from glassformer.config.recipes import load_recipe, override, section_fields
@@ -117,14 +116,14 @@ def test_values_that_do_not_fit_are_one_line() -> None:
 def test_a_run_folder_must_be_one(tmp_path: Path) -> None:
     (tmp_path / "ende").mkdir()
     (tmp_path / "ende" / "config.toml").touch()
-    assert run_words.run_folder(str(tmp_path / "ende")) == tmp_path / "ende"
+    assert flags.run_folder(str(tmp_path / "ende")) == tmp_path / "ende"
     with pytest.raises(CheckpointError, match="does not exist") as caught:
-        run_words.run_folder(str(tmp_path / "edne"))
+        flags.run_folder(str(tmp_path / "edne"))
     assert caught.value.hint == "did you mean 'ende'?"
     with pytest.raises(CheckpointError, match="holds no run"):
-        run_words.run_folder(str(tmp_path))
+        flags.run_folder(str(tmp_path))
     with pytest.raises(CheckpointError, match="is not a folder"):
-        run_words.run_folder(str(tmp_path / "ende" / "config.toml"))
+        flags.run_folder(str(tmp_path / "ende" / "config.toml"))
 
 
 def test_only_what_was_given_is_passed_on() -> None:

@@ -8,13 +8,12 @@ import pytest
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.config import TextConfig
+from glassformer.data.corpus import RaggedArray
 from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, unknown_finding
-from glassformer.data.ragged import RaggedArray
 from glassformer.data.splits import Split
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import Pace
-from glassformer.training.environment import describe_data
-from glassformer.training.preflight import describe_splits, preflight
+from glassformer.training.preflight import describe_data, describe_splits, preflight
 
 PACE = Pace(0.01, 0.1, 1000.0, 0.1)
 STRANGE = ["q r s", "a b c", "", "x a", "z"]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TrainConfig
-from glassformer.data.batch_sampler import LazyBatches, overlapping_windows, shuffled_windows
+from glassformer.data.batches import LazyBatches, overlapping_windows, shuffled_windows
 from glassformer.distributed.process_group import ProcessGroup
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.config.limits import window_start
+from glassformer.config.requests import window_start
 from glassformer.decode import generate_ids
 from glassformer.decode.sampling import sample_tokens, uniform_numbers
 from glassformer.errors import UsageError
@@ -60,7 +60,7 @@ def test_prompts_can_be_handed_over_in_pieces_and_any_order(toy, model):
 def test_processes_write_what_one_does(toy, model, monkeypatch):
     prompts, config = toy.sentences(1, 10, 19), DecodeConfig(max_new_tokens=12)
     alone = generate_ids(model, prompts, config, eos=toy.EOS)
-    monkeypatch.setattr("glassformer.decode.generate.n_workers_for", lambda *_: 3)
+    monkeypatch.setattr("glassformer.decode.sampling.n_workers_for", lambda *_: 3)
     assert generate_ids(model, prompts, config, eos=toy.EOS) == alone
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
-from glassformer.config.limits import window_start
+from glassformer.config.requests import window_start
 from glassformer.decode import sample
 from glassformer.decode.sampling import filter_mask, sample_tokens, uniform_numbers
 from glassformer.errors import DivergedError, UsageError

@@ -14,7 +14,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import beam_search
 from glassformer.decode.search import NEG_INF, _topk_extensions
 from glassformer.errors import DivergedError, UsageError
-from glassformer.nn.fused.topk import BLOCK
+from glassformer.nn.fused import BLOCK
 
 
 @pytest.fixture(scope="session")

@@ -35,8 +35,8 @@ from glassformer.nn import (
     sinusoidal,
 )
 from glassformer.nn.attention import attention
-from glassformer.nn.feed_forward import activate
-from glassformer.nn.positions import SinusoidalPositions
+from glassformer.nn.embeddings import SinusoidalPositions
+from glassformer.nn.layers import activate
 
 BOS, EOS, PAD = 2, 3, 0
 

@@ -15,11 +15,10 @@ import torch
 from tests.helpers.inference import infer, untrained
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution import integrated_gradients as integrated_gradients_module
+from glassformer.explain.attribution import methods as integrated_gradients_module
 from glassformer.explain.attribution.attribute import attribute, erase, erase_each
-from glassformer.explain.attribution.faithfulness import faithfulness, mean_drops, random_mean_drops
-from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, make_value_function
+from glassformer.explain.attribution.methods import faithfulness, integrated_gradients, mean_drops, random_mean_drops
+from glassformer.explain.attribution.value_function import AttributeRequest, EraseRequest, make_value_function
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 TASKS = ["classify", "translate", "lm"]

@@ -10,8 +10,8 @@ import torch
 from tests.helpers.inference import infer, untrained
 from torch import Tensor
 
-from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
+from glassformer.explain.attribution.methods import integrated_gradients
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import Explanation
 
 pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")

@@ -11,7 +11,7 @@ from tests.helpers.inference import Subject, untrained
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.evaluation import evaluate_edits
+from glassformer.explain.edits.findings import evaluate_edits
 from glassformer.models.ensemble import Ensemble
 
 STACKS = {"classify": "encoder", "translate": "decoder", "lm": "decoder"}

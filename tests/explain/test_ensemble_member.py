@@ -21,7 +21,7 @@ from glassformer.explain.compute import compute_decoding
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_page import saved_page_html
-from glassformer.runs.snapshots import save_snapshot
+from glassformer.runs.checkpoints import save_snapshot
 
 TEXT = "refunds xyzzy card"
 

@@ -19,10 +19,9 @@ from tests.helpers.small import CPU, config_of, data_of
 from glassformer.api import Run
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
-from glassformer.explain.answers import EnsembleMember
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.attribution.attribute import erase
-from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, prediction_index
+from glassformer.explain.attribution.value_function import AttributeRequest, EraseRequest, prediction_index
 from glassformer.explain.capture import exact_inference
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.embedding_view import embedding_view, lookups_of
@@ -30,12 +29,12 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_attributions import written
 from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.predictions import EnsembleMember
 from glassformer.explain.record_store import take_slice
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
-from glassformer.runs.checkpoints import save_checkpoint
+from glassformer.runs.checkpoints import save_checkpoint, save_snapshot
 from glassformer.runs.folder import BEGUN
-from glassformer.runs.snapshots import save_snapshot
 from glassformer.tasks import TASKS
 from glassformer.training.state import TrainState
 

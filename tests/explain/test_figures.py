@@ -20,7 +20,7 @@ from tests.helpers.inference import Subject, untrained
 from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.attribution.attribute import Attribution, Candidate
-from glassformer.explain.attribution.faithfulness import Faithfulness
+from glassformer.explain.attribution.methods import Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution, scored_words

@@ -10,7 +10,7 @@ from tests.browser.models import subject_of
 
 from glassformer.api import Run
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.manifest import manifest
 

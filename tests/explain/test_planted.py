@@ -17,9 +17,8 @@ from tests.helpers.inference import Subject, infer
 from tests.helpers.small import data_of, small
 
 from glassformer.explain.attribution.attribute import attribute
-from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.attribution.leave_one_out import leave_one_out
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
+from glassformer.explain.attribution.methods import integrated_gradients, leave_one_out
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import Explanation
 
 N_TEXTS = 50

@@ -11,8 +11,7 @@ import torch
 import glassformer
 from glassformer.config import ModelConfig
 from glassformer.explain import trace
-from glassformer.explain.capture.sites import SITES
-from glassformer.explain.capture.source_lines import source_of
+from glassformer.explain.capture.sites import SITES, source_of
 from glassformer.models import LanguageModel, TextClassifier
 
 PACKAGE = Path(glassformer.__file__).parent

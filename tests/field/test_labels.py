@@ -16,7 +16,7 @@ from glassformer.data.datasets.local_files import load_test
 from glassformer.data.schema import DataSchema
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
-from glassformer.tasks.classify.task import check_labels
+from glassformer.tasks.classify import check_labels
 
 HEADER = ("text", "label")
 NFD = unicodedata.normalize("NFD", "négatif")

@@ -10,10 +10,9 @@ import torch
 from tests.helpers.small import CPU, config_of, data_of
 from torch import nn
 
-from glassformer.explain.decode_log import DecodeLog
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.encoded_text import GenerationInfo
-from glassformer.explain.predictions import top_predictions
+from glassformer.explain.predictions import DecodeLog, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream, make_stream

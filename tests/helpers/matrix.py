@@ -18,7 +18,7 @@ from tests.helpers.exports import WORDS, run_of
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.api import Run
-from glassformer.cli.run_words import run_folder
+from glassformer.cli.flags import run_folder
 from glassformer.errors import UsageError
 from glassformer.explain.edits.states import sweep_states
 from glassformer.explain.explanation import Explanation, TraceRequest, explain

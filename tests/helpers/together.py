@@ -24,8 +24,8 @@ from glassformer.distributed import process_group
 from glassformer.distributed.process_group import ProcessGroup, init_distributed
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.runs.records import StepMetrics
-from glassformer.tasks.lm import task as language
-from glassformer.tasks.lm.task import MAX_LOGITS
+from glassformer.tasks import lm as language
+from glassformer.tasks.lm import MAX_LOGITS
 from glassformer.training import preparation
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models import TextClassifier
-from glassformer.models.classifier import pool
+from glassformer.models.encoder_models import pool
 from glassformer.nn import LayerNorm, TokenEmbedding
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from glassformer.nn import FeedForward, SwiGLU
-from glassformer.nn.feed_forward import activate
+from glassformer.nn.layers import activate
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -42,12 +42,12 @@ def test_every_position_alike(activation: str) -> None:
 @pytest.mark.parametrize("name", ["silu", "swiglu", nn.ReLU, F.relu])
 def test_an_activation_that_is_missing_is_said_and_not_replaced(name: object) -> None:
     """A third one used to become GELU in silence."""
-    with pytest.raises(ValueError, match=r"no activation .* `activate` in nn/feed_forward.py has no case"):
+    with pytest.raises(ValueError, match=r"no activation .* `activate` in nn/layers.py has no case"):
         activate(name, torch.zeros(3))
 
 
 def test_it_is_said_when_the_block_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.nn.feed_forward.F.gelu", lambda hidden: activate("gelu_new", hidden))
+    monkeypatch.setattr("glassformer.nn.layers.F.gelu", lambda hidden: activate("gelu_new", hidden))
     FeedForward(4, 8, "relu")
     with pytest.raises(ValueError, match="'gelu_new'"):
         FeedForward(4, 8, "gelu")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.evaluate import classification, language, translation
+from glassformer.evaluate import classification, metrics, translation
 
 N_STEPS = 1500
 
@@ -201,7 +201,7 @@ def translate_scores() -> dict[str, object]:
 
 
 def lm_scores() -> dict[str, object]:
-    scores = dict(language.score(111_540 * 1.57, 111_540, 111_540, 111_540))
+    scores = dict(metrics.score(111_540 * 1.57, 111_540, 111_540, 111_540))
     scores["examples"] = [{"prompt": "ROMEO:", "text": "\nWhat say'st thou, ```sir```?\n\nJULIET:\nNothing."}]
     return scores
 

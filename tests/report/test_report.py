@@ -15,13 +15,12 @@ import pytest
 import glassformer
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
-from glassformer.report.model_card import model_card
 from glassformer.report.plots import _smoothed, draw_all
 from glassformer.report.run_record import load_run_record
-from glassformer.report.write import write_report
+from glassformer.report.write import model_card, write_report
 from glassformer.runs.records import Evaluation
 from glassformer.tasks import TASKS
-from glassformer.tasks.classify.task import Classify
+from glassformer.tasks.classify import Classify
 from glassformer.tasks.reporting import TaskReport
 
 MakeRun = Callable[..., Path]

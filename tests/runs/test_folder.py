@@ -19,7 +19,7 @@ from glassformer.report.diagnosis import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, SplitRecord, StepMetrics
-from glassformer.tasks.classify.task import Classify
+from glassformer.tasks.classify import Classify
 from glassformer.text.tokenizer import Tokenizer
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.errors import CheckpointError
-from glassformer.runs.tensor_file import MAX_HEADER_BYTES, read_tensors, tensor_chunks
+from glassformer.runs.model_folder import MAX_HEADER_BYTES, read_tensors, tensor_chunks
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 TENSORS = {

@@ -11,7 +11,7 @@ from tests.helpers.small import Small, config_of, data_of, small, small_run
 from torch.nn import functional as F
 
 from glassformer.config.recipes import override
-from glassformer.data.batching import Batch
+from glassformer.data.batches import Batch
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import members_of
 from glassformer.nn.dropout import Dropout

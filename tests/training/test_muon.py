@@ -10,8 +10,13 @@ from tests.helpers.small import small
 
 from glassformer.config import ModelConfig, MuonConfig, TrainConfig
 from glassformer.models import LanguageModel
-from glassformer.training.muon import Muon, orthogonalise
-from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer, optimizer_tensors
+from glassformer.training.optimizer import (
+    Muon,
+    load_optimizer_tensors,
+    make_optimizer,
+    optimizer_tensors,
+    orthogonalise,
+)
 
 CONFIG = TrainConfig(optimizer="muon", lr=0.01, precision="fp32", muon=MuonConfig(matrix_lr=0.05, momentum=0.9))
 

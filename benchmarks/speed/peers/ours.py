@@ -12,8 +12,7 @@ from benchmarks.speed.peers.training import WARM_UP_UPDATES, start_alike
 from benchmarks.speed.workloads import FIRST_WORD, Workload, load_data, word_of
 
 from glassformer.config import AdamWConfig, Config, ModelConfig, TextConfig, TrainConfig
-from glassformer.data.corpus import EncodedCorpus
-from glassformer.data.ragged import RaggedArray
+from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glassformer.cli import flags, run_words
+from glassformer.cli import flags
 from glassformer.errors import UsageError
 from glassformer.utils import console
 
@@ -28,7 +28,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = flags.parse(CompareArguments, flag_args, "compare RUN RUN ...")
     if not words:
         raise UsageError("compare takes run folders", "as in: glassformer compare runs/a runs/b")
-    folders = [run_words.run_folder(word, all_seeds=True) for word in words]
+    folders = [flags.run_folder(word, all_seeds=True) for word in words]
 
     from glassformer.report.compare import compare_runs
 

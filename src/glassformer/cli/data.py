@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
-from glassformer.cli import encode, flags, run_words
+from glassformer.cli import encode, flags
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_for_files
 from glassformer.errors import DataError, UsageError
@@ -53,7 +53,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"data takes check, show or encode, {got}", hint)
     what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
-    base = load_recipe(run_words.one_word(rest, "recipe", usage) if rest else recipe_for_files(flag_args, usage))
+    base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(flag_args, usage))
     arguments, config = flags.parse_for_recipe(DataArguments, flag_args, base, f"data {what} {base.recipe}")
     return _check(config, arguments.json) if what == "check" else _show(config, arguments)
 
@@ -95,7 +95,7 @@ def _check(config: Config, as_json: bool) -> int:
 
 def _show(config: Config, arguments: DataArguments) -> int:
     """Print sizes and first examples of each split; download a built-in data set if it is missing."""
-    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.data.datasets.local_files import load_text_data
     from glassformer.tasks import task_class
 
     kind = task_class(config.task)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from glassformer import __version__
-from glassformer.cli import flags, run_words
+from glassformer.cli import flags
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.utils import console
@@ -29,7 +29,7 @@ def run(argv: Sequence[str]) -> int:
     words, flag_args = flags.split_words(DoctorArguments, argv, "doctor")
     arguments = flags.parse(DoctorArguments, flag_args, "doctor [RUN]")
     if words:
-        path = run_words.run_folder(run_words.one_word(words, "run folder", "doctor runs/imdb"))
+        path = flags.run_folder(flags.one_word(words, "run folder", "doctor runs/imdb"))
         diagnostics = diagnose(load_run_record(path))
         if arguments.json:
             console.write_json({"run": str(path), "diagnostics": [asdict(finding) for finding in diagnostics]})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from glassformer.cli import flags, run_words
+from glassformer.cli import flags
 from glassformer.cli.scores import write_edit_scores, write_scores
 from glassformer.config import Config, DataConfig, FilesConfig
 from glassformer.errors import UsageError
@@ -59,7 +59,7 @@ def run(argv: Sequence[str]) -> int:
     words, flag_args = flags.split_words(EvaluateArguments, argv, "evaluate")
     if "--help" in flag_args and not words:
         flags.parse(EvaluateArguments, flag_args, "evaluate RUN[,RUN,…]")
-    paths = run_words.run_folders(run_words.one_word(words, "run folder", "evaluate runs/imdb"))
+    paths = flags.run_folders(flags.one_word(words, "run folder", "evaluate runs/imdb"))
     arguments, config, options = flags.parse_for_run(EvaluateArguments, flag_args, paths[0], "evaluate")
     if arguments.member != 1 and arguments.edit is None:
         raise UsageError("--member goes with --edit", "without it the ensemble is scored as one")

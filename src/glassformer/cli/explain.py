@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.cli import explain_edits, flags, run_words
+from glassformer.cli import explain_edits, flags
 from glassformer.cli.predict import stdin_lines
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
@@ -84,7 +84,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"explain takes one text; {len(words) - 1} came", "put quotes around the text")
     path, *texts = words
     check_flags(arguments, has_text=bool(texts))
-    folder = run_words.run_folder(path)
+    folder = flags.run_folder(path)
     text = "\n".join(stdin_lines()) if texts == ["-"] else next(iter(texts), None)
     requests = requests_of(arguments, text)
 

@@ -44,7 +44,7 @@ def show_effect(explanations: Sequence[Any], edits: Sequence[str], as_json: bool
 
 def show_sweep(kind: str, explanations: Sequence[Any], edits: Sequence[str], as_json: bool) -> None:
     """Print a sweep: "states" need a second text, "checkpoints" edits; the others are on top of edits."""
-    from glassformer.explain.edits import checkpoints, contributions, lens, states, sweeps
+    from glassformer.explain.edits import contributions, states, sweeps
     from glassformer.explain.edits.what_if import with_edits
 
     first, *others = explanations
@@ -52,7 +52,7 @@ def show_sweep(kind: str, explanations: Sequence[Any], edits: Sequence[str], as_
         first = with_edits(first, edits, *others, again=False)
     result: Any
     if kind == "checkpoints":
-        result = checkpoints.sweep_checkpoints(first)
+        result = sweeps.sweep_checkpoints(first)
         columns = ("step", "checkpoint", "before", "after", "log p before", "log p after")
         rows = [
             (e.step or 0, e.checkpoint, e.answer_before, e.answer_after)
@@ -63,7 +63,7 @@ def show_sweep(kind: str, explanations: Sequence[Any], edits: Sequence[str], as_
         result = states.sweep_states(first, others[0])
         columns, rows = ("stream", "state", "token", "noising", "denoising"), _state_rows(result, first)
     elif kind == "layers":
-        result = lens.sweep_layers(first)
+        result = states.sweep_layers(first)
         columns = ("stack", "layers", "position", "predicts", "log p of the answer", "rank", "KL")
         rows = _layer_rows(result)
     elif kind == "contributions":

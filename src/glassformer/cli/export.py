@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.cli import flags, run_words
+from glassformer.cli import flags
 from glassformer.errors import UsageError
 from glassformer.interop.choose import Choice, Target
 from glassformer.utils import console
@@ -54,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(
             "a folder is written for a library, and none is named", "add --to ctranslate2 (hf, onnx, gguf)"
         )
-    path = run_words.run_folder(words[0])
+    path = flags.run_folder(words[0])
 
     from glassformer.api import load
     from glassformer.interop.export import targets_of

@@ -9,6 +9,7 @@ optimizer, and none that the task ignores.
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -18,15 +19,17 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from glassformer.config import Config, idle
-from glassformer.config.fields import docstrings
 from glassformer.config.recipes import nearest, override
+from glassformer.config.settings import docstrings
 from glassformer.config.validation import build, kinds, section_fields, sections
-from glassformer.errors import UsageError
-from glassformer.runs.folder import RunFolder
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.exported import is_exported
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.utils import console
 
 if TYPE_CHECKING:
     from glassformer.tasks import Task
+
 
 PREFIXED = ("text", "model")
 """Sections whose flags carry their name."""
@@ -286,3 +289,46 @@ def _similar(flag: str, known: dict[str, bool]) -> str:
     if same := [k for k in known if k.partition(".")[2] == name]:
         return f"did you mean {same[0]}?"
     return nearest(f"--{name}", [*known, "--help", "--debug"]).strip() or "see --help for all"
+
+
+logger = logging.getLogger(__name__)
+
+
+def one_word(words: list[str], what: str, usage: str) -> str:
+    """Return the single word that a command takes."""
+    if len(words) != 1:
+        got = f"{len(words)} came: {' '.join(words)}" if words else "none came"
+        raise UsageError(f"{usage.split()[0]} takes one {what}; {got}", f"as in: glassformer {usage}")
+    return words[0]
+
+
+def run_folder(word: str, all_seeds: bool = False) -> Path:
+    """Return a run folder that exists.
+
+    Of several seeds the best by validation, or with `all_seeds` the folder of all seeds.
+
+    Raises:
+        CheckpointError: there is no run here; the runs in the same folder are named.
+        UsageError: it is an exported model.
+    """
+    path = Path(word)
+    if SeedsFolder(path).exists:
+        if all_seeds:
+            return path
+        best = SeedsFolder(path).best.path
+        logger.info(f"{path} holds several seeds; {best} is the best by validation")
+        return best
+    if is_exported(path):  # other libraries call a file of theirs config.json, too
+        raise UsageError(f"{path} is an exported model, not a run", "use it with glassformer predict")
+    if RunFolder(path).resumable or RunFolder(path).model_folder:
+        return path
+    wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
+    parent, hint = path.parent, "give the folder that --out named when training"
+    if siblings := [p.name for p in parent.glob("*") if RunFolder(p).resumable or SeedsFolder(p).exists]:
+        hint = f"in {parent} there are: {', '.join(sorted(siblings)[:8])}"
+    raise CheckpointError(f"{path} {wrong}", nearest(path.name, siblings).strip() or hint)
+
+
+def run_folders(word: str) -> list[Path]:
+    """Return the run folders of `RUN` or `RUN,RUN,…`, which form an ensemble; errors as in `run_folder`."""
+    return [run_folder(part) for part in ([word] if Path(word).exists() else word.split(","))]

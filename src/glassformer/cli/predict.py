@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from glassformer.cli import flags, run_words
+from glassformer.cli import flags
 from glassformer.config.recipes import override
 from glassformer.errors import UsageError
 from glassformer.interop.exported import TORCH_FREE, export_of_run, is_exported
 from glassformer.runs.folder import RunFolder
-from glassformer.text.lines import ArrivingLines
+from glassformer.text.long_text import ArrivingLines
 from glassformer.utils import console
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError("predict takes a run folder", 'as in: glassformer predict runs/imdb "I loved it"')
     if is_exported(Path(words[0])):
         return _predict_exported(words, flag_args)
-    paths = run_words.run_folders(words[0])
+    paths = flags.run_folders(words[0])
     if (exported := _export_of(paths, flag_args)) is not None:
         return _predict_exported([str(exported), *words[1:]], flag_args)
     arguments, _, options = flags.parse_for_run(PredictArguments, flag_args, paths[0], "predict")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glassformer.cli import flags, run_words
+from glassformer.cli import flags
 from glassformer.config import Config
 from glassformer.config.recipes import config_to_dict, dump_config, load_recipe, recipe_names, recipe_text
 from glassformer.errors import UsageError
@@ -32,7 +32,7 @@ def run(argv: Sequence[str]) -> int:
     if words[:1] == ["show"]:
         words = words[1:]
     if words:
-        name = run_words.one_word(words, "recipe", "recipes imdb")
+        name = flags.one_word(words, "recipe", "recipes imdb")
         if arguments.json:
             console.write_json(config_to_dict(load_recipe(name)))
         else:

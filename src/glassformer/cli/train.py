@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from glassformer.cli import flags, run_words
+from glassformer.cli import flags
 from glassformer.cli.recipes import write_recipes
 from glassformer.cli.scores import write_scores, write_seeds_scores
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import UsageError
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.lock import lock_folder
-from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.utils import console
 from glassformer.utils.atomic_io import read_json
 from glassformer.utils.formatting import glassformer_command
@@ -62,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
             write_recipes()
             flags.parse(TrainArguments, flag_args, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
-    recipe = run_words.one_word(words, "recipe", "train RECIPE --out DIR")
+    recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR")
     arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, load_recipe(recipe), f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
     if arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
@@ -96,7 +95,7 @@ def _resume(words: list[str], flag_args: list[str]) -> int:
         message = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
         raise UsageError(message, "resume it as it is, or start a new run with these values")
     arguments = flags.parse(TrainArguments, flag_args, "train --resume RUN")
-    return _resume_run(run_words.run_folder(str(arguments.resume), all_seeds=True), arguments.json)
+    return _resume_run(flags.run_folder(str(arguments.resume), all_seeds=True), arguments.json)
 
 
 def _resume_run(out: Path, as_json: bool) -> int:

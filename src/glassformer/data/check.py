@@ -12,14 +12,12 @@ from pathlib import Path
 
 from glassformer.config import DataConfig
 from glassformer.data.datasets.documents import read_documents
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.data.datasets.local_files import data_parts, read_parts
+from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
 from glassformer.data.diagnostics import DataIssue, Diagnostics
-from glassformer.data.overlap import n_contradictions, n_duplicates, overlap_with_training
 from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
 from glassformer.data.schema import DataSchema
 from glassformer.data.sources import pipes_kept
-from glassformer.data.splits import Split, check_texts_differ
+from glassformer.data.splits import Split, check_texts_differ, n_contradictions, n_duplicates, overlap_with_training
 from glassformer.errors import DataError
 
 

@@ -12,9 +12,8 @@ from itertools import chain
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.config.limits import truncate
-from glassformer.data.corpus import split_document
-from glassformer.data.ragged import RaggedArray
+from glassformer.config.requests import truncate
+from glassformer.data.corpus import RaggedArray, split_document
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.findings import Finding
 from glassformer.utils.formatting import percent

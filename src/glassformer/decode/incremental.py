@@ -15,8 +15,8 @@ from torch import Tensor
 
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
+from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
-from glassformer.nn.masks import Mask
 
 
 @runtime_checkable

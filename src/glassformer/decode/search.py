@@ -1,14 +1,10 @@
-"""Search for the most probable sequences of many sentences at once by beam search; a beam of one is greedy decoding.
-
-At each step the `beam_size` best unfinished hypotheses of a sentence are extended by every token, and the extensions
-are ranked by log-probability. An extension by EOS among the best `beam_size` is a finished hypothesis; the best others
-stay live. A sentence is done at its length limit, or when `beam_size` hypotheses have finished and no live one, at its
-present length, scores above the n best of them. `translate.py` forms the batches.
-"""
+"""Search for the most probable sequences of many sentences at once by beam search; a beam of one is greedy decoding."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,11 +12,91 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.hypothesis import Hypothesis, active_rows, length_penalties, refuse_nan
 from glassformer.decode.incremental import IncrementalDecoder
-from glassformer.decode.search_log import SearchLog, SearchStep
-from glassformer.errors import UsageError
-from glassformer.nn.fused.topk import BLOCK, add_topk
+from glassformer.errors import DivergedError, UsageError
+from glassformer.nn.fused import BLOCK, add_topk
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """The k candidates of one step, best first, for each of the B unfinished sentences.
+
+    Attributes:
+        sentence: index of the sentence in the caller's list.
+        parent: row, among the live hypotheses of the step before, of the extended hypothesis.
+        token: the token it is extended by.
+        log_prob: log-probability of that token.
+        total: log-probability of the whole hypothesis; -inf where there are fewer than k candidates.
+        score: total / length ** length_penalty.
+        row: row among the live hypotheses after this step, -1 if it is not one of them.
+        finished: whether it ended with EOS. A candidate that neither is finished nor has a row is pruned.
+    """
+
+    sentence: Int[Tensor, " B"]
+    parent: Int[Tensor, "B k"]
+    token: Int[Tensor, "B k"]
+    log_prob: Float[Tensor, "B k"]
+    total: Float[Tensor, "B k"]
+    score: Float[Tensor, "B k"]
+    row: Int[Tensor, "B k"]
+    finished: Bool[Tensor, "B k"]
+
+
+SearchLog: TypeAlias = Callable[[SearchStep], None]
+
+
+COMPACT_SHARE = 8
+"""Finished rows are removed from the batch when they are at least 1/8 of it, since removal copies the caches."""
+
+
+class Special(NamedTuple):
+    """The ids of the special tokens."""
+
+    pad: int
+    bos: int
+    eos: int
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A generated sequence.
+
+    Attributes:
+        ids: its tokens without BOS and EOS, with a forced prefix, without a language model's prompt.
+        score: log_prob / length ** length_penalty, where length counts the EOS; n-best lists are sorted by it.
+        log_prob: natural logarithm of its probability under the model, EOS included.
+        finished: True if it ended with EOS, False if the length limit truncated it.
+    """
+
+    ids: list[int]
+    score: float
+    log_prob: float
+    finished: bool
+
+
+def length_penalties(longest: int, penalty: float) -> list[float]:
+    """Return length ** penalty for the lengths 0 … longest, the divisors of log-probabilities.
+
+    A penalty of 0 compares plain log-probabilities, which favours short sequences; 1 compares their means per token.
+    (Wu et al. 2016, section 7, divide by ((5 + length) / 6) ** penalty instead.)
+    """
+    return [1.0] + [float(length) ** penalty for length in range(1, longest + 1)]
+
+
+def active_rows(done: Bool[Tensor, " R"]) -> Int[Tensor, " R2"] | None:
+    """Return the indices of unfinished rows, or None while fewer than 1/8 are finished."""
+    n_done = int(done.sum())
+    return None if n_done * COMPACT_SHARE < len(done) or not n_done else (~done).nonzero()[:, 0]
+
+
+def refuse_nan(log_probs: Tensor) -> None:
+    """Raise a DivergedError if a log-probability is NaN."""
+    if bool(log_probs.isnan().any()):
+        raise DivergedError(
+            "the model's logits are NaN, so it cannot generate",
+            hint="the model diverged in training: use an earlier checkpoint, or train with a lower --lr",
+        )
+
 
 NEG_INF = float("-inf")
 """Log-probability of suppressed tokens and of rows of the beam without a hypothesis."""

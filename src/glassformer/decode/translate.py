@@ -9,18 +9,16 @@ import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.config.limits import length_limit
-from glassformer.data.batch_sampler import length_buckets
-from glassformer.data.ragged import RaggedArray
-from glassformer.decode.hypothesis import Hypothesis, Special
+from glassformer.config.requests import length_limit
+from glassformer.data.batches import length_buckets
+from glassformer.data.corpus import RaggedArray
 from glassformer.decode.incremental import translation_decoder
 from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.sampling import sample
-from glassformer.decode.search import beam_search
+from glassformer.decode.search import Hypothesis, Special, beam_search
 from glassformer.errors import UsageError
 from glassformer.models import Translator
-from glassformer.models.ensemble import Ensemble
-from glassformer.models.inference import evaluation_mode
+from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.utils.device import many_shapes
 from glassformer.utils.process_settings import turns
 

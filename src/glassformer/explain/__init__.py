@@ -6,8 +6,8 @@ Flags of the command, figures and the page count layers and heads from 1. Ids of
 and the fields of an alignment are indices, from 0.
 """
 
-from glassformer.explain.capture.records import Axis, Check, Step
-from glassformer.explain.capture.source_lines import SourceLine
+from glassformer.explain.capture.sites import SourceLine
+from glassformer.explain.capture.tape import Axis, Check, Step
 from glassformer.explain.trace import Trace, trace
 
 __all__ = ["Axis", "Check", "SourceLine", "Step", "Trace", "trace"]

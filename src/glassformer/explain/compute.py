@@ -12,17 +12,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from glassformer.decode import Hypothesis
-from glassformer.decode.hypothesis import length_penalties
+from glassformer.decode.search import length_penalties
 from glassformer.errors import UsageError
-from glassformer.explain.answers import Answer, EnsembleMember, class_answer, text_answer
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
-from glassformer.explain.capture.records import Check
-from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
+from glassformer.explain.capture.tape import Check
 from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
-from glassformer.explain.inputs.families import encode, family_of
-from glassformer.explain.inputs.masked_language_model import filled_answer
-from glassformer.explain.predictions import Prediction, rows_of, top_predictions
+from glassformer.explain.inputs.families import encode, family_of, filled_answer
+from glassformer.explain.predictions import (
+    Answer,
+    DecodeLog,
+    EnsembleMember,
+    LoggedHypothesis,
+    Prediction,
+    class_answer,
+    rows_of,
+    text_answer,
+    top_predictions,
+)
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream

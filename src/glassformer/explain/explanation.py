@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.answers import Answer, EnsembleMember
-from glassformer.explain.capture.records import Check
-from glassformer.explain.decode_log import DecodeLog
+from glassformer.explain.capture.tape import Check
 from glassformer.explain.inputs.encoded_text import GenerationInfo
-from glassformer.explain.predictions import Prediction
+from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream
@@ -29,11 +27,9 @@ from glassformer.explain.trace import Trace
 if TYPE_CHECKING:
     from glassformer.explain.attribution.alignment import Reading
     from glassformer.explain.attribution.attribute import Attribution
-    from glassformer.explain.edits.checkpoints import CheckpointsSweep
     from glassformer.explain.edits.contributions import Contributions
-    from glassformer.explain.edits.lens import LayersSweep
-    from glassformer.explain.edits.states import StatesSweep
-    from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
+    from glassformer.explain.edits.states import LayersSweep, StatesSweep
+    from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
     from glassformer.explain.edits.what_if import WhatIf
     from glassformer.explain.figures.explanation_plots import ExplanationPlots
     from glassformer.explain.page.manifest import Manifest
@@ -213,7 +209,7 @@ class Explanation:
 
     def sweep_layers(self) -> LayersSweep:
         """Return what the model would predict after each layer, with the later ones skipped."""
-        from glassformer.explain.edits.lens import sweep_layers
+        from glassformer.explain.edits.states import sweep_layers
 
         return sweep_layers(self)
 
@@ -233,7 +229,7 @@ class Explanation:
         Raises:
             UsageError: the explanation has no edits.
         """
-        from glassformer.explain.edits.checkpoints import sweep_checkpoints
+        from glassformer.explain.edits.sweeps import sweep_checkpoints
 
         return sweep_checkpoints(self)
 

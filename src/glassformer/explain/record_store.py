@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from functools import cached_property, wraps
+from typing import Any, Literal, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -21,11 +22,28 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.capture.records import Check, Step, UnknownRecord
+from glassformer.explain.capture.tape import Check, Step, UnknownRecord
 from glassformer.explain.request import MAX_FULL_TOKENS
 from glassformer.explain.trace import Trace, trace
 from glassformer.nn.attention import Tap
 from glassformer.utils.device import tuned
+
+Key = TypeVar("Key")
+Result = TypeVar("Result")
+
+
+def weak_cache(function: Callable[[Key], Result]) -> Callable[[Key], Result]:
+    """Return the function with its results cached by weak references to its argument."""
+    results: WeakKeyDictionary[Key, Result] = WeakKeyDictionary()
+
+    @wraps(function)
+    def cached(key: Key) -> Result:
+        if key not in results:
+            results[key] = function(key)
+        return results[key]
+
+    return cached
+
 
 _AXIS_SLICE = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Self
 
 from glassformer.config import DecodeConfig
-from glassformer.config.fields import number, string
 from glassformer.config.requests import build_request, check_request
+from glassformer.config.settings import number, string
 
 MAX_FULL_TOKENS, MAX_LAYERED_TOKENS = 128, 512
 """Longest streams captured whole, and longest captured one layer at a time; a longer text is cut to that."""

@@ -17,12 +17,19 @@ from torch import nn
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.ensemble import member_of
-from glassformer.runs.checkpoints import STATE, TENSORS, checkpoint_folders, load_checkpoint
+from glassformer.runs.checkpoints import (
+    STATE,
+    TENSORS,
+    WEIGHTS,
+    checkpoint_folders,
+    load_checkpoint,
+    load_snapshot,
+    snapshot_folders,
+)
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
+from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.runs.sealed_folder import sealed_sha256
-from glassformer.runs.snapshots import WEIGHTS, load_snapshot, snapshot_folders
-from glassformer.runs.tensor_file import Weights, load_weights
 from glassformer.tasks import Task
 from glassformer.utils.atomic_io import read_json
 

@@ -27,11 +27,9 @@ from torch import nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.attach import attach
-from glassformer.explain.capture.attention_hooks import FusedContext
 from glassformer.explain.capture.exact_inference import exact_forward, exact_inference
-from glassformer.explain.capture.module_hooks import ModuleHooks
-from glassformer.explain.capture.records import Check, Step, UnknownRecord
-from glassformer.explain.capture.tape import Tape
+from glassformer.explain.capture.hooks import FusedContext, ModuleHooks
+from glassformer.explain.capture.tape import Check, Step, Tape, UnknownRecord
 from glassformer.nn.attention import MultiHeadAttention, Tap
 
 if TYPE_CHECKING:

@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from glassformer.config import Config, DecodeConfig
-from glassformer.config.limits import length_limit, window_start
 from glassformer.config.recipes import override
+from glassformer.config.requests import length_limit, window_start
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.checked_engine import CheckedEngine
-from glassformer.interop.engine import Engine, Hypotheses
+from glassformer.interop.choose import CheckedEngine, Engine, Hypotheses
 from glassformer.interop.export_facts import ENGINES, FACTS, KIND, ExportFacts, check_files, decode_of, read_facts
 from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
-from glassformer.text import masked as masked_text
+from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
     checked_texts,
     class_answer,
@@ -38,7 +37,7 @@ from glassformer.text.answers import (
     translation_lines,
     warn_of_cut,
 )
-from glassformer.text.lines import chunks_of
+from glassformer.text.long_text import chunks_of
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import sha256_regular
 

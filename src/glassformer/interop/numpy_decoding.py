@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import DivergedError
-from glassformer.interop.engine import Hypotheses
+from glassformer.interop.choose import Hypotheses
 
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """Function of the newest tokens (R,), of the row of the last call that each row continues (R,), and of the sentence of

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.models.encoder_models import MaskedLanguageModel
 from glassformer.models.ensemble import Ensemble
 from glassformer.models.language_model import LanguageModel
-from glassformer.models.masked_language_model import MaskedLanguageModel
 from glassformer.models.translator import Translator
 from glassformer.utils.device import Precision
 

@@ -1,9 +1,10 @@
-"""An ensemble: models of one kind from different random starts, asked together."""
+"""Models that answer: in inference mode, and several of one kind together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Disable dropout and gradients within the block; training mode is restored afterwards."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(was_training)
 
 
 class Ensemble(nn.Module):

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.nn.fused.dropout import cpu_dropout
+from glassformer.nn.fused import cpu_dropout
 
 
 class Dropout(nn.Module):

@@ -1,24 +1,53 @@
-"""Checkpoints of a run: saved whole or not at all, checked byte for byte when loaded.
-
-    checkpoints/
-      step-00001000/  state.safetensors  state.json  manifest.json
-      step-00002000/  …
-      latest                             the newest name, for people; nothing here reads it
-
-What the state is, this module does not know: tensors under names, and a JSON object.
-"""
+"""Checkpoints of a run, saved whole or not at all and checked byte for byte, and snapshots of its weights."""
 
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import suppress
 from pathlib import Path
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs import sealed_folder
+from glassformer.runs.model_folder import Weights, read_tensors, tensor_chunks
 from glassformer.runs.records import JsonObject, parse_json_object
-from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
+from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
 from glassformer.utils.atomic_io import atomic_write_text, remove_folder, remove_leftovers
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_KIND = "glassformer snapshot"
+WEIGHTS = "weights.safetensors"
+FIRST = 16
+"""The first snapshot after the start; the next are at twice as many steps each."""
+
+
+def is_snapshot_step(step: int) -> bool:
+    """Return True for the steps whose weights are kept: 0, 16, 32, 64, 128 and so on."""
+    return step == 0 or (step >= FIRST and step & (step - 1) == 0)
+
+
+def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
+    """Keep the weights after `step` steps; a full disk is told and survived, for training matters more."""
+    target = folder / f"step-{step:08d}"
+    try:
+        write_sealed_folder(target, SNAPSHOT_KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
+    except ResourceError as error:
+        logger.warning(f"{error.message}; the snapshot of step {step} is not kept, training goes on")
+        return False
+    return True
+
+
+def snapshot_folders(folder: Path) -> list[tuple[int, Path]]:
+    """Return (steps, folder) of every snapshot, oldest first."""
+    folders = folder.glob("step-*")
+    return sorted((int(p.name[5:]), p) for p in folders if p.is_dir() and p.name[5:].isdigit())
+
+
+def load_snapshot(path: Path) -> Weights:
+    """Load the weights of one snapshot; errors as in `read_sealed_folder`."""
+    return read_tensors(read_sealed_folder(path, SNAPSHOT_KIND, [WEIGHTS])[WEIGHTS], path / WEIGHTS)
+
 
 CHECKPOINT_KIND = "glassformer checkpoint"
 TENSORS, STATE = "state.safetensors", "state.json"

@@ -1,20 +1,83 @@
-"""What the JSON files of a run folder hold, as values: the data it saw, a line of its log, its scores.
-
-Reading forgives what it does not know and what is not there, since a run may be older than this code or cut
-short; only what could not be used is refused. Which file holds what is `folder.py`'s business.
-"""
+"""What the JSON files of a run folder hold, as values: its start, the data it saw, a line of its log, its scores."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glassformer.config import Config
+from glassformer.config.recipes import config_from_dict, config_to_dict
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.utils.atomic_io import finite
 from glassformer.utils.findings import Finding
-from glassformer.utils.safe_read import parse_json
-from glassformer.utils.typed_json import check_types, dataclass_from_json, is_of_type, json_object
+from glassformer.utils.safe_read import check_types, dataclass_from_json, is_of_type, json_object, parse_json
+
+FORMAT = 2
+"""Of the record, and of the state in a checkpoint. Format 1 recorded neither settings nor data."""
+
+
+def start_record(config: Config, data: JsonObject, tokenizer: str) -> JsonObject:
+    """Return the record of a configuration, the content of `data.json` and a tokenizer's SHA-256."""
+    text = json.dumps(finite(data), sort_keys=True, allow_nan=False)
+    return {
+        "format": FORMAT,
+        "config": config_to_dict(config),
+        "data": hashlib.sha256(text.encode("ascii")).hexdigest(),
+        "tokenizer": tokenizer,
+    }
+
+
+def check_start_record(recorded: object, now: JsonObject, where: Path, files: tuple[Path, Path, Path]) -> None:
+    """Compare a record read from `where` with that of the run's configuration, data and tokenizer `files` today.
+
+    Raises:
+        CheckpointError: they differ; the first setting that does is named.
+    """
+    start_new, undo = "start a new run; this one can still be read", "restore it, or start a new run"
+    if not isinstance(recorded, dict) or type(recorded.get("format")) is not int:
+        message = f"{where} does not say what the run was begun with, as files of earlier versions do not"
+        raise CheckpointError(message, start_new)
+    if recorded["format"] != FORMAT:
+        raise CheckpointError(f"{where} has the format {recorded['format']}, not {FORMAT}", start_new)
+    was, settings = _flat(_settings(recorded.get("config"), where)), _flat(now["config"])
+    for name in sorted(was.keys() | settings.keys()):
+        old, new = (json.dumps(values[name])[:100] if name in values else "not set" for values in (was, settings))
+        if old != new:
+            message = f"{files[0]}: {name} is {new}; the run was begun with {old} ({where})"
+            raise CheckpointError(message, undo)
+    for name, path in (("data", files[1]), ("tokenizer", files[2])):
+        if recorded.get(name) != now[name]:
+            raise CheckpointError(f"{path} is not the one that the run was begun with ({where})", undo)
+
+
+def _settings(recorded: object, where: Path) -> JsonObject:
+    """Return recorded settings with the defaults of those that came to this version after them."""
+    try:
+        config = config_from_dict(
+            {"recipe": "", **recorded} if isinstance(recorded, dict) else {}, str(where), of_a_run=True
+        )
+    except (UsageError, RecursionError) as error:
+        message = f"{where} does not hold the settings that the run was begun with: {error}"
+        raise CheckpointError(message, "start a new run; this one can still be read") from error
+    return config_to_dict(config)
+
+
+def _flat(settings: Any) -> dict[str, Any]:
+    """Return nested settings by their dotted names."""
+    flat: dict[str, Any] = {}
+    nested = [("", settings)]
+    while nested:
+        prefix, value = nested.pop()
+        if isinstance(value, dict):
+            nested += [(f"{prefix}.{name}".removeprefix("."), item) for name, item in value.items()]
+        else:
+            flat[prefix] = value
+    return flat
+
 
 JsonObject = dict[str, Any]
 """A JSON object."""

@@ -19,16 +19,14 @@ import numpy as np
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
-from glassformer.data.batch_sampler import BatchPlan, length_buckets, shuffled_length_buckets
-from glassformer.data.batching import Batch
+from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, fingerprint
 from glassformer.data.pretokenized.loader import pretokenized_corpus
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.data.storage import ArrayWriter, cached_arrays
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.models.ensemble import Ensemble
-from glassformer.models.inference import evaluation_mode
+from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.tokenizer import Tokenizer
@@ -182,7 +180,7 @@ class Task(ABC):
 
     @abstractmethod
     def forward_flops(self, length: float) -> float:
-        """Return the FLOPs per token of one model's forward pass on texts of `length` tokens; see `models/cost.py`."""
+        """Return the FLOPs per token of one model's forward pass on texts of `length` tokens; see `models/build.py`."""
 
     @abstractmethod
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:

@@ -13,9 +13,8 @@ from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.build import without_memory
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder
-from glassformer.runs.model_folder import Shapes, read_description, read_weights
+from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
 from glassformer.runs.records import JsonObject, dataclass_from_json
-from glassformer.runs.tensor_file import Weights, check_shapes, shapes_of
 from glassformer.tasks import Task, task_class
 
 

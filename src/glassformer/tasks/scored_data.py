@@ -9,11 +9,9 @@ from typing import Any, Protocol
 
 from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import override
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.data.datasets.local_files import load_test
+from glassformer.data.datasets.local_files import load_test, load_text_data
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.overlap import overlap_text, overlap_with_training
-from glassformer.data.splits import Split
+from glassformer.data.splits import Split, overlap_text, overlap_with_training
 from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject

@@ -20,6 +20,33 @@ from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text.ngrams import UNSPACED
 
+_LINE_BEGINS = re.compile(r"(?<=\S\n)(?=\S)|(?<=\S\r\n)(?=\S)")
+_WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")  # the space goes with the word behind it
+
+
+def find_split(text: str, start: int, reach: int) -> int | None:
+    """Return the first start of a line within `reach` from `start` on, else the first end of a word there.
+
+    None without either.
+    """
+    for pattern in (_LINE_BEGINS, _WORD_ENDS):
+        if found := pattern.search(text, start, start + reach):
+            return found.start()
+    return None
+
+
+def split_text(text: str, size: int) -> list[str]:
+    """Split a text into parts of about `size` characters; of more where it cannot be split."""
+    parts, begins, at = list[str](), 0, size
+    while at < len(text):
+        if (found := find_split(text, at, size)) is None:
+            at += size
+        else:
+            parts.append(text[begins:found])
+            begins, at = found, found + size
+    return [*parts, text[begins:]]
+
+
 logger = logging.getLogger(__name__)
 
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
@@ -226,9 +253,6 @@ def _bpe_trainer(size: int, special: Sequence[str], **alphabet: Any) -> trainers
 
 def _lowercase(config: TextConfig) -> list[normalizers.Normalizer]:
     return [normalizers.Lowercase()] if config.lowercase else []
-
-
-_WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")
 
 
 class _Texts:

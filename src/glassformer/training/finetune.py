@@ -19,8 +19,7 @@ from glassformer.config import Config, ModelConfig
 from glassformer.config.recipes import remaining_auto
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import WEIGHTS
-from glassformer.runs.tensor_file import Weights
+from glassformer.runs.model_folder import WEIGHTS, Weights
 from glassformer.tasks import task_class
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.text.tokenizer import Tokenizer

@@ -17,14 +17,14 @@ import torch
 from torch import nn
 
 from glassformer.config import TrainConfig
-from glassformer.data.batching import Batch
+from glassformer.data.batches import Batch
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DivergedError
 from glassformer.runs.records import StepMetrics
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
 from glassformer.training.losses import adversarial_backward, backward
-from glassformer.training.schedule import lr_factor
+from glassformer.training.optimizer import lr_factor
 from glassformer.training.signals import STOPPING, StopRequest
 from glassformer.training.state import Progress, TrainState
 from glassformer.training.validation import Validator

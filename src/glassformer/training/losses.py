@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glassformer.data.batching import Batch
+from glassformer.data.batches import Batch
 from glassformer.models.ensemble import members_of
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.tasks import Task

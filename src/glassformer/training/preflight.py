@@ -1,28 +1,74 @@
-"""What is known before the first step: size, work, memory, what is cut, and how long it will take."""
+"""What is known before the first step: machine, data, size, work, memory, what is cut, and how long it will take."""
 
 from __future__ import annotations
 
 import math
+import os
+import platform
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from glassformer.data.corpus import EncodedCorpus, fingerprint
 from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, unknown_finding
-from glassformer.data.overlap import Overlap, n_duplicates, overlap_text, overlap_with_training
-from glassformer.data.splits import Split
-from glassformer.evaluate.intervals import FEW, wilson_interval
+from glassformer.data.splits import Overlap, Split, n_duplicates, overlap_text, overlap_with_training
+from glassformer.evaluate.significance import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
-from glassformer.runs.records import SplitRecord
+from glassformer.runs.records import DataRecord, SplitRecord
+from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext
 from glassformer.utils.findings import FEW_EXAMPLES, Finding
-from glassformer.utils.formatting import counted, duration, percent
+from glassformer.utils.formatting import counted, duration, glassformer_command, percent
+
+PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
+
+
+def describe_environment(device: torch.device, precision: str) -> dict[str, Any]:
+    """Return versions, platform, device, precision, threads and the time (UTC)."""
+    cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
+    return {
+        "versions": package_versions(*PACKAGES),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device.type,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else str(cpu),
+        "precision": precision,
+        "threads": torch.get_num_threads(),
+        "cpus": os.cpu_count(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": glassformer_command(*sys.argv[1:]),
+    }
+
+
+def describe_data(context: RunContext, facts: Preflight) -> DataRecord:
+    """Return sizes, lengths, truncated and unknown tokens, file hashes, and the tokenizer."""
+    t, known = context.task.tokenizer, asdict(facts)
+    known.pop("splits")
+    return DataRecord(
+        context.config.task,
+        context.task.metric,
+        context.config.data.dataset,
+        context.data.train.source,
+        facts.splits,
+        label_names=context.task.label_names,
+        hashes=context.data.hashes,
+        notes=context.data.notes,
+        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "has_ngrams": t.ngrams is not None},
+        preflight=known,
+        columns=context.data.columns,
+        counts=context.data.counts,
+        pipes=context.data.pipes,
+        base={"path": context.pretrained.path, "sha256": context.pretrained.sha256} if context.pretrained else {},
+    )
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,46 @@
-"""The state of a training run: model, optimizer, moving average, best weights, random generators and progress.
-
-It is saved as named tensors and a JSON object (`runs/checkpoints.py`), from which a run resumes exactly.
-"""
+"""The state of a training run: model, optimizer, moving average, best weights, random generators and progress."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from glassformer.config import TrainConfig
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import CheckpointError
-from glassformer.runs.tensor_file import Weights, load_weights
+from glassformer.nn import Decoder, Encoder
+from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.tasks import Task
-from glassformer.training.activation_checkpointing import prepare_layers
 from glassformer.training.losses import LossModule
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import check_like, load_optimizer_tensors, make_optimizer, optimizer_tensors
+
+
+def prepare_layers(model: nn.Module, config: TrainConfig) -> None:
+    """Checkpoint or compile each encoder and decoder layer of the model in place, as configured."""
+    stacks = [module for module in model.modules() if isinstance(module, Encoder | Decoder)]
+    for layer in (layer for stack in stacks for layer in stack.layers):
+        if config.activation_checkpointing:
+            layer.forward = checkpointed(layer.forward)
+        if config.compile:
+            layer.compile()
+
+
+def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a forward pass that keeps its input only and is recomputed in the backward pass (Chen et al. 2016).
+
+    The random state is restored for it, so that dropout zeroes the same elements.
+    """
+    return wraps(forward)(partial(checkpoint, forward, use_reentrant=False))
 
 
 @dataclass

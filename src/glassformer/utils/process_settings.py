@@ -1,10 +1,4 @@
-"""Settings of torch that belong to the process, held for as long as a thread computes with them.
-
-The kernel of a matrix product, and so the last bits of it, depends on these settings, and all threads share them. A
-thread holds the settings that it needs. Threads that need the same ones compute at once; a thread that needs others
-waits its turn, and long work gives way between two batches (`give_way`). So a number does not depend on what another
-thread computes meanwhile, and when the last hold ends the settings are those of the caller again.
-"""
+"""Settings of torch that belong to the process, held for as long as a thread computes with them."""
 
 from __future__ import annotations
 
@@ -13,9 +7,36 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
+
+from glassformer.errors import GlassformerError
+
+_event: ContextVar[threading.Event | None] = ContextVar("cancellation", default=None)
+
+
+class Cancelled(GlassformerError):
+    """The computation was cancelled."""
+
+
+@contextmanager
+def cancellable(event: threading.Event) -> Iterator[None]:
+    """Within the block, `check_cancelled` raises once the event is set."""
+    token = _event.set(event)
+    try:
+        yield
+    finally:
+        _event.reset(token)
+
+
+def check_cancelled() -> None:
+    """Raise Cancelled if the computation in this thread was cancelled."""
+    event = _event.get()
+    if event is not None and event.is_set():
+        raise Cancelled("cancelled")
+
 
 WAIT_SECONDS = 30.0
 """Who has waited so long computes under its settings beside the others: a thread that holds settings and waits for

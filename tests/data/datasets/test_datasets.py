@@ -10,7 +10,7 @@ import pytest
 from glassformer.config import Config, DataConfig, DatesConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets import multi30k, shakespeare
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS, task_class
 

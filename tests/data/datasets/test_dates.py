@@ -11,8 +11,7 @@ import pytest
 
 from glassformer.config import Config, DataConfig, DatesConfig
 from glassformer.config.recipes import override
-from glassformer.data.datasets.date_formats import LOCALES, patterns_of, tag, write_date
-from glassformer.data.datasets.dates import FIRST_DAY, LAST_DAY, load
+from glassformer.data.datasets.dates import FIRST_DAY, LAST_DAY, LOCALES, load, patterns_of, tag, write_date
 from glassformer.data.splits import TextData
 from glassformer.errors import UsageError
 

@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.config import DataConfig
 from glassformer.data.datasets import imdb
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
 

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets import documents
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.data.datasets.local_files import load, load_test
+from glassformer.data.datasets.local_files import load, load_test, load_text_data
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
-from glassformer.tasks.classify.task import check_labels
+from glassformer.tasks.classify import check_labels
 
 REVIEWS = [(f'review number {i}, it said "good"\nand more', ("pos", "neg")[i % 2]) for i in range(40)]
 PAIRS = [(f'"Hello {i}," he said', f"„Hallo {i}“, sagte er") for i in range(30)]

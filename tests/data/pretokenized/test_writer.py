@@ -18,8 +18,7 @@ from tests.helpers.crashing import FullDisk, every_crash
 
 from glassformer.config import TextConfig
 from glassformer.data.pretokenized import documents, writer
-from glassformer.data.pretokenized.config import PretokenizeConfig
-from glassformer.data.pretokenized.index import INDEX, TOKENIZER, ShardIndex, is_pretokenized
+from glassformer.data.pretokenized.index import INDEX, TOKENIZER, PretokenizeConfig, ShardIndex, is_pretokenized
 from glassformer.data.pretokenized.writer import PretokenizedWriter
 from glassformer.errors import DataError, ResourceError, UsageError
 from glassformer.text.tokenizer import Tokenizer

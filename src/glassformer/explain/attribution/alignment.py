@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.weak_cache import weak_cache
+from glassformer.explain.record_store import weak_cache
 from glassformer.utils.device import tuned
 
 MAX_WORDS = 64

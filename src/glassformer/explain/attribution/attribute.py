@@ -16,30 +16,32 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.faithfulness import (
+from glassformer.explain.attribution.methods import (
     SHARES,
+    Completeness,
     Faithfulness,
     faithfulness,
+    integrated_gradients,
+    leave_one_out,
     n_single_word_shares,
     random_mean_drops,
 )
-from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
-from glassformer.explain.attribution.leave_one_out import leave_one_out
-from glassformer.explain.attribution.requests import (
+from glassformer.explain.attribution.value_function import (
+    BATCH_TOKENS,
     AttributeRequest,
     EraseRequest,
     Method,
+    ValueFunction,
     erased_with,
     make_value_function,
     prediction_index,
     uses_mask_token,
 )
-from glassformer.explain.attribution.value_function import BATCH_TOKENS, ValueFunction
 from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import Candidate, Prediction, readable, top_predictions
+from glassformer.explain.record_store import weak_cache
 from glassformer.explain.streams import words_read
-from glassformer.explain.weak_cache import weak_cache
 from glassformer.text.tokenizer import UNK
 from glassformer.utils.device import tuned
 

@@ -25,7 +25,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.explain.capture.attention_hooks import AttentionHooks
 from glassformer.explain.capture.block_hooks import (
     BigramHooks,
     EmbeddingHooks,
@@ -34,16 +33,13 @@ from glassformer.explain.capture.block_hooks import (
     ResidualHooks,
     norm_key,
 )
-from glassformer.explain.capture.module_hooks import Arguments, ModuleHooks
-from glassformer.explain.capture.recorder import CallRecorder
+from glassformer.explain.capture.hooks import Arguments, AttentionHooks, CallRecorder, ModuleHooks
 from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import FeedForward, SwiGLU
-from glassformer.nn.layers import Decoder, Encoder, Residual
+from glassformer.nn.layers import Decoder, Encoder, FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
-from glassformer.nn.norms import LayerNorm, RMSNorm
 
 ID_PARTS = {
     "self_attention": "self",

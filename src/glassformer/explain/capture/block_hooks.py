@@ -6,14 +6,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.explain.capture.module_hooks import Arguments, ModuleHooks
-from glassformer.explain.capture.recorder import CallRecorder
-from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import FeedForward, SwiGLU
-from glassformer.nn.layers import Residual
+from glassformer.explain.capture.hooks import Arguments, CallRecorder, ModuleHooks
+from glassformer.nn.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding
+from glassformer.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
 from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch, NgramEmbedding
-from glassformer.nn.norms import LayerNorm, RMSNorm
-from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
 
 
 def stream_of(name: str) -> str:

@@ -1,23 +1,20 @@
-"""Describe every step that can be recorded: its operation, inputs, axes, source line, and whether a tap can edit it.
-
-The hooks (`attach.py`, `block_hooks.py`, `attention_hooks.py`) pass the tensor of a step and its key in `SITES`. The
-page's list of operations is generated from this file (`page/typescript.py`). A test checks the snippets of source
-lines.
-"""
+"""Describe every step that can be recorded: its operation, inputs, axes, source line, and how a tap can edit it."""
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator, classifier
-from glassformer.nn import norms, positions
-from glassformer.nn.attention import MultiHeadAttention, attention
+from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator, encoder_models
+from glassformer.nn import embeddings, layers
+from glassformer.nn.attention import Mask, MultiHeadAttention, additive_mask, attention, causal_mask
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import FeedForward, SwiGLU, activate
-from glassformer.nn.layers import Residual
-from glassformer.nn.masks import Mask, additive_mask, causal_mask
+from glassformer.nn.layers import FeedForward, Residual, SwiGLU, activate
 from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramEmbedding
 from glassformer.text.ngrams import NgramVocabulary
 
@@ -110,9 +107,9 @@ def _site(
 
 _embed, _attend, _split = TokenEmbedding.forward, MultiHeadAttention.forward, MultiHeadAttention._split_heads
 _rms, _learned, _waves = (
-    norms.RMSNorm.forward,
-    positions.LearnedPositions.forward,
-    positions.SinusoidalPositions.__init__,
+    layers.RMSNorm.forward,
+    embeddings.LearnedPositions.forward,
+    embeddings.SinusoidalPositions.__init__,
 )
 _pools = {
     "mean": "mean = (x * real).sum(",
@@ -124,7 +121,7 @@ _pools = {
 
 def _heads(letter: str, token: str) -> dict[str, Site]:
     """Return the sites of queries or keys by head: split, rotated."""
-    axes, rotate = f"head {token} head_feature", positions.Rotation.rotate
+    axes, rotate = f"head {token} head_feature", embeddings.Rotation.rotate
     apart = _site("split_heads", inputs=f"{letter}_proj", axes=axes, line=(_split, ".unflatten("), editable=False)
     return {
         f"{letter}_heads": apart,
@@ -171,13 +168,13 @@ SITES: dict[str, Site] = {
     **_embedded("before added", "add", "with_ngrams", "x + added"),
     **_embedded("before added", "add", "with_bigrams", "x + added"),
     "positions:sinusoidal": _site(
-        "positions", line=(positions.sinusoidal, "table[:, 0::2] = angle.sin()"), stream=True
+        "positions", line=(embeddings.sinusoidal, "table[:, 0::2] = angle.sin()"), stream=True
     ),
     "positions:amplitude": _site("positions", line=(_waves, "* amplitude"), stream=True),
     "positions:learned": _site("positions", line=(_learned, "self.weight[positions]"), stream=True),
     "positions:other": _site("positions", stream=True),
     "sum": _site("add", inputs="before positions", line=(_embed, "x + self.positions("), stream=True),
-    "norm:layer_norm": _site("layer_norm", inputs="before", line=(norms.LayerNorm.forward, "F.layer_norm(")),
+    "norm:layer_norm": _site("layer_norm", inputs="before", line=(layers.LayerNorm.forward, "F.layer_norm(")),
     "norm:rms_norm": _site("rms_norm", inputs="before", line=(_rms, "torch.rsqrt(")),
     "q_proj": _site("linear", inputs="x", axes="token heads_features", line=(_attend, "self.q_proj(")),
     "k_proj": _site("linear", inputs="memory", axes="memory heads_features", line=(_attend, "self.k_proj(")),
@@ -210,7 +207,7 @@ SITES: dict[str, Site] = {
     "out:SwiGLU": _site("linear", inputs="hidden", line=(SwiGLU.forward, "self.down_proj(")),
     "out:FeedForward": _site("linear", inputs="hidden", line=(FeedForward.forward, "self.down_proj(")),
     **{
-        f"pooled:{how}": _site("pool", inputs="end padding", axes="pooled", line=(classifier.pool, snippet))
+        f"pooled:{how}": _site("pool", inputs="end padding", axes="pooled", line=(encoder_models.pool, snippet))
         for how, snippet in _pools.items()
     },
     "head": _site("linear", inputs="pooled", axes="class", line=(TextClassifier.forward, "self.head(")),
@@ -238,3 +235,63 @@ SITES: dict[str, Site] = {
     "linear:class": _site("linear", inputs="before", axes="class"),
 }
 """Every site by the name of its step, with a variant where one name has several."""
+
+
+PACKAGE = Path(__file__).parents[2]
+N_CONTEXT_LINES = 4
+"""Lines shown before and after the marked one."""
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """The source line of this package that computes a record."""
+
+    file: str
+    """Path relative to the package: "nn/attention.py"."""
+    line: int
+    """Line number of the first line of `code`."""
+    mark: int
+    """Line number of the line that computes the record."""
+    code: str
+    """That line with a few lines around it, dedented."""
+
+    @property
+    def marked(self) -> str:
+        """Return the text of the marked line."""
+        return self.code.splitlines()[self.mark - self.line].strip()
+
+
+@cache
+def source_of(key: str) -> SourceLine | None:
+    """Return the source line of a key of `SITES`; None where there is none, or without source files."""
+    site = SITES.get(key)
+    if site is None or site.line is None:
+        return None
+    function, snippet = site.line
+    function = inspect.unwrap(function)
+    try:
+        lines, first = inspect.getsourcelines(function)
+        file = Path(inspect.getsourcefile(function) or "").resolve().relative_to(PACKAGE.resolve())
+    except (OSError, TypeError, ValueError):
+        # An installation without .py files, or from a zip.
+        return None
+    mark = _find(lines, snippet)
+    if mark is None:
+        return None
+    start, end = max(0, mark - N_CONTEXT_LINES), min(len(lines), mark + N_CONTEXT_LINES + 1)
+    while not lines[start].strip():
+        start += 1
+    code = textwrap.dedent("".join(lines[start:end])).rstrip()
+    return SourceLine(file.as_posix(), first + start, first + mark, code)
+
+
+def _find(lines: list[str], snippet: str) -> int | None:
+    """Return the index of the first line with the snippet outside docstrings."""
+    inside = False
+    for i, line in enumerate(lines):
+        quotes = line.count('"""')
+        if not inside and not quotes and snippet in line:
+            return i
+        if quotes == 1:
+            inside = not inside
+    return None

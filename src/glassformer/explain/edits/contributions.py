@@ -22,9 +22,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Step
-from glassformer.explain.edits.apply import check_whole
-from glassformer.explain.edits.batch import base_logits, edited_logits
+from glassformer.explain.capture.tape import Step
+from glassformer.explain.edits.apply import base_logits, check_whole, edited_logits
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
 from glassformer.explain.record_store import get_parameter

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from glassformer.data.splits import Split
 from glassformer.errors import ChangedDataError, CheckpointError, DataError, ResourceError, UsageError
-from glassformer.explain.capture.records import Step
+from glassformer.explain.capture.tape import Step
 from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.explain.trace import trace
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import read_tensors, tensor_chunks
 from glassformer.runs.run_data import load_run_data
-from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 from glassformer.utils.atomic_io import atomic_write_chunks
 from glassformer.utils.device import tuned
 from glassformer.utils.safe_read import read_bytes

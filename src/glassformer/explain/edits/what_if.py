@@ -15,15 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.explain.answers import Answer, class_answer, text_answer
-from glassformer.explain.capture.records import Check
+from glassformer.explain.capture.tape import Check
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs.families import encode
-from glassformer.explain.inputs.masked_language_model import filled_answer
-from glassformer.explain.predictions import Prediction, rows_of, top_predictions
+from glassformer.explain.inputs.families import encode, filled_answer
+from glassformer.explain.predictions import Answer, Prediction, class_answer, rows_of, text_answer, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject

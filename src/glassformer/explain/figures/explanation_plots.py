@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings
 from glassformer.explain.attribution.attribute import Attribution, attribute_fields
-from glassformer.explain.attribution.requests import Method
+from glassformer.explain.attribution.value_function import Method
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution

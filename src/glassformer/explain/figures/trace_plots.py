@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import BLOCKED, Step
+from glassformer.explain.capture.tape import BLOCKED, Step
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.matrix_figures import heads_figure, matrix_figure, positions_figure
 

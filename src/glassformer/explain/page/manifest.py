@@ -15,16 +15,14 @@ from torch import nn
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
-from glassformer.explain.answers import Answer, EnsembleMember
-from glassformer.explain.capture.records import Axis, Check, Step
-from glassformer.explain.capture.source_lines import SourceLine
-from glassformer.explain.decode_log import DecodeLog, settings_json
+from glassformer.explain.capture.sites import SourceLine
+from glassformer.explain.capture.tape import Axis, Check, Step
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
-from glassformer.explain.predictions import Prediction
-from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, wire_dtype
+from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction, settings_json
+from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, weak_cache, wire_dtype
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import (
@@ -35,7 +33,6 @@ from glassformer.explain.subject import (
     checkpoint_step,
     list_checkpoints,
 )
-from glassformer.explain.weak_cache import weak_cache
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.runs.folder import RunFolder
 

@@ -8,12 +8,35 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 from starlette.responses import Response
 
 from glassformer.errors import CheckpointError, DataError, GlassformerError, ResourceError, UsageError
+
+CONTENT_TYPES = {
+    "index.html": "text/html; charset=utf-8",
+    "app.js": "text/javascript; charset=utf-8",
+    "shared.js": "text/javascript; charset=utf-8",
+    "later.js": "text/javascript; charset=utf-8",
+    "app.css": "text/css; charset=utf-8",
+}
+"""The served files. app.js loads shared.js at once, and later.js when a screen outside the first view is opened."""
+WHOLE = "whole.js"
+"""All scripts in one, for a page without a server."""
+
+
+def asset(name: str) -> str:
+    """Return the text of one of the page's files."""
+    try:
+        return (files("glassformer.explain.page") / "static" / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise GlassformerError(
+            f"the page's file {name} is missing from this installation", "in a source checkout: make web"
+        ) from error
+
 
 MAX_F16 = 6e4
 """Tensors with larger values are sent as 32-bit floats; the largest 16-bit float is 65504."""

@@ -15,7 +15,7 @@ from glassformer.explain.attribution.attribute import (
     attribute,
     erase_each,
 )
-from glassformer.explain.attribution.requests import Method
+from glassformer.explain.attribution.value_function import Method
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.inline import size_of
 

@@ -18,10 +18,9 @@ from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view, lookups_of
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.page.assets import WHOLE, asset
 from glassformer.explain.page.inline import inline_page, size_of
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis, manifest, run_info
-from glassformer.explain.page.responses import Packing, pack
+from glassformer.explain.page.responses import WHOLE, Packing, asset, pack
 from glassformer.explain.page.saved_attributions import ByteBudget, SavedAttribution, SavedErasure, saved_attributions
 from glassformer.explain.subject import Subject
 from glassformer.utils.atomic_io import atomic_write_text

@@ -6,27 +6,145 @@ Requests and responses are plain dictionaries or arrays; `server.py` transports 
 from __future__ import annotations
 
 import itertools
+import queue
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from glassformer.config.fields import number
+from glassformer.config.settings import number, string
+from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.compute import compute_decoding, compute_explanation
+from glassformer.explain.edits.contributions import Contributions, contributions
+from glassformer.explain.edits.states import LayersSweep, StatesSweep, sweep_layers, sweep_states
+from glassformer.explain.edits.sweeps import (
+    CheckpointsSweep,
+    KeysSweep,
+    PartsSweep,
+    sweep_checkpoints,
+    sweep_keys,
+    sweep_parts,
+)
 from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import RequestError
-from glassformer.explain.page.sweep_requests import SweepRequest, run_sweep
 from glassformer.explain.request import IDS, Request, TraceRequest
 from glassformer.explain.subject import Subject
+from glassformer.utils.cpu_threads import let_go
+
+N_WAITING = 32
+"""Maximum number of waiting jobs; a page requests all tensors of a screen at once."""
+
+Result = TypeVar("Result")
+
+
+class Worker:
+    """A thread that runs jobs in order; the thread that creates it should compute nothing itself."""
+
+    def __init__(self, n_waiting: int = N_WAITING) -> None:
+        let_go()  # of the threads that loading a model left behind
+        self._queue: queue.Queue[tuple[Callable[[], Any], Future[Any]] | None] = queue.Queue(n_waiting)
+        # A daemon: work that takes long must not keep a process that was asked to stop.
+        self._thread = threading.Thread(target=self._work, name="glassformer-worker", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], Result]) -> Future[Result]:
+        """Queue a job; cancelling its future before its turn removes it."""
+        future: Future[Result] = Future()
+        try:
+            self._queue.put_nowait((job, future))
+        except queue.Full:
+            raise RequestError(503, "too many requests are waiting", "try again in a moment", retry_after=2) from None
+        return future
+
+    def close(self, wait_seconds: float = 2.0) -> None:
+        """Drop the waiting jobs, and wait a few seconds for the current one."""
+        while True:
+            try:
+                waiting = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if waiting is not None:
+                waiting[1].cancel()
+        self._queue.put(None)
+        self._thread.join(wait_seconds)
+
+    def _work(self) -> None:
+        while True:
+            waiting = self._queue.get()
+            if waiting is None:
+                return
+            _do(*waiting)
+            let_go()  # else the threads of one worker slow those of the other
+            del waiting  # an answer may not be kept alive until the next question
+
+
+def _do(job: Callable[[], Any], future: Future[Any]) -> None:
+    """Run a job unless its future was cancelled; an exception becomes the result."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = job()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+SweepKind: TypeAlias = Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"]
+
+
+@dataclass(frozen=True)
+class SweepRequest(Request):
+    """What to edit in turn."""
+
+    trace: str = string(40)
+    """Id of the trace; for "checkpoints" of one with edits."""
+    kind: SweepKind  # pyright: ignore[reportGeneralTypeIssues]  # `string(40)` is a field without default
+    """Heads and blocks; keys of each head; predictions after each layer; parts of a logit; states of a second text;
+    checkpoints."""
+    other: str | None = string(40, None)
+    """Id of the second trace, for "states"."""
+    prediction: int | None = number(None, IDS)
+    """Index of the prediction, for "contributions"; default: the first generated token."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.kind == "states") != (self.other is not None):
+            raise UsageError("a sweep of states needs a second trace, and no other sweep does")
+        if self.prediction is not None and self.kind != "contributions":
+            raise UsageError("only contributions are of one prediction")
+
+
+def run_sweep(
+    request: SweepRequest, find: Callable[[str], Explanation]
+) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
+    """Return the result of a sweep."""
+    explanation = find(request.trace)
+    if request.kind == "checkpoints" and explanation.edited is None:
+        raise UsageError("a sweep of checkpoints needs a trace with edits")
+    match request.kind:
+        case "parts":
+            return sweep_parts(explanation)
+        case "keys":
+            return sweep_keys(explanation)
+        case "layers":
+            return sweep_layers(explanation)
+        case "contributions":
+            return contributions(explanation, request.prediction)
+        case "states":
+            return sweep_states(explanation, find(str(request.other)))
+    return sweep_checkpoints(explanation)
+
 
 _ROW = re.compile("[0-9]{1,10}")
 

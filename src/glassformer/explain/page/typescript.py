@@ -17,22 +17,20 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from glassformer.config import DecodeConfig
-from glassformer.config.fields import docstrings
+from glassformer.config.settings import docstrings
 from glassformer.explain.attribution.alignment import Alignments, Reading
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
-from glassformer.explain.decode_log import SCORING_FIELDS, LoggedHypothesis
-from glassformer.explain.edits.checkpoints import CheckpointsSweep
 from glassformer.explain.edits.contributions import Contributions
-from glassformer.explain.edits.lens import LayersSweep
-from glassformer.explain.edits.states import StatesSweep
-from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep
+from glassformer.explain.edits.states import LayersSweep, StatesSweep
+from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
-from glassformer.explain.page.sweep_requests import SweepRequest
+from glassformer.explain.page.service import SweepRequest
+from glassformer.explain.predictions import SCORING_FIELDS, LoggedHypothesis
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import StreamName
 
