@@ -45,7 +45,7 @@ EXPORT_FACTS = "glassformer.json"
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"
-"""In `env.json`: the record of what the run was begun with (`start_record.py`)."""
+"""In `env.json`: the record of what the run was begun with (`records.py`)."""
 
 
 class RunFolder:

@@ -1,6 +1,6 @@
 """Attribute a prediction to the input tokens: one signed score per token, with its error and faithfulness.
 
-The two methods are in `leave_one_out.py` and `integrated_gradients.py`, the test of both is in `faithfulness.py`.
+The two methods, and the test of both, are in `methods.py`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Limits of connections; `connections.py` applies them."""
+    """Limits of connections; `server.py` applies them."""
 
     head_seconds: float = 10.0
     """Time from the connection, or the last answer, to the end of the next request's headers."""
