@@ -90,5 +90,6 @@ def test_integrated_gradients_of_tied_embeddings_equal_separate_ones() -> None:
         for subject in (tied, apart)
     )
     first, second = integrated_gradients(value_fn)[0], integrated_gradients(untied)[0]
-    assert value_fn.embeddings[0] is value_fn.embeddings[1] and untied.embeddings[0] is not untied.embeddings[1]
+    assert value_fn.embeddings[0].weight is value_fn.embeddings[1].weight
+    assert untied.embeddings[0].weight is not untied.embeddings[1].weight
     assert all(np.allclose(first[name], second[name], atol=1e-4) for name in ("source", "target"))

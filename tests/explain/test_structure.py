@@ -16,8 +16,8 @@ SOURCES = sorted((PACKAGE / "explain").rglob("*.py"))
 KNOWN = {module_name(path) for path in SOURCES}
 
 ORDER = [
-    {"weak_cache", "capture", "trace"},  # one forward pass, recorded
-    {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers"},
+    {"capture", "trace"},  # one forward pass, recorded
+    {"subject", "request", "streams", "predictions"},
     {"inputs", "record_store"},
     {"explanation"},  # all of it together, and frozen; its methods are functions of the groups below
     {"compute", "embedding_view"},
@@ -93,4 +93,4 @@ def called(node: ast.AST) -> str:
 def test_models_are_called_in_one_module() -> None:
     """Models are called and hooks are registered in one module each."""
     assert files_with(lambda node: called(node) in ("model", "_model")) == {"exact_inference.py"}
-    assert files_with(lambda node: called(node).startswith("register_forward")) == {"module_hooks.py"}
+    assert files_with(lambda node: called(node).startswith("register_forward")) == {"hooks.py"}

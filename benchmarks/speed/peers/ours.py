@@ -19,7 +19,6 @@ from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
 from glassformer.training.loop import optimizer_step
 from glassformer.training.state import TrainState
-from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import tuned
 
 
@@ -101,7 +100,8 @@ class OurTrainer:
 
     def update(self, prepared: Any) -> float:
         """Run one step of the training loop, with the number of threads that it chooses."""
-        make_room()
+        if self.run.threads is not None:
+            self.run.threads.adjust()
         lr = self.w.lr * min(1.0, (self.state.progress.step + 1) / WARM_UP_UPDATES)
         loss, _ = optimizer_step(self.state, self.run, [prepared], lr)
         self.state.progress.step += 1

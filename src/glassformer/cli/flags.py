@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 from glassformer.config import Config, idle
 from glassformer.config.recipes import nearest, override
 from glassformer.config.settings import docstrings
-from glassformer.config.validation import build, kinds, section_fields, sections
+from glassformer.config.validation import convert, kinds, section_fields, sections
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.exported import is_exported
 from glassformer.runs.folder import RunFolder, SeedsFolder
@@ -146,8 +146,11 @@ def read(
             every = [flag for flag in every if not _within(flag.key, ignores | unused)]
         console.write(_parser(every, cls, usage, base or Config()).format_help().rstrip())
         raise SystemExit(0)
-    arguments = {name: value for name, value in values.items() if name in own}
-    return build(cls, arguments, "", "flags"), settings
+    of, flag = kinds(cls), {each.field: each for each in every}
+    given = {name: value for name, value in values.items() if name in own}
+    metadata = {f.name: f.metadata for f in fields(cls)}  # pyright: ignore[reportArgumentType]
+    own_values = {n: convert(value, of[n], metadata[n], flag[n].name, "flags") for n, value in given.items()}
+    return cls(**own_values), settings
 
 
 def parse(cls: type[A], flag_args: list[str], usage: str) -> A:

@@ -1,4 +1,7 @@
-"""Requests: flat frozen dataclasses that are checked as they are built, by a page, a command, a file or in Python."""
+"""Requests: flat frozen dataclasses that are checked as they are built, by a page, a command, a file or in Python.
+
+Fields are declared as those of a configuration are (`fields.py`), and checked by the same function.
+"""
 
 from __future__ import annotations
 

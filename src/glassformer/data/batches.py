@@ -1,4 +1,14 @@
-"""Batches: the plans of an epoch and of an evaluation, and a batch of examples as padded tensors."""
+"""Batches: the plans of an epoch and of an evaluation, and a batch of examples as padded tensors.
+
+Which examples belong together is decided in `batch_sampler.py`; how a task's columns become a batch, and where labels
+are shifted, is in the task's own file.
+
+A plan is a sequence of index arrays, and a pure function of lengths, settings, seed and epoch, so a resumed run
+continues at any batch without replay. Examples that stand alone are given by position, (B,). Running text is read in
+windows, (B, 3), computed on access, so a plan of any text takes no memory. A window (start, stop, first) reads
+ids[start:stop], predicts ids[start+1:stop+1], and scores the predicted tokens from `first` on; earlier ones are
+context.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Finds data sets on this machine, downloads missing ones, and reads archives without trusting them."""
+"""Finds data sets on this machine, downloads missing ones, and reads archives without trusting them.
+
+Nothing is extracted to a path that an archive names: regular files are returned as bytes, in one pass, with limits on
+each and on all of them. `download.py` finds and fetches archives.
+
+A download goes to `<name>.part`, is continued with a Range request, and is renamed once its content is verified.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Files of text as streams of bytes, plain, compressed by gzip or a pipe, alone or in folders."""
+"""Files of text as streams of bytes, plain, compressed by gzip or a pipe, alone or in folders.
+
+A pipe holds its bytes once. They are kept in memory, or beyond KEPT_BYTES in a temporary file, for as long as
+`pipes_kept` lasts, so that what reads a part twice gets the same bytes. Which format a file holds its name says, a
+final .gz aside; where a pipe has no such name, its first line does.
+
+A suffix is compared without its case. A link to a folder is followed, but no folder is read twice, so that links in a
+circle end.
+"""
 
 from __future__ import annotations
 

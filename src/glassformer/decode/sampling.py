@@ -1,4 +1,8 @@
-"""Sample from an incremental decoder with temperature, top-k, top-p and min-p, for prompts of unequal length."""
+"""Sample from an incremental decoder with temperature, top-k, top-p and min-p, for prompts of unequal length.
+
+Each row has random numbers of its own, one for each position of its text, so the text does not depend on the rows that
+share its batch. `generate.py` forms the batches.
+"""
 
 from __future__ import annotations
 

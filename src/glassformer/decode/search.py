@@ -1,4 +1,10 @@
-"""Search for the most probable sequences of many sentences at once by beam search; a beam of one is greedy decoding."""
+"""Search for the most probable sequences of many sentences at once by beam search; a beam of one is greedy decoding.
+
+At each step the `beam_size` best unfinished hypotheses of a sentence are extended by every token, and the extensions
+are ranked by log-probability. An extension by EOS among the best `beam_size` is a finished hypothesis; the best others
+stay live. A sentence is done at its length limit, or when `beam_size` hypotheses have finished and no live one, at its
+present length, scores above the n best of them. `translate.py` forms the batches.
+"""
 
 from __future__ import annotations
 

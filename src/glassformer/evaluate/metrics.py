@@ -1,4 +1,11 @@
-"""The metrics there are, how they are written and which way is better, and those of a language model."""
+"""The metrics there are, how they are written and which way is better, and those of a language model.
+
+The one table that choosing weights, plots, reports and comparisons go by. A task with a metric of its own
+describes it in its `TaskReport`; how a metric is computed is in the files beside this one.
+
+Nats per token depend on the tokenizer; per character and per byte they do not, so those compare models.
+Running the model over the text, each token predicted once, is the caller's work.
+"""
 
 from __future__ import annotations
 

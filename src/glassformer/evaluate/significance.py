@@ -1,4 +1,12 @@
-"""How sure a score is, and whether two runs differ by more than chance."""
+"""How sure a score is, and whether two runs differ by more than chance.
+
+Nothing here knows a task; the files beside it decide what is counted. Whether two runs differ is
+`significance.py`'s question.
+
+On the same examples a paired test sees more than two intervals that overlap. McNemar's test for shares of right
+answers, the paired bootstrap for scores of a whole corpus, Welch's test for the means of several seeds, and Holm's
+correction where several pairs are asked about. Nothing here knows a task; which test suits one is its `TaskReport`'s.
+"""
 
 from __future__ import annotations
 

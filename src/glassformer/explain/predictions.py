@@ -1,4 +1,10 @@
-"""What a model predicts for a text: the answer in one line, candidates of each step, and how it was decoded."""
+"""What a model predicts for a text: the answer in one line, candidates of each step, and how it was decoded.
+
+Of an ensemble one model is explained; the answer of all of them goes with it.
+
+The search is that of `decode/search.py` and sampling that of `decode/sampling.py`, as `predict` uses them, run here for
+one text.
+"""
 
 from __future__ import annotations
 

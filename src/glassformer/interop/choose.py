@@ -1,4 +1,9 @@
-"""The engines that answer for an exported folder, and which of them does."""
+"""The engines that answer for an exported folder, and which of them does.
+
+Pure functions of the settings of a model: nothing is loaded. The tables follow the model definitions of the other
+libraries: CTranslate2's `specs/transformer_spec.py`, the `modeling_*.py` of Hugging Face's transformers, and the
+folder `src/models` of llama.cpp.
+"""
 
 from __future__ import annotations
 

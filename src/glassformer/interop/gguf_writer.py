@@ -1,4 +1,12 @@
-"""Write a language model as a GGUF file, and read what such a file holds."""
+"""Write a language model as a GGUF file, and read what such a file holds.
+
+Checked are the names and the kinds of the settings, those that have to agree with the description of the folder, and
+that every tensor lies inside the file. The format is that of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+
+The architectures and the names of their tensors are those of https://github.com/ggml-org/llama.cpp (`src/models`,
+`gguf-py/gguf/constants.py`). `llama` rotates neighbouring features where the models here rotate j and j + E/2, so the
+rows of its queries and keys are permuted. `starcoder2` and `gpt2` expect a bias in every linear layer.
+"""
 
 from __future__ import annotations
 

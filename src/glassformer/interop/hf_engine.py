@@ -1,4 +1,11 @@
-"""Predict with Hugging Face's transformers: an exported folder is compared with its run by this."""
+"""Predict with Hugging Face's transformers: an exported folder is compared with its run by this.
+
+Transformers reads far more from that file than sizes: names of modules of Python code, of files elsewhere and of
+kernels to download. Here every key and value is checked, and the library is given an object made of these.
+
+The library is given settings and tensors, never the folder: it would read code, pickles and adapters from there. That
+it reads the folder alike, as its users have it do, is for the tests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""Write a model as a folder of Hugging Face's transformers, which is not imported."""
+"""Write a model as a folder of Hugging Face's transformers, which is not imported.
+
+Every function yields names and new tensors. Where a class has always a bias, a missing one is zeros; where it adds
+positions to the embedding, missing ones are a table of zeros.
+
+Two identities are used. Scaled embeddings: where a class has no factor √D, the table is multiplied by it, and for a
+tied head the last norm is divided by it. Permuted features: some classes compute sinusoids with all sines first; since
+nothing in a Transformer depends on the order of the features of its residual stream, all parameters that read or write
+it are permuted in the same way.
+
+The classes are those of the library where one computes the same, or else those of `hf_class.py`; a folder holds no
+code. The tokenizer is the run's, in the library's generic class: that of a translator adds [EOS] to both sides, and
+that of words leaves out n-grams and bigrams, which are no tokens.
+"""
 
 from __future__ import annotations
 

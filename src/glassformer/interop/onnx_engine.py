@@ -1,4 +1,8 @@
-"""Predict with onnxruntime (https://onnxruntime.ai). No torch is imported; the graphs are those of `onnx_writer.py`."""
+"""Predict with onnxruntime (https://onnxruntime.ai). No torch is imported; the graphs are those of `onnx_writer.py`.
+
+A tensor may lie in another file, whose path the graph names; and a graph inside a node is a loop or a branch. The
+writer makes neither, so that both are refused. The numbers of fields are those of `onnx.proto`.
+"""
 
 from __future__ import annotations
 

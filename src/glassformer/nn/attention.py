@@ -1,4 +1,10 @@
-"""Scaled dot-product attention as one pure function and its fused equivalent, multi-head attention, and masks."""
+"""Scaled dot-product attention as one pure function and its fused equivalent, multi-head attention, and masks.
+
+Everywhere True = may attend; `torch.nn.MultiheadAttention.key_padding_mask` has the opposite meaning.
+
+Self, causal and cross attention differ only in their arguments: the mask (`masks.py`) comes from the model, the keys
+and values of earlier positions from a cache (`cache.py`).
+"""
 
 from __future__ import annotations
 

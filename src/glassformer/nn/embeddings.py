@@ -1,4 +1,9 @@
-"""From token ids to vectors: the token embedding, scaled, plus its position (sinusoidal, learned, rotary or none)."""
+"""From token ids to vectors: the token embedding, scaled, plus its position (sinusoidal, learned, rotary or none).
+
+Sinusoidal and learned positions are vectors added to the token embeddings; rotary positions rotate queries and keys in
+self attention. Positions are given per row, (B, L), since texts packed into a row begin at 0 each; B is 1 where all
+rows have the same.
+"""
 
 from __future__ import annotations
 

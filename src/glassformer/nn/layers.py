@@ -1,4 +1,7 @@
-"""Encoder and decoder layers, and stacks of them (paper, figure 1): norms, feed-forward blocks, residuals."""
+"""Encoder and decoder layers, and stacks of them (paper, figure 1): norms, feed-forward blocks, residuals.
+
+A layer receives its parts as arguments; `models/build.py` makes them from a configuration.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The sentences and tables of `report.md`, section by section, and those that the model card shares."""
+"""The sentences and tables of `report.md`, section by section, and those that the model card shares.
+
+How a single number is written is decided in `utils/formatting.py`; nothing here reads or writes files.
+
+It takes a run's facts and returns Markdown, to be read once from top to bottom, the result first; what is
+unknown is said, not left out. Sentences that the model card says too are in `sentences.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The report of a run: `report.md` for people, `report.json` for programs, `plots/*.png`; and its model card."""
+"""The report of a run: `report.md` for people, `report.json` for programs, `plots/*.png`; and its model card.
+
+It must make sense to someone who has the `model/` folder alone, so it repeats the score and the limits that
+the report holds in full.
+
+Everything is read back from the run folder, so a report can be written again at any time, without the data
+and without the model. The sentences are in `text.py`, the pictures in `plots.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Checkpoints of a run, saved whole or not at all and checked byte for byte, and snapshots of its weights."""
+"""Checkpoints of a run, saved whole or not at all and checked byte for byte, and snapshots of its weights.
+
+A snapshot cannot be resumed from, for it has no optimizer; that is a checkpoint's business. Snapshots lie at
+the start and at steps that double, because most of what can be seen happens early.
+
+    checkpoints/
+      step-00001000/  state.safetensors  state.json  manifest.json
+      step-00002000/  …
+      latest                             the newest name, for people; nothing here reads it
+
+What the state is, this module does not know: tensors under names, and a JSON object.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Nothing here trains, scores or tells; a run that was cut short lacks files, and reading says so with None. How a
 folder inside it is sealed is `sealed_folder.py`'s business, what a value means `records.py`'s. It imports no torch.
+
+Each of them is a run folder like any other. What is said of them together is `report/seeds.py`'s; training them is
+`glassformer/seeds.py`'s. It imports no torch.
 """
 
 from __future__ import annotations

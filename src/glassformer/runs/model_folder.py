@@ -1,4 +1,13 @@
-"""The folder of a trained model, and its tensors in the safetensors format, which can hold nothing but numbers."""
+"""The folder of a trained model, and its tensors in the safetensors format, which can hold nothing but numbers.
+
+Written here, because the format is a header and the bytes, so that a checkpoint is streamed and never
+copied whole, and two names may share memory. Read by the safetensors library, whose parser is hardened.
+
+    model/  config.json  model.safetensors  tokenizer.json  README.md  manifest.json
+
+The tokenizer belongs to the weights, so `config.json` holds its SHA-256. `tasks/restoring.py` compares the weights with
+the model that the configuration describes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""What the JSON files of a run folder hold, as values: its start, the data it saw, a line of its log, its scores."""
+"""What the JSON files of a run folder hold, as values: its start, the data it saw, a line of its log, its scores.
+
+`env.json` and every checkpoint hold it, so that a run is not resumed with other settings or another record of its data.
+
+Reading forgives what it does not know and what is not there, since a run may be older than this code or cut
+short; only what could not be used is refused. Which file holds what is `folder.py`'s business.
+"""
 
 from __future__ import annotations
 

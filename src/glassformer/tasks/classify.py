@@ -1,4 +1,8 @@
-"""Text classification: a text in, a probability for each class out."""
+"""Text classification: a text in, a probability for each class out.
+
+Small sets are lost by too few steps as easily as by too many. The rules come from ablations on sets of 500 to 15,000
+texts with 2 to 150 classes; RESULTS.md has those that were measured with this code.
+"""
 
 from __future__ import annotations
 

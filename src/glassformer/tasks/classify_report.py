@@ -1,4 +1,8 @@
-"""How runs of a classifier are reported: scores, confusions, calibration."""
+"""How runs of a classifier are reported: scores, confusions, calibration.
+
+Each function takes an evaluation and returns PNG bytes, or None where it holds nothing to draw. The look is in
+`utils/plotting.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Language modelling: the next token of a running text."""
+"""Language modelling: the next token of a running text.
+
+Windows and tokens are a model's own; characters of the text are not. Blocks are cut by the text alone, so any two
+models that were scored on it have the same ones, and a paired bootstrap can draw them again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Pretraining on texts alone: some tokens are hidden, and the model guesses them (Devlin et al. 2019, 3.1)."""
+"""Pretraining on texts alone: some tokens are hidden, and the model guesses them (Devlin et al. 2019, 3.1).
+
+Masked language modelling (Devlin et al. 2019, 3.1), without the pairs of sentences. What is learned is of use to a
+classifier of texts of the same kind: `--init-from`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Translation: a sentence in, a sentence out, both in one joint vocabulary."""
+"""Translation: a sentence in, a sentence out, both in one joint vocabulary.
+
+Few pairs are read often, in small batches, by a narrow model with much dropout; many pairs a few times by a wider one.
+RESULTS.md has what cuts of Multi30k say of it.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Each kind is one function that builds and trains a `tokenizers.Tokenizer`; what is common to them is around it.
 Encoding, saving and loading are in `tokenizer.py`.
+
+Characters stand alone, and the splitting rules of words and of byte-level BPE never join a single newline to the text
+on either side of it, nor a word to the one before its space. Merged characters (`bpe`) know no such place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""Long texts encoded in parts at bounded memory, with the ids of the whole; lines of text as they arrive."""
+"""Long texts encoded in parts at bounded memory, with the ids of the whole; lines of text as they arrive.
+
+The backend takes some 300 bytes for each character. A long text is therefore encoded in windows. A window ends where
+the whole text has a border between tokens, and that is proved before it is used:
+
+- before a space between two words, and behind a line break between two: no kind of tokenizer joins these;
+- anywhere, in a tokenizer of characters;
+- between two characters of a script without spaces, in a tokenizer of words; a word longer than any in the vocabulary
+  is read as far as matters;
+- within a word, in byte-pair encoding, between tokens that its merges do not join: a sequence of tokens is that of its
+  text if each two neighbours are those of theirs, since the first merge across a border is one of the two tokens there.
+
+No border may be within an extra token ("[de_DE]"), which is found before all else.
+"""
 
 from __future__ import annotations
 

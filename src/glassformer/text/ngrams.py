@@ -1,4 +1,17 @@
-"""How words are spelled, as numbers: character n-grams, and pairs of neighbouring words."""
+"""How words are spelled, as numbers: character n-grams, and pairs of neighbouring words.
+
+"not good" says more than "not" and "good" do. Attention has to learn that from examples; a bag of words and pairs is
+told (Wang and Manning 2012, "Baselines and Bigrams"), and so is a model that has rows for pairs (Joulin et al. 2017,
+"Bag of Tricks for Efficient Text Classification", which hashes them; here they are listed, so that they can be read).
+
+A bag of n-grams says what a word looks like: "refunding" shares most of its n-grams with "refund" and "funding"
+(Bojanowski et al. 2017, "Enriching Word Vectors with Subword Information"). Unlike there the n-grams are not
+hashed: those of the training texts are listed, and their number bounded. A word none of whose n-grams is listed
+(an emoji, a name in another script) is spelled by its UTF-8 bytes, so nothing at all is ever unknown.
+
+Scripts without spaces have no words to spell. Each character there is a token, spelled by what begins with it:
+itself with the next one, and with the next two.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""From text to ids and back: one thin wrapper around Hugging Face `tokenizers`, for the four kinds here."""
+"""From text to ids and back: one thin wrapper around Hugging Face `tokenizers`, for the four kinds here.
+
+The library reads any component there is: normalizers that make a text exponentially longer, patterns that never end.
+So a file is compared with the table of parts that Glassformer writes before the library sees it.
+
+A tokenizer is trained on the training split alone and lives in one `tokenizer.json`, from which everything,
+its kind included, is restored. How each kind cuts text is in `backends.py`; [BOS] and [EOS] are put around
+sequences where batches are made, not here.
+"""
 
 from __future__ import annotations
 

@@ -97,10 +97,11 @@ def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
 def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None:
     """Save the model, evaluate it once and write the report; steps that were finished before a resume are skipped.
 
-    The model is saved before its evaluation begins, so that a kill costs no training; its card follows.
+    The model and a card without scores are saved before its evaluation begins, so that a kill costs no training.
     """
     if not folder.trained:
         save_task_model(context.task, model, folder)
+        replace_card(folder.model, model_card(load_run_record(folder.path)))
     if not folder.finished:
         evaluate_run(context, model, folder)
     record = load_run_record(folder.path)

@@ -1,6 +1,11 @@
 """Optimizers, the learning rate, the parameters with weight decay, and the moving average of the weights.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) is momentum SGD with orthogonalised steps.
+
+A few directions dominate the gradient of a matrix. Muon averages gradients (momentum) and replaces the average by the
+nearest orthogonal matrix, so that rare directions are learned as fast as common ones. It is meant for the matrices
+inside the layers; embeddings, norms, biases and heads are left to AdamW. `torch.optim.Muon` always multiplies in bf16,
+which is many times slower on a CPU without it; here products have the run's precision.
 """
 
 from __future__ import annotations

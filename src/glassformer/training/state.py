@@ -1,4 +1,10 @@
-"""The state of a training run: model, optimizer, moving average, best weights, random generators and progress."""
+"""The state of a training run: model, optimizer, moving average, best weights, random generators and progress.
+
+Checkpointing changes no result, compilation only its rounding. The forward method of a layer is replaced and the layer
+is not wrapped, so that the names of the weights stay.
+
+It is saved as named tensors and a JSON object (`runs/checkpoints.py`), from which a run resumes exactly.
+"""
 
 from __future__ import annotations
 

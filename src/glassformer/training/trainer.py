@@ -1,4 +1,10 @@
-"""Training a run into its folder: log, checkpoints, snapshots, resuming."""
+"""Training a run into its folder: log, checkpoints, snapshots, resuming.
+
+A checkpoint may be damaged by hand or made by someone else: each value must have its type, lie in its interval, and
+agree with the others, so that training ends in bounded time and never continues with something that the run had not.
+
+Its files are described in `runs/folder.py`.
+"""
 
 from __future__ import annotations
 

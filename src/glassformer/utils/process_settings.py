@@ -1,4 +1,10 @@
-"""Settings of torch that belong to the process, held for as long as a thread computes with them."""
+"""Settings of torch that belong to the process, held for as long as a thread computes with them.
+
+The kernel of a matrix product, and so the last bits of it, depends on these settings, and all threads share them. A
+thread holds the settings that it needs. Threads that need the same ones compute at once; a thread that needs others
+waits its turn, and long work gives way between two batches (`give_way`). So a number does not depend on what another
+thread computes meanwhile, and when the last hold ends the settings are those of the caller again.
+"""
 
 from __future__ import annotations
 

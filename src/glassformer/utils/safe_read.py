@@ -1,4 +1,13 @@
-"""Read files of folders that somebody else may have made: regular ones alone, of bounded size; typed JSON."""
+"""Read files of folders that somebody else may have made: regular ones alone, of bounded size; typed JSON.
+
+How to use it: `read_json_object(folder / "config.json")`, with a limit of `LIMITS` or one of your own, and in a folder
+of data `error=DataError`. Whatever is wrong with a file raises that one error, with the path: it is missing, a folder,
+a pipe or a device, too large, not UTF-8, not JSON or TOML, nested too deeply, or holds a number of thousands of digits.
+A file that another library opens by its path (or that is mapped into memory) goes through `check_regular` before that.
+
+A symbolic link is followed where it leads to a regular file within the limit: model caches consist of such links, and
+what is read is checked like any other file. Nothing is written through a link inside a run: `RunFolder.for_writing`.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_multi30k_takes_test_as_validation_and_a_limit(pairs):
     assert all("train en " in text for text in data.train.text)
     assert len(data.train) == 7 and data.valid == data.test
     assert any("TEST" in note for note in data.notes)
-    assert any("7 of 30 training examples are used, drawn by seed" in note for note in data.notes)
+    assert any("7 of 30 training examples are used, drawn by seed" in found.matter for found in data.findings)
 
 
 def test_multi30k_names_what_is_wrong(pairs):

@@ -214,7 +214,7 @@ def test_limit_takes_a_seeded_sample_of_training(tmp_path):
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
     data = load_text_data(TASKS["classify"].schema, DataConfig(limit=12, files=FilesConfig(train_file=path)))
     assert len(data.train) == 12 and len(set(data.train.answers)) == 2
-    assert any("only 12 of 36" in note for note in data.notes)
+    assert any("only 12 of 36" in found.matter for found in data.findings)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,9 @@
-"""Finds the text and target columns of a table: by flag, by a usual name in the header, or by their values."""
+"""Finds the text and target columns of a table: by flag, by a usual name in the header, or by their values.
+
+By values the label is the column with the fewest different ones, the text the column with the longest, and of
+sentence pairs the first two columns that are no identifiers. Guesses are reported. Files are read by `tables.py`;
+`headers.py` recognises a header, `labels.py` spells labels one way.
+"""
 
 from __future__ import annotations
 

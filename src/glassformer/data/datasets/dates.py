@@ -1,4 +1,12 @@
-"""Dates as people write them, to ISO 8601: a translation task with an exact answer, made on the spot."""
+"""Dates as people write them, to ISO 8601: a translation task with an exact answer, made on the spot.
+
+Formats are patterns of CLDR ("d. MMMM y"; UTS #35, Date Field Symbols), filled in by Babel. No text of a locale
+means two dates: within a locale numbers keep one order, and years are those of `dates.py`. Calendars other than
+the Gregorian are left out, and with them the locales that mostly use another one.
+
+"[de_DE] Mittwoch, 3. September 2014" → "2014-09-03". The first token names the locale, which settles what the
+text alone cannot ("3/9/14" is March or September). How each locale writes dates is in `date_formats.py`.
+"""
 
 from __future__ import annotations
 

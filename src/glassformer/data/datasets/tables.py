@@ -1,4 +1,12 @@
-"""CSV, TSV and JSON Lines as rows with line numbers, read strictly and one row at a time."""
+"""CSV, TSV and JSON Lines as rows with line numbers, read strictly and one row at a time.
+
+Which of the columns are meant is decided in `columns.py`. A CSV follows RFC 4180: quotes may hold commas and
+line breaks. A TSV has no quotes, unless all it has are plainly those of a CSV writer: a tab ends a field, a line a row.
+Excel's first line `sep=;` names the delimiter of either. JSON Lines has one object a line.
+
+A text that begins with a quote opens a quoted field, which ends at the next quote, perhaps many rows below. Such a row
+differs from a text of several lines in this: each of its lines, taken alone, is a row of the table.
+"""
 
 from __future__ import annotations
 

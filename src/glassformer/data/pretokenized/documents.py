@@ -1,4 +1,8 @@
-"""The text of source files as a stream of segments, in bounded memory, tokenized in several processes."""
+"""The text of source files as a stream of segments, in bounded memory, tokenized in several processes.
+
+A segment is a document of JSON Lines, or a part of plain text, which may be one long document. A hash of the seed, the
+file's name and the segment's position decides whether it is held out: so every reading of the text holds out the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The settings and the index of a folder of pretokenized text."""
+"""The settings and the index of a folder of pretokenized text.
+
+SHARDS/index.json             counts, settings, and the name, size and SHA-256 of every file
+SHARDS/tokenizer.json         the tokenizer of the ids
+SHARDS/shard-00000.bin …      token ids, raw and little-endian, an end token before every document
+SHARDS/held-out-00000.jsonl … text held out for validation
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Attribute by leave-one-out or integrated gradients (Sundararajan et al. 2017); measure how faithful a ranking is."""
+"""Attribute by leave-one-out or integrated gradients (Sundararajan et al. 2017); measure how faithful a ranking is.
+
+The path is the straight line from the text with every word erased to the text itself; special tokens do not change.
+The embedding of a word includes its n-grams, if the model has them. `value_function.py` defines the integrated quantity
+and what replaces an erased word.
+
+Comprehensiveness and sufficiency (DeYoung et al. 2020, "ERASER", section 4.2) compared with those of random rankings.
+They are in the units of the value function, not in probabilities as in the paper, since those saturate.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Record the steps of module calls by forward hooks that see one thread's calls, and of attention by a tap."""
+"""Record the steps of module calls by forward hooks that see one thread's calls, and of attention by a tap.
+
+A callback that returns a tensor replaces the one it received. No other module registers hooks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Keep the steps of a forward pass, and the step that each tensor came from."""
+"""Keep the steps of a forward pass, and the step that each tensor came from.
+
+`attach.py` reports the steps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Apply edits in a forward pass: `Edits` is a tap for `trace`; `BatchEdits` applies others in each row of a batch."""
+"""Apply edits in a forward pass: `Edits` is a tap for `trace`; `BatchEdits` applies others in each row of a batch.
+
+    with trace(model, tap=Edits(["decoder.1.cross.head2=0"], records)) as t:
+        model(src, tgt_in)
+
+No weight is changed, and no tensor is written in place: the pass continues with a copy.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ change = -5.074
 [[finding.control]]
 edits = ["encoder.0.self.scores[head:0;key:0]=blocked"]
 after = "2026-04-05"
+
+The same examples are predicted twice, in fp32, and compared by the paired test of the task.
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""The text of an edit: a step, a slice of it, and what becomes of the slice; and the steps that it names."""
+"""The text of an edit: a step, a slice of it, and what becomes of the slice; and the steps that it names.
+
+decoder.1.cross.context[head:2]=0          this head writes nothing
+encoder.0.ff.hidden[hidden:311]*0.5        this neuron at half
+encoder.0.state[token:3]=B                 the same state of a second text
+encoder.0.self.context[head:2]=mean        this head writes what it writes on average
+encoder.0.self.scores[head:3;key:0]=blocked   this head may not attend to the first token
+encoder.1.state=skip                       this layer adds nothing
+
+Aliases: `X.head3` for head 3 of an attention, cut before its output projection; `X.neuron311` for an inner feature of a
+feed-forward block; `X.branch` for what a block adds to the residual stream; `encoder.0.state` for the stream after a
+layer; `memory` for the encoder's output; `embedding` (in a translator `source` and `target`) for what the first layer
+reads. Indices count from 0, as in ids.
+"""
 
 from __future__ import annotations
 

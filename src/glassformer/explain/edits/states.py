@@ -4,6 +4,11 @@ Both directions are measured (Heimersheim and Nanda 2024, "How to use and interp
 puts the second text's state into the first, and asks how much of the first answer is lost; `denoising` puts the first
 text's state into the second, and asks how much of the first answer comes back. A state can be needed and not suffice,
 or suffice and not be needed.
+
+Of a decoder this is the logit lens (nostalgebraist 2020); of the encoder of a translator, whose decoder then reads an
+early memory, DecoderLens (Langedijk et al. 2023, https://arxiv.org/abs/2310.03686). The last norm takes its statistics
+from the state that it reads. Early rows are biased: those states were not made for this reader (Belrose et al. 2023,
+https://arxiv.org/abs/2303.08112).
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 `sweep_parts`: each head and block switched off, each alone, and all heads of a block together. Single heads can each be
 dispensable while all together are not, which only the sum shows.
 `sweep_keys`: each head kept from attending to each token.
+
+Every checkpoint reads the tokens of one model, the one that the request names (teacher forcing), so that edits of any
+position fit, and the numbers of all checkpoints are of the same tokens.
 """
 
 from __future__ import annotations

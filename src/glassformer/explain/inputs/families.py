@@ -1,4 +1,8 @@
-"""The inputs of each family of models from a text."""
+"""The inputs of each family of models from a text.
+
+All else follows from the data, such as the streams or whether a prediction has a position. A new family is an entry of
+`FAMILIES` and a module in this package.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
+from glassformer.config.recipes import override
 from glassformer.config.requests import window_start
 from glassformer.errors import UsageError
 from glassformer.explain.inputs import encoded_text
@@ -237,7 +242,9 @@ def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:
     unknown = sorted(changes.keys() - {f.name for f in fields(DecodeConfig)})
     if unknown:
         raise UsageError(f"decode has no field {unknown[0]!r}")
-    return replace(family_of(subject.task).decode_defaults(subject.task.config.decode), **changes)
+    config = subject.task.config
+    defaults = family_of(subject.task).decode_defaults(config.decode)
+    return override(replace(config, decode=defaults), {"decode": changes}, "request").decode
 
 
 def _check_prefix(prefix: Sequence[int], t: Tokenizer) -> None:

@@ -1,6 +1,10 @@
 """Serve the page: routes, time limits and the port.
 
 The server listens on this machine only and takes no path from a request (see `security.py`).
+
+Every user of the machine can open connections. One that sends nothing, or an unfinished head, or a body after its
+refusal, or nothing after an answer, is closed after a time; and of connections that have not shown the cookie only a
+number is kept, the latest. So they never use up what the owner's browser needs.
 """
 
 from __future__ import annotations

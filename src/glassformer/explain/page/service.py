@@ -1,6 +1,9 @@
 """Answer requests about one run: run info, traces, tensors, attributions.
 
 Requests and responses are plain dictionaries or arrays; `server.py` transports them.
+
+Recording a forward pass and computing gradients are not safe in two threads at once, which would also share the same
+cores. The queue is bounded, so that many requests cost no memory: requests beyond it are refused.
 """
 
 from __future__ import annotations
