@@ -1,6 +1,6 @@
 """Requests: flat frozen dataclasses that are checked as they are built, by a page, a command, a file or in Python.
 
-Fields are declared as those of a configuration are (`fields.py`), and checked by the same function.
+Fields are declared as those of a configuration are (`settings.py`), and checked by the same function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Batches: the plans of an epoch and of an evaluation, and a batch of examples as padded tensors.
 
-Which examples belong together is decided in `batch_sampler.py`; how a task's columns become a batch, and where labels
-are shifted, is in the task's own file.
+How a task's columns become a batch, and where labels are shifted, is in the task's own file.
 
 A plan is a sequence of index arrays, and a pure function of lengths, settings, seed and epoch, so a resumed run
 continues at any batch without replay. Examples that stand alone are given by position, (B,). Running text is read in

@@ -1,6 +1,6 @@
 """Token ids of a split as flat arrays with offsets, encoded once and memory-mapped from the cache.
 
-A task writes the columns (`Task.encode_into`); `batch_sampler.py` groups examples into batches; `storage.py` keeps the
+A task writes the columns (`Task.encode_into`); `batches.py` groups examples into batches; `storage.py` keeps the
 files.
 """
 

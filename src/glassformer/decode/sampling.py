@@ -1,7 +1,7 @@
 """Sample from an incremental decoder with temperature, top-k, top-p and min-p, for prompts of unequal length.
 
 Each row has random numbers of its own, one for each position of its text, so the text does not depend on the rows that
-share its batch. `generate.py` forms the batches.
+share its batch. `generate_ids` forms the batches.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Nothing here trains, scores or tells; a run that was cut short lacks files, and reading says so with None. How a
 folder inside it is sealed is `sealed_folder.py`'s business, what a value means `records.py`'s. It imports no torch.
 
-Each of them is a run folder like any other. What is said of them together is `report/seeds.py`'s; training them is
-`glassformer/seeds.py`'s. It imports no torch.
+Several runs that differ in their seed alone are in one folder, each a run folder like any other; what is said of
+them together is `report/seeds.py`'s, and training them `training/multi_seed.py`'s.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ means two dates: within a locale numbers keep one order, and years are those of 
 the Gregorian are left out, and with them the locales that mostly use another one.
 
 "[de_DE] Mittwoch, 3. September 2014" → "2014-09-03". The first token names the locale, which settles what the
-text alone cannot ("3/9/14" is March or September). How each locale writes dates is in `date_formats.py`.
+text alone cannot ("3/9/14" is March or September).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Define the quantity that an attribution explains, as a function of the words that are erased from the input.
 
 A value function (the term of Shapley values) knows which tokens form a word, what replaces an erased one, and how to
-evaluate many variants of the input in a batch. `leave_one_out.py` and `integrated_gradients.py` turn its values into
-scores.
+evaluate many variants of the input in a batch. `methods.py` turns its values into scores.
 
 Requests may come from a page, so nothing in them is trusted. The model is not called here.
 """
