@@ -106,7 +106,7 @@ def test_values_that_do_not_fit_are_one_line() -> None:
         ("--lr=abc", "flags: train.lr must be a number; got 'abc'"),
         ("--limit=1.5", "flags: data.limit must be a whole number; got '1.5'"),
         ("--device=gpu", "flags: train.device must be one of auto, cpu, cuda, mps; got 'gpu'"),
-        ("--seeds=two", "flags: seeds must be a whole number; got 'two'"),
+        ("--seeds=two", "flags: --seeds must be a whole number; got 'two'"),
     ):
         with pytest.raises(UsageError) as caught:
             flags.parse_for_recipe(train.TrainArguments, [given], load_recipe("imdb"), "train imdb")
