@@ -16,7 +16,7 @@ TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
-	@echo "make test       the tests (about 9 minutes on two cores)"
+	@echo "make test       the tests (about 20 minutes on two slow cores)"
 	@echo "make test-avx2  the tests of numbers again, as on a processor without AVX-512"
 	@echo "make test-all   the slow tests too"
 	@echo "make browser    a Chromium for the tests of the page, where there is none (Debian: apt-get)"
@@ -98,15 +98,15 @@ bench-peers: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.speed.install
 
 web: web/node_modules/.installed $(VENV)/.installed
-	$(BIN)/python -m glassformer.explain.typescript sites > web/src/sites.ts
-	$(BIN)/python -m glassformer.explain.typescript types > web/src/types.ts
-	$(BIN)/python -m glassformer.explain.typescript fields > web/src/fields.ts
+	$(BIN)/python -m glassformer.explain.page.typescript sites > web/src/sites.ts
+	$(BIN)/python -m glassformer.explain.page.typescript types > web/src/types.ts
+	$(BIN)/python -m glassformer.explain.page.typescript fields > web/src/fields.ts
 	cd web && npm run --silent build
 
 web-check: web/node_modules/.installed $(VENV)/.installed-test
-	$(BIN)/python -m glassformer.explain.typescript sites | diff - web/src/sites.ts
-	$(BIN)/python -m glassformer.explain.typescript types | diff - web/src/types.ts
-	$(BIN)/python -m glassformer.explain.typescript fields | diff - web/src/fields.ts
+	$(BIN)/python -m glassformer.explain.page.typescript sites | diff - web/src/sites.ts
+	$(BIN)/python -m glassformer.explain.page.typescript types | diff - web/src/types.ts
+	$(BIN)/python -m glassformer.explain.page.typescript fields | diff - web/src/fields.ts
 	cd web && npm run --silent check && npm run --silent test && npm run --silent build -- --outdir=../build/web
 	diff -r build/web src/glassformer/explain/page/static
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/interop/test_javascript.py

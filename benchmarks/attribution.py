@@ -17,12 +17,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import glassformer
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.explain.attribution.faithfulness import mean_drops, random_mean_drops
-from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
-from glassformer.explain.attribution.leave_one_out import leave_one_out
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
-from glassformer.explain.attribution.value_function import ValueFunction
+from glassformer.data.datasets.local_files import load_text_data
+from glassformer.explain.attribution.methods import (
+    Completeness,
+    integrated_gradients,
+    leave_one_out,
+    mean_drops,
+    random_mean_drops,
+)
+from glassformer.explain.attribution.value_function import AttributeRequest, ValueFunction, make_value_function
 from glassformer.explain.explanation import explain
 
 METHODS = ("leave-one-out", "integrated gradients")

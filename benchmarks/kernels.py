@@ -17,8 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from glassformer.nn.attention import fused_attention
-from glassformer.nn.masks import Mask
+from glassformer.nn.attention import Mask, fused_attention
 from glassformer.utils.console import plain_table
 
 N_TOKENS, N_HEADS, D_HEAD = 4096, 4, 64

@@ -26,12 +26,11 @@ from typing import Any
 
 from benchmarks.results_page import curves_png, page, typed
 
-from glassformer.report import sentences
+from glassformer.report import text
 from glassformer.report.run_record import RunRecord, load_run_record
 from glassformer.report.seeds import SeedsRecord, best_validation_score, load_seeds, summary_stats
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.tasks import task_class
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
 
@@ -66,7 +65,7 @@ def collect(path: Path, wanted: JsonObject) -> JsonObject | None:
         f"{env['threads']} thread{'s' * (env['threads'] != 1)}" if "threads" in env else None,
     ]
     return {
-        "section": wanted.get("section") or without_paths(sentences.dataset(first).partition(" in ")[0]),
+        "section": wanted.get("section") or without_paths(text.dataset(first).partition(" in ")[0]),
         "command": wanted.get("command") or without_paths(env.get("command") or ""),
         "note": wanted.get("note", ""),
         "task": first.config.task,

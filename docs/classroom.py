@@ -18,7 +18,7 @@ import runs  # noqa: E402
 from sentences import write_sentences  # noqa: E402
 
 import glassformer  # noqa: E402
-from glassformer.data.datasets.loading import load_text_data  # noqa: E402
+from glassformer.data.datasets.local_files import load_text_data  # noqa: E402
 
 MAX_BYTES = 40_000_000
 TEXTS = {"dates": "[fr_FR] 14 juillet 1989", "topics": "the board sold the sheep", "stories": "she ate a"}

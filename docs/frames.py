@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from glassformer.explain.page.assets import WHOLE, asset
+from glassformer.explain.page.responses import WHOLE, asset
 
 FRAME = re.compile(r'<iframe class="step-frame" data-address="([^"]*)" srcdoc="([^"]*)"')
 ASSETS = "_static/glassformer"

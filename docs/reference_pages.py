@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from glassformer import errors
+from glassformer.cli.flags import PREFIXED
 from glassformer.cli.main import COMMANDS
-from glassformer.cli.parsed_dataclass import PREFIXED
 from glassformer.config import Config
-from glassformer.config.fields import docstrings
 from glassformer.config.recipes import load_recipe, recipe_names, recipe_text
+from glassformer.config.settings import docstrings
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 
 SECTIONS = ("data", "text", "model", "train", "decode")
@@ -67,13 +67,10 @@ def arguments_of(command: str) -> Any:
 def own_flags(cls: Any) -> list[str]:
     """Return a table of the flags of a command, and the sections of the configuration that it takes."""
     hints, docs, start = get_type_hints(cls), docstrings(cls), cls()
-    rows, taken = [], []
+    rows, taken = [], getattr(cls, "sections", ())
     for f in fields(cls):
-        if is_dataclass(hints[f.name]):
-            taken.append(f.name)
-        else:
-            flag = f"--{f.name.replace('_', '-')}"
-            rows.append((f"`{flag}`", type_text(hints[f.name], f), value_text(getattr(start, f.name)), docs[f.name]))
+        flag = f"--{f.name.replace('_', '-')}"
+        rows.append((f"`{flag}`", type_text(hints[f.name], f), value_text(getattr(start, f.name)), docs[f.name]))
     found = [table(("flag", "value", "default", "meaning"), rows)] if rows else []
     if taken:
         links = ", ".join(f"[{name}](configuration.md#{name})" for name in taken)

@@ -27,7 +27,7 @@ COLUMNS = ("engine", "BLEU, validation", "greedy, ms", "beam, ms", "greedy, sent
 def run_engines(options: Options) -> Section:
     """Measure the table of part j."""
     import glassformer
-    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.data.datasets.local_files import load_text_data
 
     section = Section("(j) a translator answered by other engines", (*COLUMNS, "first answer, s", "remarks"))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:

@@ -120,7 +120,7 @@ def tutorial_seconds(options: Options, section: Section, ours: float | None) -> 
 def save_reviews(path: Path) -> int:
     """Write IMDB as the tutorial reads it, 200 ids a review; how many reviews it trains on."""
     from glassformer.config.recipes import load_recipe
-    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.data.datasets.local_files import load_text_data
     from glassformer.tasks import task_class
 
     config = load_recipe("imdb-tutorial")

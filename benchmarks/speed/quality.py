@@ -26,7 +26,7 @@ from benchmarks.speed.training import log, wait_for_quiet
 from benchmarks.speed.workloads import Workload
 
 from glassformer.config.recipes import load_recipe
-from glassformer.data.batch_sampler import overlapping_windows
+from glassformer.data.batches import overlapping_windows
 from glassformer.evaluate.translation import score
 from glassformer.training.context import RunContext
 from glassformer.training.preparation import prepare

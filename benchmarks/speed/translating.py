@@ -109,12 +109,7 @@ def wanted_rows(options: Options) -> list[Row]:
     fp32 = {"compute_type": "float32", "workers": False, "batch_tokens": 0}
     best = {"workers": True, "batch_tokens": 2048}
     rows = {
-        "ours": {
-            "fp32": {"precision": "fp32"},
-            **({"as shipped (bf16)": {"precision": "bf16"}} if bf16 else {}),
-            "fp16": {"precision": "fp16"},
-            "int8": {"precision": "int8"},
-        },
+        "ours": {"fp32": {"precision": "fp32"}, **({"as shipped (bf16)": {"precision": "bf16"}} if bf16 else {})},
         "ctranslate2": {
             "fp32, defaults": fp32,
             "fp32, its best": fp32 | best,
@@ -143,7 +138,7 @@ def save_checkpoint(folder: Path, options: Options) -> dict[str, Any]:
     else:
         model, answer = trained_translator(options)
     from glassformer.models.build import d_ff_of
-    from glassformer.nn.positions import sinusoidal
+    from glassformer.nn.embeddings import sinusoidal
 
     c = model.config
     weights = {name: p.detach().numpy() for name, p in model.named_parameters()}
@@ -169,7 +164,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     with torch.no_grad():
         # Sublayers that say more than the word itself, or every word would be followed by itself.
         for name, p in model.named_parameters():
-            if name.endswith(("o_proj.weight", "w_out.weight")):
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
                 p.mul_(20)
         # The last norm adds 8 times a unit vector to every state; specials have the opposite of it for their row.
         unit = torch.nn.functional.normalize(torch.randn(w.d_model), dim=0)
@@ -184,7 +179,7 @@ def random_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
 def trained_translator(options: Options) -> tuple[Translator, dict[str, Any]]:
     """Return a run's model and the test sentences of its data, repeated until there are enough."""
     import glassformer
-    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.data.datasets.local_files import load_text_data
 
     run = glassformer.load(str(options.checkpoint), device="cpu")
     data = load_text_data(run.task.schema, run.config.data)

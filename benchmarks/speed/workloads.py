@@ -210,7 +210,7 @@ def make_texts(w: Workload, n: int, seed: int = 0) -> Texts:
 def save_data(w: Workload, path: Path, seed: int = 0) -> None:
     """Write examples and plans where peers, which may have another numpy, read them alike."""
     from glassformer.config import TrainConfig
-    from glassformer.data.batch_sampler import shuffled_length_buckets
+    from glassformer.data.batches import shuffled_length_buckets
 
     mean = {"classify": np.mean(IMDB_LENGTHS), "translate": np.mean(GERMAN_LENGTHS), "lm": w.max_len}[w.kind]
     # Enough for batches as well sorted by length as those of a real epoch.

@@ -358,8 +358,7 @@ class StepFrame:
         self, name: str, text: str, step: str, head: int = 1, more: Sequence[str] = (), **options: Any
     ) -> None:
         import runs
-
-        from glassformer.explain.page.step_frame import step_address, step_frame_html
+        from step_frame import step_address, step_frame_html
 
         explanation = getattr(runs, name)().explain(text, **options)
         record = explanation.trace[step]

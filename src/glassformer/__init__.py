@@ -15,59 +15,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glassformer import errors
-    from glassformer.api import Run, load, resume, train  # `load` is that of `loading`; here it is typed as for runs
-    from glassformer.config import Config
-    from glassformer.config.recipes import load_recipe
-    from glassformer.explain.trace import trace
-    from glassformer.models.classifier import TextClassifier
-    from glassformer.models.language_model import LanguageModel
-    from glassformer.models.translator import Translator
-    from glassformer.nn.attention import MultiHeadAttention, attention
-    from glassformer.text.tokenizer import Tokenizer
+    from glassformer import errors as errors
+    from glassformer.api import Run as Run
+    from glassformer.api import load as load
+    from glassformer.api import resume as resume
+    from glassformer.api import train as train
+    from glassformer.config import Config as Config
+    from glassformer.config.recipes import load_recipe as load_recipe
+    from glassformer.explain.trace import trace as trace
+    from glassformer.models.encoder_models import TextClassifier as TextClassifier
+    from glassformer.models.language_model import LanguageModel as LanguageModel
+    from glassformer.models.translator import Translator as Translator
+    from glassformer.nn.attention import MultiHeadAttention as MultiHeadAttention
+    from glassformer.nn.attention import attention as attention
+    from glassformer.text.tokenizer import Tokenizer as Tokenizer
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Config",
-    "LanguageModel",
-    "MultiHeadAttention",
-    "Run",
-    "TextClassifier",
-    "Tokenizer",
-    "Translator",
-    "attention",
-    "errors",
-    "load",
-    "load_recipe",
-    "resume",
-    "trace",
-    "train",
-]
 
 _HOMES = {
     "Config": "config",
     "LanguageModel": "models.language_model",
     "MultiHeadAttention": "nn.attention",
     "Run": "api",
-    "TextClassifier": "models.classifier",
+    "TextClassifier": "models.encoder_models",
     "Tokenizer": "text.tokenizer",
     "Translator": "models.translator",
     "attention": "nn.attention",
-    "load": "loading",
+    "errors": "",
+    "load": "api",
     "load_recipe": "config.recipes",
     "resume": "api",
     "trace": "explain.trace",
     "train": "api",
 }
+"""Where each public name is defined; `errors` is the module itself."""
+
+__all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module("glassformer.errors")
     if name not in _HOMES:
         raise AttributeError(f"module 'glassformer' has no attribute {name!r}")
-    value = getattr(import_module(f"glassformer.{_HOMES[name]}"), name)
+    home = _HOMES[name]
+    value = getattr(import_module(f"glassformer.{home}"), name) if home else import_module(f"glassformer.{name}")
     globals()[name] = value
     return value
 

@@ -1,7 +1,7 @@
 """Training, resuming and loading a run: what `glassformer.train`, `.resume` and `.load` are.
 
 A `Run` answers questions (`predict`, `evaluate`, `explain`); its folder can be moved and needs none of the
-data it was trained on.
+data it was trained on. torch is imported where it is needed, for a model that was exported is loaded without it.
 """
 
 from __future__ import annotations
@@ -11,46 +11,33 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
 from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.config.recipes import load_recipe, override
 from glassformer.data.sources import pipes_kept
-from glassformer.distributed.process_group import launched_processes
 from glassformer.errors import UsageError
-from glassformer.models.ensemble import Ensemble, members_of
-from glassformer.models.quantize import quantize_for_inference
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import load_model_files
+from glassformer.interop.exported import is_exported, load_exported
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.runs.run_data import load_run_data
-from glassformer.runs.seeds_folder import SeedsFolder
-from glassformer.runs.tensor_file import load_weights
-from glassformer.tasks import TASKS, Task, task_class
-from glassformer.tasks.restoring import check_joins, restore_task, weight_shapes
-from glassformer.tasks.scored_data import scored_data
 from glassformer.text.answers import checked_texts, warn_at_end, warn_of_cut
-from glassformer.text.lines import chunks_of
-from glassformer.training.finetune import with_pretrained_settings
-from glassformer.training.multi_seed import resume_seeds, start_seeds
-from glassformer.training.overfit import overfit_batch as overfit
-from glassformer.training.preparation import prepare, settle_budget
-from glassformer.training.trainer import resume_run, start_run
+from glassformer.text.long_text import chunks_of
 from glassformer.utils.console import is_main_process, log_to_stderr
-from glassformer.utils.device import Precision, choose_device, choose_precision, tuned
 
 if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
     from glassformer.explain.explanation import Explanation
     from glassformer.interop.choose import Target
     from glassformer.interop.export import Export
+    from glassformer.tasks import Task
+    from glassformer.utils.device import Precision
 
 CHUNK = 256
 """Lines predicted at a time from a stream."""
 
 
 @log_to_stderr()
-@pipes_kept()
 def train(
     recipe: str | Config,
     *,
@@ -79,14 +66,40 @@ def train(
     Raises:
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
     """
+    from glassformer.tasks import task_class
+
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     begin = None if isinstance(recipe, Config) else config.train.init_from
     for name, value in overrides.items():  # as `override` reads them: alone or in a section, the last one counts
         named = {name: value} if name != "train" or not isinstance(value, dict) else value
         begin = named.get("init_from", begin)
     if begin:
+        from glassformer.training.finetune import with_pretrained_settings
+
         config = with_pretrained_settings(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
+    return train_checked(config, out=out, on_step=on_step, dry_run=dry_run, overfit_batch=overfit_batch, seeds=seeds)
+
+
+@log_to_stderr()
+@pipes_kept()
+def train_checked(
+    config: Config,
+    *,
+    out: str | Path | None = None,
+    on_step: Callable[[Any], None] | None = None,
+    dry_run: bool = False,
+    overfit_batch: bool = False,
+    seeds: int | None = None,
+) -> Run | None:
+    """Do what `train` does, of a configuration that `override` has made."""
+    from glassformer.distributed.process_group import launched_processes
+    from glassformer.training.finalize import overfit_batch as overfit
+    from glassformer.training.multi_seed import start_seeds
+    from glassformer.training.preparation import new_state, prepare, settle_budget
+    from glassformer.training.trainer import start_run
+    from glassformer.utils.device import choose_device, tuned
+
     folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
     if (n := launched_processes()) > 1 and (dry_run or overfit_batch or seeds is not None):
         message = f"a dry run, overfit_batch and seeds are the work of one process, and {n} were started"
@@ -98,7 +111,8 @@ def train(
         return load(folder)
     if dry_run or overfit_batch:
         with tuned(choose_device(config.train.device), config.train.deterministic):
-            prepared, _ = settle_budget(prepare(config))
+            context = prepare(config)
+            prepared, _ = settle_budget(context, new_state(context))
             if overfit_batch:
                 overfit(prepared, on_step)
         return None
@@ -112,6 +126,9 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
 
     The number of processes may differ from before; all but the first return None.
     """
+    from glassformer.training.multi_seed import resume_seeds
+    from glassformer.training.trainer import resume_run
+
     if SeedsFolder(out).exists:
         resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
     else:
@@ -120,7 +137,32 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
 
 
 def load(path: str | Path, *others: str | Path, device: str = "auto", precision: str | None = None) -> Run:
-    """Load a run, or several as an ensemble; arguments and errors as in `loading.load`, which users call."""
+    """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
+
+    With others it is an ensemble that averages their probabilities: usually more accurate, N times slower. A folder
+    that `Run.export` wrote is loaded with the library that it was written for, as an `ExportedModel`, which predicts.
+
+    Args:
+        path: the folder.
+        others: folders of more runs of the same task, tokenizer and classes; their sizes may differ.
+        device: "auto", "cpu", "cuda" or "mps".
+        precision: of `predict` and `evaluate`: "auto" (bf16 where it is native), "fp32" or "bf16";
+            default: as in training. `explain` is always fp32. Not for an exported model.
+
+    Raises:
+        CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
+        UsageError: a device or a precision that this machine does not have, or others that cannot join.
+    """
+    if is_exported(Path(path)):
+        if others:
+            raise UsageError(f"{path} is an exported model, which predicts alone", "name one folder")
+        if precision is not None:
+            message = f"{path} is an exported model, whose precision is chosen at export"
+            raise UsageError(message, "export with --quantization")
+        return load_exported(path, device)  # pyright: ignore[reportReturnType]  # typed as what one loads to look into
+    from glassformer.models.ensemble import Ensemble, members_of
+    from glassformer.tasks.restoring import check_joins
+
     run = _load(path, device, precision)
     joining = [_load(other, device, precision) for other in others]
     for i, other in enumerate(joining):
@@ -134,6 +176,8 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
 
 def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     """Score several runs as an ensemble, on the split and in the precision in which each of them was scored."""
+    from glassformer.utils.device import tuned
+
     run = load(*paths, device=RunFolder(paths[0]).read_config().train.device, precision="fp32")
     data = load_run_data(run.path, run.task.schema, run.config.data).text
     name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
@@ -144,12 +188,13 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
 
 
 def _load(path: str | Path, device: str, precision: str | None) -> Run:
+    from glassformer.runs.model_folder import load_weights
+    from glassformer.tasks.restoring import load_model_folder
+    from glassformer.utils.device import choose_device, choose_precision
+
     folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
-    model_folder = folder.require_model_folder()
-    layers = {name: kind.n_layers for name, kind in TASKS.items()}
-    facts, weights = load_model_files(model_folder, layers, lambda facts: weight_shapes(facts, model_folder))
-    target, task = choose_device(device), restore_task(facts, model_folder, folder)
-    model = task.build_model()
+    task, weights = load_model_folder(folder)
+    target, model = choose_device(device), task.build_model()
     load_weights(model, weights)
     chosen = choose_precision(precision or task.config.train.precision, target)
     return Run(folder.path, task, model.to(target).eval(), target, chosen)
@@ -188,7 +233,9 @@ class Run:
     @cached_property
     def _answering(self) -> nn.Module:
         """Return the model for inference, in the selected precision."""
-        return quantize_for_inference(self.model, self.precision)
+        from glassformer.models.bf16 import cast_for_inference
+
+        return cast_for_inference(self.model, self.precision)
 
     def predict(
         self, texts: str | Sequence[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
@@ -207,9 +254,11 @@ class Run:
         """
         texts = checked_texts(texts)
         if edits:
-            from glassformer.explain.edits.evaluation import predict_edited
+            from glassformer.explain.edits.findings import predict_edited
 
             return predict_edited(self, texts, edits, self._decode(options), member)
+        from glassformer.utils.device import tuned
+
         with tuned(self.device):
             answers = self.task.predict(self._answering, texts, self._decode(options))
             warn_of_cut(answers, self.config.text.max_len)
@@ -220,6 +269,8 @@ class Run:
         return warn_at_end(self._answers(lines, self._decode(options)), self.config.text.max_len)
 
     def _answers(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
+        from glassformer.utils.device import tuned
+
         done = 0
         for chunk in chunks_of(lines, CHUNK):
             with tuned(self.device):
@@ -260,6 +311,9 @@ class Run:
         Raises:
             DataError: the data is not there, has no such split, or, unless that is allowed, has changed since training.
         """
+        from glassformer.tasks.scored_data import scored_data
+        from glassformer.utils.device import tuned
+
         scored = scored_data(self, split, data, allow_changed_data)
         with tuned(self.device):
             scores = self.task.evaluate(self._answering, scored.split, self._decode(options), scored.baselines)
@@ -278,7 +332,8 @@ class Run:
         **options: Any,
     ) -> JsonObject:
         """Return the headline score of a split without and with edits, and their test (`edits.evaluation`)."""
-        from glassformer.explain.edits.evaluation import evaluate_edits
+        from glassformer.explain.edits.findings import evaluate_edits
+        from glassformer.tasks.scored_data import scored_data
 
         scored = scored_data(self, split, data, allow_changed_data)
         self.allow_changed_data = self.allow_changed_data or allow_changed_data

@@ -15,7 +15,7 @@ import pytest
 import glassformer
 from glassformer.cli.main import main
 from glassformer.runs.records import Evaluation
-from glassformer.tasks.classify.reporting import no_better_than_guessing, one_answer
+from glassformer.tasks.classify_report import no_better_than_guessing, one_answer
 
 SMALL = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32 --device cpu --precision fp32".split()
 Rows = Sequence[tuple[str, str]]

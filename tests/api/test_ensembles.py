@@ -30,11 +30,12 @@ def small_ensemble(task: str, members: int, **model: Any) -> Small:
 @pytest.mark.parametrize("task", TASKS)
 def test_members_learn_by_themselves_and_are_scored_together(task: str) -> None:
     run = small_ensemble(task, 3, dropout=0.0)
-    model, batch = run.new_state().model, run.batch(run.batches()[0])
+    state, batch = run.new_state(), run.batch(run.batches()[0])
+    model = state.model
     assert isinstance(model, Ensemble)
     alone = [run.task.loss_sum(member, batch).item() for member in model.members]
     assert len(set(alone)) == 3
-    assert run.task.loss_sum(model, batch).item() == pytest.approx(sum(alone) / 3, rel=1e-5)
+    assert state.train_module(batch).item() == pytest.approx(sum(alone) / 3, rel=1e-5)
     model.eval()
     together = run.task.loss_sum(model, batch).item()  # by Jensen's inequality less than their mean
     assert together < sum(alone) / 3
@@ -55,7 +56,8 @@ def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task: str)
     from glassformer.training.budget import Pace
 
     pace = Pace(step=1.0, validation=0.0, tokens_per_s=1.0, padding=0.0)
-    one, two = (preflight(small_ensemble(task, n).context, pace) for n in (1, 2))
+    sizes = [small_ensemble(task, n) for n in (1, 2)]
+    one, two = (preflight(each.context, pace, each.task.build_model()) for each in sizes)
     assert two.flops_per_token == 2 * one.flops_per_token and two.n_parameters == 2 * one.n_parameters
 
 

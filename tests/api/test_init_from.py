@@ -50,8 +50,7 @@ def test_the_settings_of_a_pretrained_run(
     if recipe_names_it:
         recipe = replace(recipe, train=replace(recipe.train, init_from=str(base)))
     monkeypatch.setattr(api, "load_recipe", lambda name: recipe)
-    monkeypatch.setattr(api, "start_run", lambda config, folder, on_step: seen.append(config))
-    monkeypatch.setattr(api, "is_main_process", lambda: False)
+    monkeypatch.setattr(api, "train_checked", lambda config, **_: seen.append(config))
     changes: dict[str, Any] = {
         name: {key: str(base) if item == "BASE" else item for key, item in value.items()}
         if isinstance(value, dict)

@@ -17,9 +17,8 @@ from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
 from glassformer.evaluate.classification import score
 from glassformer.report.seeds import load_seeds, mean_text, summary_stats
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation
-from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.training.multi_seed import resume_seeds
 
 from .test_end_to_end import TINY, write_reviews

@@ -9,12 +9,11 @@ import pytest
 from tests.helpers.matrix import matrix_run
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest
+from glassformer.explain.attribution.value_function import AttributeRequest, EraseRequest
 from glassformer.explain.edits.findings import read_findings
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.service import Service
-from glassformer.explain.page.sweep_requests import SweepRequest
+from glassformer.explain.page.service import Service, SweepRequest
 
 GOOD = 'name = "n"\ntext = "a b"\nedits = ["logits*1"]\nbefore = "a"\nafter = "b"\nchange = -1.5\n'
 DIGITS = "1" * 8000

@@ -16,13 +16,13 @@ from torch import Tensor
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError
-from glassformer.runs.checkpoints import KIND, STATE, TENSORS, load_checkpoint
+from glassformer.runs.checkpoints import CHECKPOINT_KIND, STATE, TENSORS, load_checkpoint
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import tensor_chunks
 from glassformer.runs.sealed_folder import write_sealed_folder
-from glassformer.runs.tensor_file import tensor_chunks
 from glassformer.training.context import RunContext
 from glassformer.training.preparation import prepare
-from glassformer.training.trainer import Trainer
+from glassformer.training.trainer import resumed_state
 
 Change = Callable[[dict[str, Tensor], dict[str, Any]], object]
 
@@ -59,7 +59,7 @@ def change_checkpoint(run: Path, change: Change) -> None:
     tensors, state = load_checkpoint(path)
     change(tensors, state)
     files = {TENSORS: tensor_chunks(tensors), STATE: [json.dumps(state).encode()]}
-    write_sealed_folder(path, KIND, files, replace=True)
+    write_sealed_folder(path, CHECKPOINT_KIND, files, replace=True)
 
 
 def progress(**values: Any) -> Change:
@@ -170,7 +170,7 @@ def test_a_changed_checkpoint_is_refused(unfinished: Path, context: RunContext, 
     change_checkpoint(run, CHANGES[name])
     log = (run / "metrics.jsonl").read_bytes()
     with pytest.raises(CheckpointError, match="step-00000012") as caught:
-        Trainer(context, RunFolder(run), resume=True)
+        resumed_state(context, RunFolder(run), RunFolder(run).check_unchanged())
     assert caught.value.hint
     assert (run / "metrics.jsonl").read_bytes() == log, "nothing is written"
 

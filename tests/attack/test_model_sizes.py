@@ -108,10 +108,10 @@ def test_a_configuration_of_another_model_is_refused(victims: Victims, tmp_path:
 
 def test_positions_are_bounded_by_their_table(victims: Victims, tmp_path: Path) -> None:
     """A table of 10⁶ positions of this width has 64 MB, and of a wider model it is refused."""
-    from glassformer.runs import model_folder
+    from glassformer.tasks import restoring
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model_folder, "MAX_POSITIONS", 1 << 20)
+        patch.setattr(restoring, "MAX_POSITIONS", 1 << 20)
         path = forged(victims, tmp_path, "model/config.json", lambda c: c["text"].update(max_len=1_000_000))
         assert query("predict", path, TEXT).code == 4
 
@@ -168,7 +168,7 @@ def test_a_model_of_100_million_weights_still_loads(tmp_path: Path) -> None:
 
 
 def test_an_unsound_header_names_the_file(tmp_path: Path) -> None:
-    from glassformer.runs.tensor_file import read_shapes
+    from glassformer.runs.model_folder import read_shapes
 
     for header in (
         b"[]",

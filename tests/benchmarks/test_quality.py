@@ -17,7 +17,7 @@ from benchmarks.speed.quality import COLUMNS, GOALS, Goal, draw_curves, measure
 from benchmarks.speed.table import Section
 from benchmarks.speed.workloads import Workload
 
-from glassformer.data.batch_sampler import overlapping_windows
+from glassformer.data.batches import overlapping_windows
 
 DOWN = Goal("shakespeare", 10, "loss", 1.6, False, 5.0, "down", "nats")
 UP = Goal("multi30k-en-de", 10, "bleu", 30.0, True, 5.0, "up", "BLEU")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tests.browser.app import App
 from tests.browser.models import MODELS, TEXTS, subject_of
-from tests.helpers.attention_rollout import attention_rollout
 
 from glassformer.explain.attribution.attribute import EraseRequest, erase
 from glassformer.explain.explanation import TraceRequest, explain
@@ -175,20 +174,6 @@ def test_alignment_starts_where_it_agrees_best_with_erasing(app: Callable[..., A
             page.page.select_option("[data-role=reading]", index=chosen)
         page.page.wait_for_selector(f'figure[data-node="decoder.{reading.layer}.cross.weights"][data-slice="{slice_}"]')
         assert f"layer {reading.layer + 1}, " in options[readings.index(reading)]
-
-
-@pytest.mark.parametrize("name", [name for name in MODELS if name.endswith("post-norm")])
-def test_where_information_moved_is_what_python_says(app: Callable[..., App], name: str) -> None:
-    """Both compute it from the weights, each for those who have not the other."""
-    run = subject_of(MODELS[name])
-    text = TEXTS[run.task.name]
-    page = app(name, "attention", text=text, view="flow")
-    page.page.get_by_role("button", name="Show numbers").click()
-    [shown] = [figure for figure in page.figures() if figure["node"] == "information_flow"]
-    expected = np.concatenate([*attention_rollout(explain(run, text)).values()], axis=1)
-    assert len(shown["cells"]) > 20
-    for row, col, value, _ in shown["cells"]:
-        assert float(value) == pytest.approx(expected[row, col], abs=1e-6)
 
 
 def test_compare_shows_both_answers(app: Callable[..., App]) -> None:

@@ -36,7 +36,6 @@ SCREENS: list[tuple[str, dict[str, Any]]] = [
     ("step", {"node": "probabilities"}),
     ("step", {"node": "logits"}),
     ("attention", {}),
-    ("attention", {"view": "flow"}),
     ("decode", {}),
     ("why", {}),
     ("compare", {}),
@@ -106,7 +105,7 @@ def test_after_minus_before_is_the_difference_on_every_screen(app: Callable[...,
         params["edits"] = "source[token:1]*0.5"
     page = app(name, "attention", **params)
     page.page.wait_for_selector("[data-role=effect]")
-    for screen, more in SCREENS[1:5]:
+    for screen, more in SCREENS[1:4]:
         found = {}
         for show in ("before", "after", "difference"):
             page.go(screen, **params, **more, show=show)
@@ -173,9 +172,6 @@ def test_rows_that_compute_the_next_token_are_named_by_both(app: Callable[..., A
     page.go("step", text=TEXTS["translate"], node="encoder.0.ff.hidden")
     page.settle()
     assert rows.all_inner_texts() == [*TEXTS["translate"], "[EOS]"]
-    page.go("attention", text=TEXTS["translate"], view="flow")
-    page.settle()
-    assert rows.all_inner_texts() == expected
 
 
 def test_a_saved_page_shows_the_same_difference(app: Callable[..., App], tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import BrowserContext
+from step_frame import step_address, step_frame_html
 from tests.browser.app import App
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.embedding_view import embedding_view
 from glassformer.explain.explanation import explain
-from glassformer.explain.page.assets import WHOLE, asset
+from glassformer.explain.page.responses import WHOLE, asset
 from glassformer.explain.page.saved_page import saved_page_html
-from glassformer.explain.page.step_frame import step_address, step_frame_html
 
 NAME = "classify, pre-norm"
 OUTER = """<!doctype html><title>outer</title><body><iframe src="frame.html{}"></iframe><script>

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.tiny_runs import Runs
 
-from glassformer.tasks.classify.reporting import ClassifyReport
+from glassformer.tasks.classify_report import ClassifyReport
 
 
 def test_own_files_are_scored(cli: Callable, runs: Runs, tmp_path: Path) -> None:

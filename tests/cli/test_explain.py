@@ -14,6 +14,7 @@ import pytest
 from tests.helpers.tiny_runs import Runs
 
 from glassformer.cli.explain import _long_out
+from glassformer.explain.record_store import RecordStore
 
 
 def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
@@ -216,7 +217,10 @@ def test_the_page_opens_on_a_finding_of_the_run_and_without_one_that_does_not_fi
     cli: Callable, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[object] = []
-    monkeypatch.setattr("glassformer.explain.page.server.serve", lambda *_, start, **__: opened.append(start))
+    monkeypatch.setattr(
+        "glassformer.explain.page.server.serve",
+        lambda *_, start, **__: opened.append([e.request.to_json() for e in start]),
+    )
     file = runs.classify / "findings.toml"
     try:
         edit = "encoder.0.self.context[head:0]=0"
@@ -229,3 +233,19 @@ def test_the_page_opens_on_a_finding_of_the_run_and_without_one_that_does_not_fi
             assert message.code == 0 and opened[-1] == [] and "without the findings" in message.err
     finally:
         file.unlink(missing_ok=True)
+
+
+def test_the_page_shows_what_the_command_has_traced(cli: Callable, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No text is traced again when the page asks for it, with edits or without."""
+    from glassformer.explain.page.service import Service
+
+    services: list[Service] = []
+    monkeypatch.setattr(
+        "glassformer.explain.page.server.serve", lambda run, *, start, **_: services.append(Service(run, start))
+    )
+    assert cli("explain", runs.classify, "a good film", "--compare", "a bad film", "--no-browser").code == 0
+    (service,) = services
+    monkeypatch.setattr(RecordStore, "__init__", None)
+    shown = [service.trace(request) for request in service.run()["start"]]
+    assert [one["request"]["text"] for one in shown] == ["a good film", "a bad film"]
+    assert service.trace({"text": "a good film"})["id"] == shown[0]["id"]

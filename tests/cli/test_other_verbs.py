@@ -177,7 +177,6 @@ def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
         (_facts(FALLING, [1.0, 0.5, 0.6, 0.9]), "overfits", "--patience"),
         (_facts(FALLING, [1.0, 0.7, 0.5]), "still improving", "train longer"),
         (_facts(FALLING, unknown_rate=0.2), "20.0% of the tokens are unknown", "--text.vocab-size"),
-        (_facts(FALLING, n_truncated=9000), "90% of the texts are cut", "head+tail"),
         (_facts(FALLING, n_dropped=900), "900 pairs were too long", "--text.max-len"),
         (_facts(FALLING, n=99), "only 99 training examples", "more data"),
         (

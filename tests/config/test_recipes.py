@@ -20,13 +20,10 @@ from glassformer.config import (
     SGDConfig,
     TextConfig,
     TrainConfig,
-    validation,
 )
 from glassformer.config.recipes import config_from_dict, dump_config, load_recipe, override, recipe_names
-from glassformer.config.removed import REMOVED, RENAMED
-from glassformer.config.validation import chooser, sections
-from glassformer.errors import CheckpointError, UsageError
-from glassformer.runs.folder import RunFolder
+from glassformer.config.validation import chooser, section_fields, sections
+from glassformer.errors import UsageError
 
 SECTIONS = {"data": DataConfig, "text": TextConfig, "model": ModelConfig, "train": TrainConfig, "decode": DecodeConfig}
 ALL_SECTIONS = SECTIONS | {
@@ -83,7 +80,7 @@ def test_the_tutorial_is_restated_exactly() -> None:
 
 
 def test_no_field_has_a_name_twice_and_what_may_be_absent_is() -> None:
-    names = [name for section in validation.section_fields().values() for name in section]
+    names = [name for section in section_fields().values() for name in section]
     assert len(names) == len(set(names))
     for cls in ALL_SECTIONS.values():
         hints = typing.get_type_hints(cls)
@@ -245,56 +242,6 @@ def test_what_is_chosen_has_its_settings_flat_and_others_are_refused() -> None:
         with pytest.raises(UsageError, match="mine: adam has no weight decay") as caught:
             config_from_dict({"train": {"optimizer": "adam", "weight_decay": 0.0}}, "mine", of_a_run=of_a_run)
         assert caught.value.hint == "use adamw or sgd or muon: --optimizer adamw"
-
-
-def test_a_removed_setting_loads_at_the_value_that_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(REMOVED, "train.gone", 0.0)
-    monkeypatch.setitem(REMOVED, "train.muon.gone", 5)
-    path, muon = tmp_path / "config.toml", '[train]\noptimizer = "muon"\n'
-    path.write_text(f'task = "lm"\n{muon}gone = 0.0\n[train.muon]\ngone = 5\n', encoding="utf-8")
-    config = RunFolder(tmp_path).read_config()
-    assert config == replace(load_recipe(path), recipe="")
-    assert config == Config(task="lm", train=TrainConfig(optimizer="muon"))
-    assert "gone" not in dump_config(config)
-    for key, output in [
-        ("[train]\ngone = 2.0", "train.gone was removed and can only be 0.0; got 2.0"),
-        (f"{muon}[train.muon]\ngone = 6", "train.muon.gone was removed and can only be 5; got 6"),
-    ]:
-        path.write_text(f'task = "lm"\n{key}\n', encoding="utf-8")
-        with pytest.raises(CheckpointError, match=output) as caught:
-            RunFolder(tmp_path).read_config()
-        assert str(path) in caught.value.message
-
-
-def test_every_removed_setting_is_unknown_to_the_configuration() -> None:
-    for key in REMOVED:
-        table, _, name = key.rpartition(".")
-        with pytest.raises(UsageError, match=f"{name} was removed"):
-            validation.build(Config, nested(table, {name: "no value of it"}), "", "mine")
-
-
-def test_a_renamed_setting_loads_under_its_new_name(tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text('task = "lm"\n[model]\nmembers = 3\n[train]\nrecompute = true\nclip = 2.0\n', encoding="utf-8")
-    config = RunFolder(tmp_path).read_config()
-    assert config.model.ensemble_size == 3
-    assert config.train.activation_checkpointing and config.train.max_grad_norm == 2.0
-
-
-def test_every_renamed_setting_has_a_new_name_that_is_known() -> None:
-    known = validation.section_fields()
-    for key, new in RENAMED.items():
-        section, _, old = key.rpartition(".")
-        assert new in known[section] and old not in known[section]
-
-
-def nested(path: str, table: dict) -> dict:
-    """A table inside the sections of a path, `train.muon`."""
-    for section in reversed(path.split(".") if path else []):
-        table = {section: table}
-    return table
 
 
 def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:

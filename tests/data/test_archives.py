@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from glassformer.data.archives import read_bytes, read_members
+from glassformer.data.download import read_bytes, read_members
 from glassformer.errors import DataError
 
 

@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import Config, TextConfig, TrainConfig
-from glassformer.data.corpus import EncodedCorpus
-from glassformer.data.ragged import RaggedArray
+from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks import TASKS, Task
 from glassformer.text.tokenizer import Tokenizer

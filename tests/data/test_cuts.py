@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
-from glassformer.text.splitting import split_text
+from glassformer.text.backends import split_text
 from glassformer.text.tokenizer import Tokenizer
 
 WORDS = [

@@ -8,13 +8,12 @@ import pytest
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.config import TextConfig
-from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, warning
-from glassformer.data.ragged import RaggedArray
+from glassformer.data.corpus import RaggedArray
+from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, unknown_finding
 from glassformer.data.splits import Split
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import Pace
-from glassformer.training.environment import describe_data
-from glassformer.training.preflight import describe_splits, preflight
+from glassformer.training.preflight import describe_data, describe_splits, preflight
 
 PACE = Pace(0.01, 0.1, 1000.0, 0.1)
 STRANGE = ["q r s", "a b c", "", "x a", "z"]
@@ -54,14 +53,14 @@ def test_every_part_says_how_much_of_it_is_unknown(task: str) -> None:
         assert (splits[name].unknown_rate or 0) > 0.05
         assert splits[name].n_texts_unknown == (None if task == "lm" else 3)
         assert splits[name].sha256 == splits["valid"].sha256 != splits["train"].sha256
-    facts = preflight(context, PACE)
+    facts = preflight(context, PACE, context.task.build_model())
     lines = "\n".join(facts.lines())
     assert "0.00% of tokens in training" in lines and "of tokens in validation" in lines and "in test" in lines
     assert ("(in 3 of 5 texts)" in lines) == (task != "lm")
     message = [warning for warning in facts.warnings if "unknown to the model" in warning.matter]
     assert len(message) == 2 and "--text.tokenizer byte-bpe" in message[0].remedy
     described = describe_data(context, facts)
-    assert described.splits == splits and described.warnings == facts.warnings
+    assert described.splits == splits and described.findings == facts.warnings
 
 
 def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
@@ -88,7 +87,7 @@ def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
     ],
 )
 def test_a_noticeable_share_is_told(rate: float | None, n_texts: int | None, message: bool) -> None:
-    found = warning("validation", rate, n_texts, 100)
+    found = unknown_finding("validation", rate, n_texts, 100)
     assert (found is not None) == message
     if found and n_texts:
-        assert f"in {n_texts} of 100 texts" in found[0]
+        assert f"in {n_texts} of 100 texts" in found.matter

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.config.limits import window_start
+from glassformer.config.requests import window_start
 from glassformer.decode import generate_ids
-from glassformer.decode.sampling import hashed_uniform, sample_tokens
+from glassformer.decode.sampling import sample_tokens, uniform_numbers
 from glassformer.errors import UsageError
 
 
@@ -19,12 +19,13 @@ def model(request, toy):
 
 def by_definition(model, prompt, config, row, eos):
     """One token at a time, one row, no cache: what `generate_ids` must give."""
-    text = list(prompt)
-    while len(text) < len(prompt) + config.max_new_tokens:
+    text, n = list(prompt), len(prompt) + config.max_new_tokens
+    u = torch.from_numpy(uniform_numbers(config.decode_seed, [row], n))
+    while len(text) < n:
         seen = text[window_start(len(text), model.max_len) :]
         with torch.no_grad():
             logits = model(torch.tensor([seen]))[:, -1]
-        token, _ = sample_tokens(logits, config, hashed_uniform(config.decode_seed, torch.tensor([row]), len(text)))
+        token, _ = sample_tokens(logits, config, u[:, len(text)])
         if int(token) == eos:
             break
         text.append(int(token))
@@ -59,7 +60,7 @@ def test_prompts_can_be_handed_over_in_pieces_and_any_order(toy, model):
 def test_processes_write_what_one_does(toy, model, monkeypatch):
     prompts, config = toy.sentences(1, 10, 19), DecodeConfig(max_new_tokens=12)
     alone = generate_ids(model, prompts, config, eos=toy.EOS)
-    monkeypatch.setattr("glassformer.decode.generate.n_workers_for", lambda *_: 3)
+    monkeypatch.setattr("glassformer.decode.sampling.n_workers_for", lambda *_: 3)
     assert generate_ids(model, prompts, config, eos=toy.EOS) == alone
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import signal
@@ -15,28 +14,21 @@ from typing import Any
 
 import pytest
 from tests.distributed.test_several_processes import curve, ended, new_run, rows, saved, start, torchrun
+from tests.helpers.crashing import FullDisk
 from tests.helpers.forking import Command
 from tests.helpers.together import environment_of
 
 from glassformer.distributed import process_group
 from glassformer.training import loop
 from glassformer.training.validation import Validator
-from glassformer.utils import atomic_io
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 
 
 def fill_disk() -> None:
     """The second checkpoint finds the disk full, in the middle of its tensors; before and after there is room."""
-    write = atomic_io.FileSystem.write
-
-    def full(self: atomic_io.FileSystem, path: Path, chunks: Any) -> None:
-        if path.name == "state.safetensors" and "step-00000014" in str(path):
-            next(iter(chunks))
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        write(self, path, chunks)
-
-    atomic_io.FileSystem.write = full
+    disk = FullDisk(lambda path: path.name == "state.safetensors" and "step-00000014" in str(path))
+    disk.install(pytest.MonkeyPatch())
 
 
 def poison() -> None:

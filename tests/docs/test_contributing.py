@@ -112,7 +112,7 @@ def test_the_page_of_a_recipe_is_compiled(recipe: str, left_out: str, tmp_path: 
         section = section.replace(f"```diff\n{edit}```\n", "")
     follow(section, tmp_path)
     for name in ("sites", "types", "fields"):
-        made = run(tmp_path, sys.executable, "-m", "glassformer.explain.typescript", name)
+        made = run(tmp_path, sys.executable, "-m", "glassformer.explain.page.typescript", name)
         (tmp_path / f"web/src/{name}.ts").write_text(made, encoding="utf-8")
     (tmp_path / "web/node_modules").symlink_to(MODULES.resolve())
     if left_out:

@@ -13,8 +13,8 @@ from tests.helpers.small import small
 from glassformer.cli.main import main
 from glassformer.config.recipes import load_recipe
 from glassformer.models import LanguageModel
-from glassformer.models.cost import decoder_flops
-from glassformer.tasks.lm.task import MAX_LOGITS
+from glassformer.models.build import decoder_flops
+from glassformer.tasks.lm import MAX_LOGITS
 from glassformer.training.preflight import memory, n_parameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text(encoding="utf-8")

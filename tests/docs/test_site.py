@@ -16,7 +16,7 @@ from glassformer.config.recipes import recipe_names
 from glassformer.config.validation import section_fields
 from glassformer.errors import GlassformerError
 from glassformer.explain.capture.sites import OPERATIONS, SITES
-from glassformer.interop.card_examples import example_of
+from glassformer.interop.card import example_of
 from glassformer.interop.choose import REGISTERED
 from glassformer.interop.exported import ExportFacts
 

@@ -35,8 +35,8 @@ from glassformer.nn import (
     sinusoidal,
 )
 from glassformer.nn.attention import attention
-from glassformer.nn.feed_forward import activate
-from glassformer.nn.positions import SinusoidalPositions
+from glassformer.nn.embeddings import SinusoidalPositions
+from glassformer.nn.layers import activate
 
 BOS, EOS, PAD = 2, 3, 0
 
@@ -143,7 +143,7 @@ def test_source_1_error_the_mlp_is_wide(k: int) -> None:
             as_written(torch.zeros(1, 5, k))
     model = TextClassifier(ModelConfig(n_layers=1, d_model=k, n_heads=2), 10, 2, 5)
     block = model.encoder.layers[0].feed_forward
-    assert block.w_in.out_features == block.w_out.in_features == 4 * k
+    assert block.up_proj.out_features == block.down_proj.in_features == 4 * k
     assert model(torch.zeros(1, 5, dtype=torch.long)).shape == (1, 2)
 
 
@@ -297,8 +297,8 @@ def test_source_3_error_the_activation_is_applied() -> None:
         activate(nn.ReLU, torch.zeros(1))
     block = FeedForward(4, 8)
     with torch.no_grad():
-        block.w_in.bias.fill_(-1e6)  # everything below zero: ReLU lets nothing through
-    torch.testing.assert_close(block(torch.randn(3, 4)), block.w_out.bias.expand(3, 4))
+        block.up_proj.bias.fill_(-1e6)  # everything below zero: ReLU lets nothing through
+    torch.testing.assert_close(block(torch.randn(3, 4)), block.down_proj.bias.expand(3, 4))
 
 
 @pytest.mark.row("3b")
@@ -415,7 +415,7 @@ def test_source_5_why_pre_norm_trains_more_stably() -> None:
             if isinstance(module, torch.nn.Linear):
                 torch.nn.init.xavier_uniform_(module.weight)  # as the paper's authors, with no care for depth
         model(torch.randint(50, (64, 9))).log_softmax(-1)[:, 0].mean().backward()
-        first, *_, last = (layer.feed_forward.w_in.weight.grad.norm() for layer in model.encoder.layers)
+        first, *_, last = (layer.feed_forward.up_proj.weight.grad.norm() for layer in model.encoder.layers)
         shares[pre_norm] *= (first / last).item() ** (1 / 5)
     assert shares[True] > 1 > shares[False]
     assert shares[True] > 2 * shares[False]
@@ -449,7 +449,7 @@ def test_source_5_four_linear_layers_and_a_gelu_feed_forward() -> None:
     linear = [m for m in MultiHeadAttention(8, 2).modules() if isinstance(m, torch.nn.Linear)]
     assert len(linear) == 4
     block, x = FeedForward(8, 16, "gelu"), torch.randn(3, 8)
-    torch.testing.assert_close(block(x), block.w_out(F.gelu(block.w_in(x))))
+    torch.testing.assert_close(block(x), block.down_proj(F.gelu(block.up_proj(x))))
 
 
 @pytest.mark.row("5.5", "5b")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from glassformer.evaluate.intervals import percentile_interval, resampled_sums, wilson_interval
+from glassformer.evaluate.significance import percentile_interval, resampled_sums, wilson_interval
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 10), (10, 10), (7, 10), (22031, 25000), (1, 1)])

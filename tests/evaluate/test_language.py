@@ -7,7 +7,7 @@ import math
 import pytest
 
 from glassformer.errors import DataError
-from glassformer.evaluate.language import score
+from glassformer.evaluate.metrics import score
 
 
 def test_a_uniform_guess_over_256_bytes_costs_eight_bits() -> None:

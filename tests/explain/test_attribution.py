@@ -6,7 +6,7 @@ import json
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -15,19 +15,17 @@ import torch
 from tests.helpers.inference import infer, untrained
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution import integrated_gradients as integrated_gradients_module
+from glassformer.explain.attribution import methods as integrated_gradients_module
 from glassformer.explain.attribution.attribute import attribute, erase, erase_each
-from glassformer.explain.attribution.faithfulness import faithfulness, mean_drops, random_mean_drops
-from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, make_value_function
-from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.explanation_data import Inference
+from glassformer.explain.attribution.methods import faithfulness, integrated_gradients, mean_drops, random_mean_drops
+from glassformer.explain.attribution.value_function import AttributeRequest, EraseRequest, make_value_function
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 TASKS = ["classify", "translate", "lm"]
 
 
-def example(name: str, **model: Any) -> Inference:
-    """Return an inference for a text of each task."""
+def example(name: str, **model: Any) -> Explanation:
+    """Return an explanation for a text of each task."""
     subject = untrained(name, **model)
     return {
         "classify": lambda: infer(subject, "a b c good d e f"),
@@ -36,17 +34,17 @@ def example(name: str, **model: Any) -> Inference:
     }[name]()
 
 
-def last(explanation: Inference) -> int:
+def last(explanation: Explanation) -> int:
     return max(0, len(explanation.predictions) - 2)
 
 
-def actual_of(explanation: Inference, i: int) -> int:
+def actual_of(explanation: Explanation, i: int) -> int:
     actual = explanation.predictions[i].actual
     assert actual is not None
     return actual.id
 
 
-def quantity(explanation: Inference, erased: dict[str, list[int]], request: AttributeRequest) -> float:
+def quantity(explanation: Explanation, erased: dict[str, list[int]], request: AttributeRequest) -> float:
     """Return the explained quantity: replace the ids and call the whole model once."""
     subject, inputs = explanation.subject, {k: v.clone() for k, v in explanation.model_inputs.items()}
     names = {"text": "ids", "source": "src", "target": "tgt_in"}
@@ -119,7 +117,7 @@ def test_attribute_defaults_to_the_first_generated_token(name: str, method: Any)
     shapes = {s.name: len(s) for s in e.streams}
     for answer in (result, attribute(e)):
         assert {n: len(scores) for n, scores in answer.scores.items()} == shapes
-    assert json.loads(json.dumps(result.to_json()))["sufficiency"].keys() == {
+    assert json.loads(json.dumps(asdict(result)))["sufficiency"].keys() == {
         "value",
         "random_mean",
         "random_low",
@@ -143,7 +141,7 @@ def test_integrated_gradients_sum_to_the_change(name: str, pre_norm: bool) -> No
     choices = [(first, i) for i in range(len(first.predictions) - 1)]
     choices = choices or [(infer(first.subject, text), 0) for text in texts]
 
-    def change(choice: tuple[Inference, int]) -> float:
+    def change(choice: tuple[Explanation, int]) -> float:
         start, end = make_value_function(choice[0], AttributeRequest(prediction=choice[1])).baseline_and_value()
         return abs(end - start)
 

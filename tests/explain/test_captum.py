@@ -10,9 +10,9 @@ import torch
 from tests.helpers.inference import infer, untrained
 from torch import Tensor
 
-from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
-from glassformer.explain.explanation_data import Inference
+from glassformer.explain.attribution.methods import integrated_gradients
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
+from glassformer.explain.explanation import Explanation
 
 pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
 
@@ -24,7 +24,7 @@ def separate_embeddings(name: str, **model: Any) -> Any:
     return subject
 
 
-def compare(explanation: Inference, prediction: int, foil: int | None = None) -> None:
+def compare(explanation: Explanation, prediction: int, foil: int | None = None) -> None:
     from captum.attr import LayerIntegratedGradients
 
     value_fn = make_value_function(explanation, AttributeRequest(prediction=prediction, foil=foil))
@@ -90,5 +90,6 @@ def test_integrated_gradients_of_tied_embeddings_equal_separate_ones() -> None:
         for subject in (tied, apart)
     )
     first, second = integrated_gradients(value_fn)[0], integrated_gradients(untied)[0]
-    assert value_fn.embeddings[0] is value_fn.embeddings[1] and untied.embeddings[0] is not untied.embeddings[1]
+    assert value_fn.embeddings[0].weight is value_fn.embeddings[1].weight
+    assert untied.embeddings[0].weight is not untied.embeddings[1].weight
     assert all(np.allclose(first[name], second[name], atol=1e-4) for name in ("source", "target"))

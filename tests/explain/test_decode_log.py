@@ -10,7 +10,7 @@ from tests.helpers.small import config_of, data_of
 
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode import TranslationDecoder, beam_search
-from glassformer.explain.decode_log import SearchRecorder, translate
+from glassformer.explain.predictions import SearchRecorder, translate
 from glassformer.models import Translator
 from glassformer.tasks import TASKS
 

@@ -11,7 +11,7 @@ from tests.helpers.inference import Subject, untrained
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.evaluation import evaluate_edits
+from glassformer.explain.edits.findings import evaluate_edits
 from glassformer.models.ensemble import Ensemble
 
 STACKS = {"classify": "encoder", "translate": "decoder", "lm": "decoder"}
@@ -30,8 +30,8 @@ def test_a_score_under_an_edit_is_that_of_the_model_changed_by_hand(name: str) -
     subject, stack = subject_of(name), STACKS[name]
     changed = copy.deepcopy(subject.model)
     with torch.no_grad():
-        getattr(changed, stack).layers[0].feed_forward.w_out.weight.zero_()
-        getattr(changed, stack).layers[0].feed_forward.w_out.bias.zero_()
+        getattr(changed, stack).layers[0].feed_forward.down_proj.weight.zero_()
+        getattr(changed, stack).layers[0].feed_forward.down_proj.bias.zero_()
     found = evaluated(subject, name, f"{stack}.0.ff.branch=0")
     none = evaluated(Subject(subject.task, changed), name, f"{stack}.0.ff.hidden*1")
     assert found["after"] == pytest.approx(none["before"], abs=1e-6)

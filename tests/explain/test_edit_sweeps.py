@@ -16,13 +16,13 @@ from tests.explain.test_edits import FORMS, OTHERS, TEXTS, explained
 from tests.helpers.inference import Subject, untrained
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.edits.batch import base_logits, edited_logits, variant_effects
+from glassformer.explain.edits.apply import base_logits, edited_logits, variant_effects
 from glassformer.explain.edits.findings import find_head, make_finding, measure_again, read_findings, write_findings
 from glassformer.explain.edits.states import sweep_states
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.models.ensemble import Ensemble
-from glassformer.utils.cancellation import Cancelled, cancellable
+from glassformer.utils.process_settings import Cancelled, cancellable
 
 EMBEDDINGS = [
     pytest.param("lm", {"max_ngram": 3}, id="lm-ngrams"),
@@ -165,8 +165,8 @@ def backup_pair() -> Subject:
     with torch.no_grad():
         for p in (attention.v_proj.weight, attention.v_proj.bias, attention.o_proj.weight, attention.o_proj.bias):
             p.zero_()
-        layer.feed_forward.w_out.weight.zero_()
-        layer.feed_forward.w_out.bias.zero_()
+        layer.feed_forward.down_proj.weight.zero_()
+        layer.feed_forward.down_proj.bias.zero_()
         attention.v_proj.bias[0] = attention.v_proj.bias[4] = 1000.0  # of heads 0 and 1
         attention.o_proj.weight[3, 0] = attention.o_proj.weight[3, 4] = 1.0
         for p in head.parameters():
@@ -186,12 +186,12 @@ def test_a_pair_that_backs_each_other_up_is_found_by_together_and_missed_one_by_
 
 
 def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer.explain.edits import batch
+    from glassformer.explain.edits import apply
 
-    monkeypatch.setattr(batch, "BATCH_TOKENS", 40)
+    monkeypatch.setattr(apply, "BATCH_TOKENS", 40)
     e = explained("translate")
     event, seen = threading.Event(), []
-    check = batch.check_cancelled
+    check = apply.check_cancelled
 
     def count() -> None:
         seen.append(1)
@@ -199,7 +199,7 @@ def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> No
             event.set()
         check()
 
-    monkeypatch.setattr(batch, "check_cancelled", count)
+    monkeypatch.setattr(apply, "check_cancelled", count)
     hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in e.subject.model.modules()]
     with cancellable(event), pytest.raises(Cancelled):
         e.sweep_parts()

@@ -19,9 +19,9 @@ from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_page import saved_page_html
-from glassformer.explain.run_info import run_info
-from glassformer.runs.snapshots import save_snapshot
+from glassformer.runs.checkpoints import save_snapshot
 
 TEXT = "refunds xyzzy card"
 
@@ -138,7 +138,7 @@ def test_explain_traces_members_of_generating_models(task: str) -> None:
         key = "translation" if task == "translate" else "text"
         assert e.together.answer["headline"] == expected[key]
         assert e.answer["headline"] == alone.predict(text, **options)[0][key]
-        assert compute_decoding(run, e.request)["answer"] == e.answer
+        assert compute_decoding(run, e.request)[1] == e.answer
     if task == "translate":
         forced = run.explain(text, target="abc")
         assert forced.answer["headline"] == forced.together.answer["headline"] == "abc"

@@ -21,21 +21,20 @@ from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.attribution.attribute import erase
-from glassformer.explain.attribution.requests import AttributeRequest, EraseRequest, prediction_index
+from glassformer.explain.attribution.value_function import AttributeRequest, EraseRequest, prediction_index
 from glassformer.explain.capture import exact_inference
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.embedding_view import embedding_view, lookups_of
-from glassformer.explain.ensemble_member import EnsembleMember
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_attributions import written
 from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.predictions import EnsembleMember
 from glassformer.explain.record_store import take_slice
-from glassformer.explain.run_info import run_info
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
-from glassformer.runs.checkpoints import save_checkpoint
+from glassformer.runs.checkpoints import save_checkpoint, save_snapshot
 from glassformer.runs.folder import BEGUN
-from glassformer.runs.snapshots import save_snapshot
 from glassformer.tasks import TASKS
 from glassformer.training.state import TrainState
 
@@ -148,9 +147,9 @@ def test_manifest_has_the_fields_of_types_ts(runs: dict[str, Run], name: str) ->
 @pytest.mark.parametrize("name", TEXTS)
 def test_requests_and_attributions_have_the_fields_of_types_ts(runs: dict[str, Run], name: str) -> None:
     e = runs[name].explain(TEXTS[name], max_new_tokens=4)
-    attribution = e.attribute("integrated_gradients").to_json()
+    attribution = asdict(e.attribute("integrated_gradients"))
     word = [i for i, w in enumerate(e.streams[0].words) if w == 0]
-    erased = erase(e, EraseRequest({e.streams[0].name: word})).to_json()
+    erased = asdict(erase(e, EraseRequest({e.streams[0].name: word})))
     answers = {
         "Attribution": attribution,
         "Faithfulness": attribution["sufficiency"],
@@ -383,8 +382,8 @@ def test_record_store_keeps_one_layer_of_medium_texts(tmp_path: Path, name: str)
     assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
     for id in [*list(whole)[:: len(whole) // 9], "logits", list(whole)[9]]:  # at last a layer left before
         np.testing.assert_allclose(e.tensor(id), np.asarray(whole[id]), atol=1e-5)
-        node = e.records.nodes[id]
-        assert node.low == pytest.approx(float(whole[id].value.min()), abs=1e-5)
+        node = e.records.steps[id]
+        assert node.limits[0] == pytest.approx(float(whole[id].value.min()), abs=1e-5)
     with pytest.raises(UsageError):
         _ = e.trace
 
@@ -420,7 +419,9 @@ def test_compute_decoding_equals_the_manifest(runs: dict[str, Run]) -> None:
     for name, text in TEXTS.items():
         request = TraceRequest(text, decode={"max_new_tokens": 5})
         manifest = explain(runs[name], request).manifest()
-        assert compute_decoding(runs[name], request) == {k: manifest[k] for k in ("decode", "answer", "streams")}
+        log, answer, streams = compute_decoding(runs[name], request)
+        assert (log.to_json(), answer) == (manifest["decode"], manifest["answer"])
+        assert [stream.to_json() for stream in streams] == manifest["streams"]
 
 
 def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
@@ -436,7 +437,7 @@ def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
     save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.tensors.items()})
     listed = [(c["name"], c["step"]) for c in run_info(run)["checkpoints"]]
     assert listed == [("step-00000016", 16), ("step-00000020", 20), ("model", 20)]
-    name = "encoder.layers.0.feed_forward.w_in.weight"
+    name = "encoder.layers.0.feed_forward.up_proj.weight"
     seen = {c: run.explain("a b", checkpoint=c) for c, _ in listed}
     np.testing.assert_array_equal(seen["step-00000020"].tensor(name), state.ema.tensors[name].numpy())
     np.testing.assert_array_equal(seen["step-00000016"].tensor(name), 2 * state.ema.tensors[name].numpy())
@@ -467,9 +468,9 @@ def test_with_checkpoint_shares_a_model(tmp_path: Path) -> None:
 
 def test_nodes_have_a_repr_without_values(runs: dict[str, Run]) -> None:
     explanation = runs["classify"].explain(TEXTS["classify"])
-    node = explanation.records.nodes["encoder.0.self.weights"]
-    assert repr(node.record) == repr(explanation.records["encoder.0.self.weights"])
-    assert node.record.value.is_meta, "its shape alone, and no numbers"
+    node = explanation.records.steps["encoder.0.self.weights"]
+    assert repr(node) == repr(explanation.records["encoder.0.self.weights"])
+    assert node.value.is_meta, "its shape alone, and no numbers"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from tests.helpers.inference import Subject, untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain import trace
-from glassformer.explain.attribution.alignment import alignment, best_reading
 from glassformer.explain.attribution.attribute import Attribution, Candidate
-from glassformer.explain.attribution.faithfulness import Faithfulness
+from glassformer.explain.attribution.methods import Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution, scored_words
@@ -139,20 +139,25 @@ def test_alignment_draws_either_step(explanations: dict[str, Explanation]) -> No
         assert {(int(y), int(x)) for x, y in dots} == {(i, int(row.argmax())) for i, row in enumerate(rows)}
 
 
+def aligned(explanation: Explanation, layer: int, shifted: bool) -> np.ndarray:
+    weights = explanation.tensor(f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
+    return weights[1:] if shifted else weights[:-1]
+
+
 def test_alignment_defaults_to_the_best_reading(explanations: dict[str, Explanation]) -> None:
     explanation = explanations["translate"]
     for layer, n_readings in ((None, 4), (1, 2)):
-        best = best_reading(explanation, None if layer is None else layer - 1)
+        best = next(r for r in explanation.readings() if layer in (None, r.layer + 1))
         figure = explanation.plot.alignment(layer)
         drawn = cells(panels(figure)[0])
         assert drawn is not None
-        np.testing.assert_allclose(drawn, alignment(explanation, best.layer, shifted=best.shifted))
+        np.testing.assert_allclose(drawn, aligned(explanation, best.layer, best.shifted))
         words = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
         assert f"of {n_readings} readings this agrees best with erasing: {best.agreement:.2f}" in words
     # A bare trace cannot erase words: it takes the paper's choice.
     bare = cells(panels(explanation.trace.plot.alignment())[0])
     assert bare is not None
-    np.testing.assert_allclose(bare, alignment(explanation, 0, shifted=True))
+    np.testing.assert_allclose(bare, aligned(explanation, 0, True))
 
 
 @pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "rotary", "none"])
@@ -183,9 +188,10 @@ def attribution_json(scores: dict[str, list[float]]) -> dict[str, Any]:
     """Return an attribution with these scores."""
     test = Faithfulness(1.5, 0.2, -0.1, 0.6, True)
     target = Candidate(3, "</b>", 1.0, -0.1)
-    return Attribution(
+    attribution = Attribution(
         "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, {}, None, test, test, 200, "[MASK]", [], 0.1
-    ).to_json()
+    )
+    return asdict(attribution)
 
 
 def test_draw_attribution_sums_words(explanations: dict[str, Explanation]) -> None:

@@ -11,7 +11,7 @@ from tests.helpers.recompute import check_every_record
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.api import Run
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.tasks import TASKS
 

@@ -10,9 +10,9 @@ from tests.browser.models import subject_of
 
 from glassformer.api import Run
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.manifest import manifest
+from glassformer.explain.page.manifest import manifest
 
 FORMS: dict[str, dict[str, Any]] = {
     "pre-norm": {"model": {"pre_norm": True}},

@@ -31,7 +31,6 @@ from glassformer.api import Run
 from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.explanation_data import ExplanationData
 from glassformer.explain.figures.explanation_plots import ExplanationPlots
 from glassformer.explain.page.service import Service
 
@@ -42,7 +41,7 @@ fast: Counter[str] = Counter()
 
 def public_names(kind: type) -> set[str]:
     """Return the methods and properties of a class that are not fields of its data."""
-    data = {f.name for f in fields(ExplanationData)} if issubclass(kind, ExplanationData) else set()
+    data = {f.name for f in fields(Explanation)} if kind is Explanation else set()
     return {name for name in dir(kind) if not name.startswith("_") or name == "_repr_mimebundle_"} - data
 
 

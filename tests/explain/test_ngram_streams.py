@@ -13,8 +13,8 @@ from tests.helpers.recompute import check_every_record
 
 from glassformer.api import Run
 from glassformer.explain import trace
-from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
+from glassformer.explain.attribution.methods import integrated_gradients
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
 
 TEXTS = ["refunds refunding card", "lost", "money xyzzy 😀 好吃", "", "Wonderful card " * 30]

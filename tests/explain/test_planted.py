@@ -17,10 +17,9 @@ from tests.helpers.inference import Subject, infer
 from tests.helpers.small import data_of, small
 
 from glassformer.explain.attribution.attribute import attribute
-from glassformer.explain.attribution.integrated_gradients import integrated_gradients
-from glassformer.explain.attribution.leave_one_out import leave_one_out
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
-from glassformer.explain.explanation_data import Inference
+from glassformer.explain.attribution.methods import integrated_gradients, leave_one_out
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
+from glassformer.explain.explanation import Explanation
 
 N_TEXTS = 50
 PLANTED = ("bad", "good")
@@ -42,7 +41,7 @@ def random() -> Subject:
     return replace(trained(), model=trained().task.build_model().eval())
 
 
-def about(subject: Subject) -> list[Inference]:
+def about(subject: Subject) -> list[Explanation]:
     """Return inferences for texts that were not trained on."""
     return [infer(subject, text) for text in data_of("classify", N_TEXTS, seed=9).train.text]
 

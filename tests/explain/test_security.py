@@ -17,8 +17,7 @@ from tests.helpers.serving import Client
 from glassformer.errors import CheckpointError, ResourceError, UsageError
 from glassformer.explain.page import security
 from glassformer.explain.page.server import build_app, listen
-from glassformer.explain.page.service import Service
-from glassformer.explain.page.worker import Worker
+from glassformer.explain.page.service import Service, Worker
 
 
 class Echo(Service):

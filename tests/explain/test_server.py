@@ -18,9 +18,9 @@ from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.embedding_view import embedding_view, lookups_of
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.assets import asset
+from glassformer.explain.page.responses import asset
 from glassformer.explain.page.server import PageServer, _cancellable, listen, serve
-from glassformer.utils.cancellation import Cancelled, check_cancelled
+from glassformer.utils.process_settings import Cancelled, check_cancelled
 
 
 @pytest.fixture(scope="module")
@@ -377,7 +377,7 @@ def free_default(monkeypatch: pytest.MonkeyPatch) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    monkeypatch.setattr("glassformer.explain.page.port.PORT", port)
+    monkeypatch.setattr("glassformer.explain.page.server.PORT", port)
     return port
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
-from glassformer.explain.typescript import FILES
+from glassformer.explain.page.typescript import FILES
 
 WEB = Path(__file__).parents[2] / "web" / "src"
 
@@ -37,7 +37,7 @@ def test_steps_are_made_of_steps_or_of_what_their_part_knows() -> None:
 
 def test_an_edit_acts_on_what_is_on_the_way() -> None:
     """What is taken again beside the forward pass, or is no tensor of it, cannot be replaced."""
-    alongside = {key for key, site in SITES.items() if not site.edit}
+    alongside = {key for key, site in SITES.items() if not site.editable}
     assert alongside == {
         "input",
         "ids",
@@ -52,5 +52,3 @@ def test_an_edit_acts_on_what_is_on_the_way() -> None:
         "k_heads",
     }
     assert {"rows:last", "scaled:last", "with_ngrams:last", "with_bigrams:last", "sum"} <= SITES.keys() - alongside
-    taps = {key.partition(":")[0] for key, site in SITES.items() if site.edit == "tap"}
-    assert taps == {"q", "k", "v", "products", "scores", "mask", "weights", "context"}

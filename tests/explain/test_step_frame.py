@@ -6,12 +6,12 @@ import json
 import re
 
 import pytest
+import step_frame
+from step_frame import step_address, step_frame_html
 from tests.helpers.inference import untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.page import step_frame
-from glassformer.explain.page.step_frame import step_address, step_frame_html
 
 
 @pytest.fixture(scope="module")

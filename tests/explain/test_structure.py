@@ -1,32 +1,30 @@
-"""Tests of the structure of `explain/`: frozen data, then functions of it, then a facade that nothing imports."""
+"""Tests of the structure of `explain/`: frozen data, then functions of it, which are its methods too."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import is_dataclass
+from functools import cached_property
 
-from tests.project.test_imports import PACKAGE, circles, imported_modules, module_name
+from tests.project.test_imports import PACKAGE, circles, imports_of, module_name
 
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.explanation_data import ExplanationData, Inference
 
 SOURCES = sorted((PACKAGE / "explain").rglob("*.py"))
 KNOWN = {module_name(path) for path in SOURCES}
 
 ORDER = [
-    {"weak_cache", "capture", "trace"},  # one forward pass, recorded
-    {"subject", "request", "streams", "ngram_streams", "decode_log", "predictions", "answers", "ensemble_member"},
-    {"inputs", "record_store", "effects"},
-    {"explanation_data"},  # all of it together, and frozen
-    {"run_info", "manifest", "tensor_values", "compute", "embedding_view"},
+    {"capture", "trace"},  # one forward pass, recorded
+    {"subject", "request", "streams", "predictions"},
+    {"inputs", "record_store"},
+    {"explanation"},  # all of it together, and frozen; its methods are functions of the groups below
+    {"compute", "embedding_view"},
     {"edits"},  # a tap: what becomes of numbers
     {"attribution"},
     {"figures"},
     {"page"},
-    {"typescript"},
-    {"explanation"},  # the facade
 ]
 """From the bottom up: a module imports from its own group and those before it, never from those after."""
 
@@ -43,8 +41,8 @@ def rank(part: str) -> int:
 
 
 def graph() -> dict[str, set[str]]:
-    """Return the imports of each module, also those inside functions and under TYPE_CHECKING."""
-    return {module_name(path): imported_modules(path.read_text(encoding="utf-8"), KNOWN) for path in SOURCES}
+    """Return the imports of each module, as `imports_of` counts them."""
+    return {module_name(path): imports_of(path, KNOWN) for path in SOURCES}
 
 
 def test_modules_are_listed_in_order() -> None:
@@ -76,11 +74,9 @@ def test_explain_has_one_protocol() -> None:
     assert protocols == ["explain/subject.py: class Subject(Protocol):"]
 
 
-def test_explanation_adds_no_fields_to_its_data() -> None:
-    """The facade adds methods only: no fields, no state."""
-    assert fields(Explanation) == fields(ExplanationData)
-    assert not vars(Explanation).get("__annotations__")
-    assert {f.name for f in fields(Inference)} < {f.name for f in fields(ExplanationData)}
+def test_an_explanation_is_frozen_data() -> None:
+    assert is_dataclass(Explanation) and Explanation.__dataclass_params__.frozen
+    assert not [name for name, value in vars(Explanation).items() if isinstance(value, cached_property)]
 
 
 def files_with(condition: Callable[[ast.AST], bool]) -> set[str]:
@@ -97,4 +93,4 @@ def called(node: ast.AST) -> str:
 def test_models_are_called_in_one_module() -> None:
     """Models are called and hooks are registered in one module each."""
     assert files_with(lambda node: called(node) in ("model", "_model")) == {"exact_inference.py"}
-    assert files_with(lambda node: called(node).startswith("register_forward")) == {"module_hooks.py"}
+    assert files_with(lambda node: called(node).startswith("register_forward")) == {"hooks.py"}

@@ -36,7 +36,7 @@ def tapped(model: nn.Module, args: tuple[Tensor, ...], tap: Tap) -> tuple[Trace,
 
 def on_the_way(t: Trace) -> list[str]:
     """The ids of the steps that the table says an edit could act on."""
-    return [id for id in t if SITES[t._tape.steps[id].site].edit]
+    return [id for id in t if SITES[t[id].site].editable]
 
 
 families = pytest.mark.parametrize("family", ["classifier", "translator", "language model"])

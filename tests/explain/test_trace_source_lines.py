@@ -11,8 +11,7 @@ import torch
 import glassformer
 from glassformer.config import ModelConfig
 from glassformer.explain import trace
-from glassformer.explain.capture.sites import SITES
-from glassformer.explain.capture.source_lines import source_of
+from glassformer.explain.capture.sites import SITES, source_of
 from glassformer.models import LanguageModel, TextClassifier
 
 PACKAGE = Path(glassformer.__file__).parent
@@ -58,9 +57,9 @@ EXPECTED = {
     "encoder.0.self.concat": "transpose(1, 2).flatten(-2)",
     "encoder.0.self.out": "self.o_proj(",
     "encoder.0.self.residual": "x + self.dropout(",
-    "encoder.0.ff.w_in": "self.w_in(x)",
+    "encoder.0.ff.w_in": "self.up_proj(x)",
     "encoder.0.ff.hidden": "F.relu(",
-    "encoder.0.ff.out": "self.w_out(",
+    "encoder.0.ff.out": "self.down_proj(",
     "pooled": "n_real",
     "head": "self.head(",
     "logits": "torch.cat([torch.zeros_like",
@@ -82,7 +81,7 @@ def test_a_language_models_too() -> None:
     expected = {
         "decoder.0.self.q": "x * self.cos",
         "decoder.0.self.mask": "tril(",
-        "decoder.0.ff.w_gate": "self.w_gate(x)",
+        "decoder.0.ff.w_gate": "self.gate_proj(x)",
         "decoder.0.ff.hidden": "F.silu(",
         "decoder.0.ff.norm": "torch.rsqrt(",
         "decoder.0.ff.residual": "self.norm(x + self.dropout(",

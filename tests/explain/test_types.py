@@ -18,13 +18,12 @@ from glassformer.explain.attribution.alignment import Alignments
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
 from glassformer.explain.capture.sites import AXES, OPERATIONS
 from glassformer.explain.explanation import explain
-from glassformer.explain.manifest import Manifest
+from glassformer.explain.page.manifest import Manifest, RunInfo
 from glassformer.explain.page.responses import ApiError, error_response
 from glassformer.explain.page.saved_page import SavedPageData, saved_page_html
 from glassformer.explain.page.service import Service
-from glassformer.explain.run_info import RunInfo
+from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, REQUESTS, type_ts
 from glassformer.explain.streams import Stream, StreamName
-from glassformer.explain.typescript import INTERFACES, NOT_SENT, REQUESTS, type_ts
 
 NAMES = {"Op": set(OPERATIONS), "AxisName": set(AXES), "StreamName": set(get_args(StreamName))}
 PLAIN = {str: str, int: int, float: (int, float), bool: bool, NoneType: NoneType}

@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from glassformer.explain.page.responses import RequestError
-from glassformer.explain.page.worker import Worker
+from glassformer.explain.page.service import Worker
 
 
 def test_work_is_done_in_order_by_one_thread() -> None:

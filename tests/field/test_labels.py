@@ -12,12 +12,11 @@ from tests.helpers.reading import read, reviews, table
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.labels import similar_labels
-from glassformer.data.datasets.loading import load_text_data
 from glassformer.data.datasets.local_files import load_test
 from glassformer.data.schema import DataSchema
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
-from glassformer.tasks.classify.task import check_labels
+from glassformer.tasks.classify import check_labels
 
 HEADER = ("text", "label")
 NFD = unicodedata.normalize("NFD", "négatif")
@@ -141,16 +140,6 @@ def test_a_test_file_is_read_alike(tmp_path: Path) -> None:
     path.write_text(table([("one", "Pos")], HEADER), encoding="utf-8")
     with pytest.raises(DataError, match=r"t\.csv:2: label 'Pos' is not .*differs from 'pos' in case, spaces"):
         load_test(schema, DataConfig(files=FilesConfig(test_file=str(path))))
-
-
-def test_pseudo_labels_are_read_alike(tmp_path: Path) -> None:
-    train, pseudo = tmp_path / "a.csv", tmp_path / "p.jsonl"
-    train.write_text(table(reviews("négatif", "pos"), HEADER), encoding="utf-8")
-    lines = [{"text": f"new {i}", "label": label, "probability": 1.0} for i, label in enumerate([NFD, "pos\u200b"])]
-    pseudo.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    data = DataConfig(files=FilesConfig(train_file=str(train)), pseudo_file=str(pseudo))
-    text = load_text_data(TASKS["classify"].schema, data)
-    assert text.train.answers[-2:] == ["négatif", "pos"] and any("p.jsonl: 1 labels" in note for note in text.notes)
 
 
 @pytest.mark.parametrize("mark", ["\ufe0f", "\ufe0e", "\u034f", "\u180b", "\u2062", "\u3164", "\U000e0101"])

@@ -13,7 +13,7 @@ from tests.helpers.reading import read, reviews, table
 from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.check import check_data
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
 

@@ -114,7 +114,7 @@ def test_without_the_columns_of_training_the_guess_is_told(here: Path, capsys: p
 
 def test_labels_of_training_are_recognised_however_they_are_written(tmp_path: Path) -> None:
     """Decomposed, with a zero-width space, without a header, and beside a column that a guess would prefer."""
-    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.data.datasets.local_files import load_text_data
     from glassformer.tasks import TASKS
 
     names = {"pos": "élevé", "neg": "négatif"}
@@ -126,7 +126,7 @@ def test_labels_of_training_are_recognised_however_they_are_written(tmp_path: Pa
 
 
 def test_validation_and_test_tables_are_read_by_the_columns_of_the_training_table(tmp_path: Path) -> None:
-    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.data.datasets.local_files import load_text_data
     from glassformer.tasks import TASKS
 
     train = table(tmp_path / "train.csv")

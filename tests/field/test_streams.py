@@ -15,7 +15,7 @@ import pytest
 from glassformer.cli import main as module
 from glassformer.cli.main import main
 from glassformer.errors import DataError
-from glassformer.text.lines import ArrivingLines, chunks_of
+from glassformer.text.long_text import ArrivingLines, chunks_of
 from glassformer.utils import console
 
 

@@ -47,8 +47,8 @@ def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> N
 
 def copy_encoder_layer(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer) -> None:
     copy_attention(ours.self_attention, theirs.self_attn)
-    copy(ours.feed_forward.w_in, theirs.linear1)
-    copy(ours.feed_forward.w_out, theirs.linear2)
+    copy(ours.feed_forward.up_proj, theirs.linear1)
+    copy(ours.feed_forward.down_proj, theirs.linear2)
     copy(ours.self_residual.norm, theirs.norm1)
     copy(ours.feed_forward_residual.norm, theirs.norm2)
 
@@ -56,8 +56,8 @@ def copy_encoder_layer(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer) -
 def copy_decoder_layer(ours: DecoderLayer, theirs: nn.TransformerDecoderLayer) -> None:
     copy_attention(ours.self_attention, theirs.self_attn)
     copy_attention(ours.cross_attention, theirs.multihead_attn)
-    copy(ours.feed_forward.w_in, theirs.linear1)
-    copy(ours.feed_forward.w_out, theirs.linear2)
+    copy(ours.feed_forward.up_proj, theirs.linear1)
+    copy(ours.feed_forward.down_proj, theirs.linear2)
     copy(ours.self_residual.norm, theirs.norm1)
     copy(ours.cross_residual.norm, theirs.norm2)
     copy(ours.feed_forward_residual.norm, theirs.norm3)

@@ -1,24 +1,82 @@
-"""A file system that dies after so many operations, as a killed process does: nothing follows, not even
-tidying up. With `torn`, the operation it dies in is half done; with `power_cut`, what was never forced to
-the disk is lost as well.
+"""A disk at which a process dies after so many operations, as a killed one does: nothing follows, not even tidying up.
+
+With `torn`, the operation it dies in is half done; with `power_cut`, what was never forced to the disk is lost as well.
+Or a disk that is full.
 """
 
 from __future__ import annotations
 
+import builtins
+import errno
+import io
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from glassformer.utils import atomic_io
+
+NEW_FILE = "xb"
+"""The mode in which `atomic_io` opens what it writes."""
 
 
 class Crash(BaseException):
     """The process is dead. Not an Exception: no code under test may survive it by catching errors."""
 
 
-class CrashingFileSystem(atomic_io.FileSystem):
+class Disk:
+    """The operations of `atomic_io` that change a disk, put in place by `install`; here they do what they always do."""
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        self._mkdir, self._rename, self._link = os.mkdir, os.replace, os.link
+        self._sync, self._remove = atomic_io.sync, atomic_io.remove
+        patch.setattr(atomic_io, "open", self._open, raising=False)
+        patch.setattr(atomic_io, "sync", self.sync)
+        patch.setattr(atomic_io, "remove", self.remove)
+        patch.setattr(os, "mkdir", self.mkdir)
+        patch.setattr(os, "replace", self.rename)
+        patch.setattr(os, "link", self.link)
+
+    def _open(self, path: Path, mode: str = "r") -> Any:
+        return _Written(partial(self.write, path)) if mode == NEW_FILE else builtins.open(path, mode)
+
+    def write(self, path: Path, data: bytes) -> None:
+        with builtins.open(path, NEW_FILE) as file:
+            file.write(data)
+
+    def mkdir(self, path: Path, *mode: int) -> None:
+        self._mkdir(path, *mode)
+
+    def sync(self, path: Path) -> None:
+        self._sync(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._rename(old, new)
+
+    def link(self, old: Path, new: Path) -> None:
+        self._link(old, new)
+
+    def remove(self, path: Path) -> None:
+        self._remove(path)
+
+
+class _Written(io.BytesIO):
+    """A file that is written when it is closed."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._write = write
+
+    def __exit__(self, kind: Any, *more: Any) -> None:
+        if kind is None:
+            self._write(self.getvalue())
+
+
+class CrashingDisk(Disk):
     """Works for `alive` operations, then never again."""
 
     def __init__(self, alive: int, torn: bool = False, power_cut: bool = False) -> None:
@@ -27,17 +85,16 @@ class CrashingFileSystem(atomic_io.FileSystem):
         self.not_on_disk: list[Path] = []
         self.renamed: list[tuple[Path, Path]] = []
 
-    def make_folder(self, path: Path) -> None:
+    def mkdir(self, path: Path, *mode: int) -> None:
         self._count()
-        super().make_folder(path)
+        super().mkdir(path, *mode)
 
-    def write(self, path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-        data = b"".join(chunks)
+    def write(self, path: Path, data: bytes) -> None:
         if self.alive == 0 and self.torn and not self.crashed:
-            super().write(path, [data[: len(data) // 2]])
+            super().write(path, data[: len(data) // 2])
         self._count()
         self.not_on_disk.append(path)
-        super().write(path, [data])
+        super().write(path, data)
 
     def sync(self, path: Path) -> None:
         self._count()
@@ -76,6 +133,38 @@ class CrashingFileSystem(atomic_io.FileSystem):
                 path.write_bytes(b"")
 
 
+class FullDisk(Disk):
+    """Writes half of a file that `no_room` is true of, and fails."""
+
+    def __init__(self, no_room: Callable[[Path], bool]) -> None:
+        self.no_room = no_room
+
+    def write(self, path: Path, data: bytes) -> None:
+        if self.no_room(path):
+            super().write(path, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write(path, data)
+
+
+class WatchedDisk(Disk):
+    """Writes down what is done to which path: "write", "sync" or "rename" (to it)."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, Path]] = []
+
+    def write(self, path: Path, data: bytes) -> None:
+        self.log.append(("write", path))
+        super().write(path, data)
+
+    def sync(self, path: Path) -> None:
+        self.log.append(("sync", path))
+        super().sync(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.log.append(("rename", new))
+        super().rename(old, new)
+
+
 def every_crash(
     root: Path,
     prepare: Callable[[Path], object],
@@ -93,7 +182,7 @@ def every_crash(
         folder.mkdir()
         prepare(folder)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(atomic_io, "fs", CrashingFileSystem(alive, torn, power_cut))
+            CrashingDisk(alive, torn, power_cut).install(patch)
             try:
                 act(folder)
                 completed = True

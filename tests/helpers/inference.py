@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tests.helpers.small import CPU, config_of, data_of
 from torch import nn
 
-from glassformer.explain.explanation_data import Inference
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.encoded_text import GenerationInfo
-from glassformer.explain.predictions import top_predictions
+from glassformer.explain.predictions import DecodeLog, top_predictions
+from glassformer.explain.record_store import RecordStore
+from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream, make_stream
 from glassformer.tasks import TASKS, Task
 
@@ -25,8 +27,8 @@ class Subject:
     device: torch.device = CPU
 
 
-def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Inference:
-    """Return the inference of a model for one text."""
+def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Explanation:
+    """Return the explanation of a model for one text."""
     n_given, task = streams[-1].n_given, subject.task
     wrote = GenerationInfo(n_given - 1, n_given, []) if task.name == "lm" else GenerationInfo(0, 0, [])
     with torch.inference_mode():
@@ -36,8 +38,23 @@ def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stre
         predictions = top_predictions(task, logits[None], [None], [None])
     else:
         predictions = top_predictions(task, logits, range(len(ids)), [*ids[1:], None])
-    return Inference(
-        subject=subject, model_inputs=model_inputs, streams=streams, predictions=predictions, generation=wrote
+    return Explanation(
+        subject=subject,
+        run=subject,
+        request=TraceRequest(streams[0].text),
+        id="",
+        model_inputs=model_inputs,
+        streams=streams,
+        predictions=predictions,
+        generation=wrote,
+        decode=DecodeLog("none", task.config.decode),
+        answer={"headline": "", "detail": ""},
+        together=None,
+        records=cast(RecordStore, None),
+        checks=[],
+        omitted=[],
+        warnings=[],
+        seconds=0.0,
     )
 
 
@@ -54,7 +71,7 @@ def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: An
     return Subject(task, network.eval())
 
 
-def infer(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Inference:
+def infer(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Explanation:
     """Return what `explain(subject, text)` would infer; the target of a translator is an argument."""
     t = subject.task.tokenizer
     name = subject.task.name

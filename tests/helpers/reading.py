@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.check import CheckReport, check_data
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.splits import TextData
 from glassformer.errors import GlassformerError
 from glassformer.tasks import TASKS

@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from glassformer.explain import Record, Trace
+from glassformer.explain import Step, Trace
 from glassformer.explain.explanation import Explanation
 
 
-def recompute(t: Trace, model: nn.Module, record: Record) -> Tensor | None:
+def recompute(t: Trace, model: nn.Module, record: Step) -> Tensor | None:
     """Return the value of a record by the definition of its operation; None for ids, masks and inputs."""
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     p = {role: named[name].detach() for role, name in record.params.items()}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, TrainConfig
-from glassformer.data.batching import Batch
+from glassformer.data.batches import Batch
 from glassformer.data.splits import Split, TextData
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks import TASKS, Task

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.runs.tensor_file import tensor_chunks
+from glassformer.runs.model_folder import tensor_chunks
 
 
 def state_sha256(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:

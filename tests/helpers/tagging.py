@@ -15,21 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.data.batching import Batch, padding_mask_of
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus
+from glassformer.data.batches import Batch, padding_mask_of
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus, RaggedArray
 from glassformer.data.datasets.columns import TEXT, ColumnSpec
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.ragged import RaggedArray
 from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.evaluate.metrics import Metric
-from glassformer.models.build import initialise, make_embedding, make_encoder, make_rotation
-from glassformer.models.cost import encoder_flops
-from glassformer.models.inference import evaluation_mode
+from glassformer.models.build import encoder_flops, initialise, make_embedding, make_encoder, make_rotation
+from glassformer.models.ensemble import evaluation_mode
+from glassformer.nn.attention import Mask
 from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.nn.masks import Mask
-from glassformer.nn.positions import positions_of
+from glassformer.nn.embeddings import positions_of
 from glassformer.tasks import Task, register
 from glassformer.tasks.reporting import TaskReport
 from glassformer.utils.formatting import percent
@@ -117,10 +115,6 @@ class Tag(Task):
     def build_single_model(self) -> Tagger:
         text = self.config.text
         return Tagger(self.config.model, self.tokenizer.vocab_size, len(self.tags), text.max_len)
-
-    @classmethod
-    def n_layers(cls, model: ModelConfig) -> int:
-        return model.n_layers
 
     def forward_flops(self, length: float) -> float:
         return encoder_flops(self.config.model, length)

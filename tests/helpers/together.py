@@ -24,8 +24,8 @@ from glassformer.distributed import process_group
 from glassformer.distributed.process_group import ProcessGroup, init_distributed
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.runs.records import StepMetrics
-from glassformer.tasks.lm import task as language
-from glassformer.tasks.lm.task import MAX_LOGITS
+from glassformer.tasks import lm as language
+from glassformer.tasks.lm import MAX_LOGITS
 from glassformer.training import preparation
 from glassformer.training.budget import measure_pace
 from glassformer.training.context import RunContext
@@ -183,7 +183,8 @@ def pace(ranks: ProcessGroup) -> list[float]:
     if not ranks.is_main:
         make = run.task.make_batch
         run.task.make_batch = lambda corpus, index: (time.sleep(0.01), make(corpus, index))[1]
-    return list(vars(measure_pace(replace(run, group=ranks))).values())
+    state = TrainState.start(run.task.build_model(), run.task, ranks)
+    return list(vars(measure_pace(replace(run, group=ranks), state)).values())
 
 
 def differ(ranks: ProcessGroup) -> list[str]:

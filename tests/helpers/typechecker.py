@@ -57,7 +57,9 @@ def check(thing: Any) -> Any:
     if not isinstance(thing, type):
         return checked(thing)
     if dataclasses.is_dataclass(thing) and "__init__" in vars(thing):
-        thing.__init__ = checked(thing.__init__)
+        hints = {name: resolved(hint, thing.__init__) for name, hint in thing.__init__.__annotations__.items()}
+        if any(map(has_axes, hints.values())):  # those of plain values check themselves, or pyright does
+            thing.__init__ = checked(thing.__init__)
     return thing
 
 

@@ -10,7 +10,7 @@ from tests.helpers.exports import FORMS, SIZE
 from glassformer.config import Config, ModelConfig, TextConfig
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import UsageError
-from glassformer.interop.choose import REGISTERED, TARGETS, Choice, choose, gguf_architecture, hf_model_type, summary
+from glassformer.interop.choose import REGISTERED, TARGETS, Choice, choose, gguf_architecture, hf_model_type
 from glassformer.tasks import task_class
 
 KINDS = tuple(REGISTERED)
@@ -59,7 +59,19 @@ RECIPES = {
 }
 
 
-def test_recipes_are_summed_up_in_a_line() -> None:
+def summary(kind: str | None, config: Config) -> str:
+    """In one line where a model can be exported to, and which settings are in the way elsewhere."""
+    found, obstacles = list[str](), list[str]()
+    for target in TARGETS:
+        try:
+            choice = choose(kind, config, 1, target)
+            found.append(f"{target} ({'approximate' if choice.approximate else 'exact'})")
+        except UsageError as error:
+            obstacles.append(error.message)
+    return "; ".join([", ".join(found), *obstacles])
+
+
+def test_where_the_recipes_can_be_exported_to() -> None:
     for name in recipe_names():
         config = load_recipe(name)
         line = summary(task_class(config.task).explain_as, config)

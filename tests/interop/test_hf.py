@@ -33,7 +33,7 @@ from glassformer.interop.exported import ExportFacts, load_exported
 from glassformer.interop.hf_engine import HfEngine, load_engine
 from glassformer.interop.hf_writer import write_hf
 from glassformer.models import LanguageModel, Translator
-from glassformer.text.masked import encode_masked
+from glassformer.text.answers import encode_masked
 from glassformer.text.tokenizer import Tokenizer
 
 KINDS: dict[str, Any] = {"language_model": LanguageModel, "translator": Translator}

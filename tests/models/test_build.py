@@ -107,9 +107,9 @@ def test_the_papers_sizes() -> None:
 
 def test_tied_embeddings_are_one_matrix() -> None:
     tied = Translator(SMALL, 20, 12)
-    assert tied.src_embedding is tied.tgt_embedding
+    assert tied.src_embedding.weight is tied.tgt_embedding.weight
     untied = Translator(replace(SMALL, tie_embeddings=False), 20, 12)
-    assert untied.src_embedding is not untied.tgt_embedding
+    assert untied.src_embedding.weight is not untied.tgt_embedding.weight
     assert n_parameters(untied) == n_parameters(tied) + 2 * 20 * 8
     lm = LanguageModel(SMALL, 20, 12)
     assert n_parameters(LanguageModel(replace(SMALL, tie_embeddings=False), 20, 12)) == n_parameters(lm) + 20 * 8
@@ -125,7 +125,7 @@ def test_n_grams_have_so_many_rows_a_length() -> None:
 
 def branch_end_sizes(layers: nn.ModuleList) -> list[float]:
     """How large the weights of the projections that end a residual branch are, over Xavier's bound."""
-    ends = [p for name, p in layers.named_parameters() if name.endswith(("o_proj.weight", "w_out.weight"))]
+    ends = [p for name, p in layers.named_parameters() if name.endswith(("o_proj.weight", "down_proj.weight"))]
     return [float(p.detach().abs().max()) / (6 / sum(p.shape)) ** 0.5 for p in ends]
 
 

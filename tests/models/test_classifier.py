@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models import TextClassifier
-from glassformer.models.classifier import pool
+from glassformer.models.encoder_models import pool
 from glassformer.nn import LayerNorm, TokenEmbedding
 
 if TYPE_CHECKING:
@@ -145,8 +145,8 @@ def from_bert(theirs: BertForSequenceClassification) -> TextClassifier:
         copy(layer.self_attention.v_proj, attention.value)
         copy(layer.self_attention.o_proj, other.attention.output.dense)
         copy(layer.self_residual.norm, other.attention.output.LayerNorm)
-        copy(layer.feed_forward.w_in, other.intermediate.dense)
-        copy(layer.feed_forward.w_out, other.output.dense)
+        copy(layer.feed_forward.up_proj, other.intermediate.dense)
+        copy(layer.feed_forward.down_proj, other.output.dense)
         copy(layer.feed_forward_residual.norm, other.output.LayerNorm)
     return ours.eval()
 

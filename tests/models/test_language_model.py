@@ -13,7 +13,7 @@ from tests.helpers.copying import copy, copy_stacked, randomise
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel
-from glassformer.nn import masks
+from glassformer.nn import attention
 
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
@@ -71,8 +71,8 @@ def test_cached_equals_uncached(chunks, positions, max_ngram, seed) -> None:
 
 def test_the_mask_is_built_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
-    build = masks.causal_mask
-    monkeypatch.setattr(masks, "causal_mask", lambda *args: built.append(args) or build(*args))
+    build = attention.causal_mask
+    monkeypatch.setattr(attention, "causal_mask", lambda *args: built.append(args) or build(*args))
     model_of(n_layers=5)(torch.randint(20, (2, 7)))
     assert [args[:2] for args in built] == [(7, 7)]
 
@@ -112,8 +112,8 @@ def from_gpt2(theirs: GPT2LMHeadModel) -> LanguageModel:
         copy_stacked(layer.self_attention, other.attn.c_attn.weight.t(), other.attn.c_attn.bias)
         copy(layer.self_attention.o_proj, other.attn.c_proj, transposed=True)
         copy(layer.self_residual.norm, other.ln_1)
-        copy(layer.feed_forward.w_in, other.mlp.c_fc, transposed=True)
-        copy(layer.feed_forward.w_out, other.mlp.c_proj, transposed=True)
+        copy(layer.feed_forward.up_proj, other.mlp.c_fc, transposed=True)
+        copy(layer.feed_forward.down_proj, other.mlp.c_proj, transposed=True)
         copy(layer.feed_forward_residual.norm, other.ln_2)
     return ours.eval()
 

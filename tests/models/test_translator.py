@@ -137,8 +137,8 @@ def from_marian(theirs: MarianMTModel) -> Translator:
     for layer, other in pairs:
         copy_attention(layer.self_attention, other.self_attn)
         copy(layer.self_residual.norm, other.self_attn_layer_norm)
-        copy(layer.feed_forward.w_in, other.fc1)
-        copy(layer.feed_forward.w_out, other.fc2)
+        copy(layer.feed_forward.up_proj, other.fc1)
+        copy(layer.feed_forward.down_proj, other.fc2)
         copy(layer.feed_forward_residual.norm, other.final_layer_norm)
     for layer, other in pairs[c.encoder_layers :]:
         copy_attention(layer.cross_attention, other.encoder_attn)

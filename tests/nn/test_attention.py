@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import glassformer.nn.attention as MODULE
-from glassformer.nn.attention import attention, fused_attention
-from glassformer.nn.masks import Mask, causal_mask
+from glassformer.nn.attention import Mask, attention, causal_mask, fused_attention
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, **kwargs: object) -> Tensor:

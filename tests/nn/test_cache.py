@@ -7,7 +7,7 @@ import torch
 
 from glassformer.nn import DecoderCache, KVCache
 from glassformer.nn.cache import FIRST_CAPACITY
-from glassformer.nn.positions import positions_of
+from glassformer.nn.embeddings import positions_of
 
 
 @pytest.mark.parametrize("chunks", [[1] * 100, [FIRST_CAPACITY, 1, 1], [200, 1, 300], [3, 40, 2]])

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from glassformer.nn import fused as kernel
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.nn.fused import cross_entropy as kernel
 
 
 def test_a_uniform_guess_costs_log_v_a_position() -> None:

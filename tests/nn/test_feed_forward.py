@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from glassformer.nn import FeedForward, SwiGLU
-from glassformer.nn.feed_forward import activate
+from glassformer.nn.layers import activate
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -16,17 +16,17 @@ from glassformer.nn.feed_forward import activate
 def test_two_linear_layers_and_the_activation_between(activation: str, bias: bool) -> None:
     block = FeedForward(6, 10, activation, bias)
     x = torch.randn(2, 3, 6)
-    hidden = x @ block.w_in.weight.T + (block.w_in.bias if bias else 0)
+    hidden = x @ block.up_proj.weight.T + (block.up_proj.bias if bias else 0)
     hidden = hidden.clamp(min=0) if activation == "relu" else hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
-    torch.testing.assert_close(block(x), hidden @ block.w_out.weight.T + (block.w_out.bias if bias else 0))
+    torch.testing.assert_close(block(x), hidden @ block.down_proj.weight.T + (block.down_proj.bias if bias else 0))
     assert sum(p.numel() for p in block.parameters()) == 2 * 6 * 10 + bias * (10 + 6)
 
 
 def test_swiglu_is_a_gate() -> None:
     block = SwiGLU(6, 10, bias=False)
     x = torch.randn(2, 3, 6)
-    gate = x @ block.w_gate.weight.T
-    expected = (gate * torch.sigmoid(gate) * (x @ block.w_in.weight.T)) @ block.w_out.weight.T
+    gate = x @ block.gate_proj.weight.T
+    expected = (gate * torch.sigmoid(gate) * (x @ block.up_proj.weight.T)) @ block.down_proj.weight.T
     torch.testing.assert_close(block(x), expected)
     assert sum(p.numel() for p in block.parameters()) == 3 * 6 * 10
 
@@ -42,12 +42,12 @@ def test_every_position_alike(activation: str) -> None:
 @pytest.mark.parametrize("name", ["silu", "swiglu", nn.ReLU, F.relu])
 def test_an_activation_that_is_missing_is_said_and_not_replaced(name: object) -> None:
     """A third one used to become GELU in silence."""
-    with pytest.raises(ValueError, match=r"no activation .* `activate` in nn/feed_forward.py has no case"):
+    with pytest.raises(ValueError, match=r"no activation .* `activate` in nn/layers.py has no case"):
         activate(name, torch.zeros(3))
 
 
 def test_it_is_said_when_the_block_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.nn.feed_forward.F.gelu", lambda hidden: activate("gelu_new", hidden))
+    monkeypatch.setattr("glassformer.nn.layers.F.gelu", lambda hidden: activate("gelu_new", hidden))
     FeedForward(4, 8, "relu")
     with pytest.raises(ValueError, match="'gelu_new'"):
         FeedForward(4, 8, "gelu")

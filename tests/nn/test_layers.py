@@ -114,7 +114,7 @@ def test_residual_with_pre_norm_rescales_nothing() -> None:
     for pre_norm in (True, False):
         layer = encoder_layer(pre_norm)
         with torch.no_grad():
-            for last in (layer.self_attention.o_proj, layer.feed_forward.w_out):
+            for last in (layer.self_attention.o_proj, layer.feed_forward.down_proj):
                 last.weight.zero_()
                 last.bias.zero_()
         expected = x if pre_norm else LayerNorm(D)(LayerNorm(D)(x))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.nn import KVCache, Mask, MultiHeadAttention
-from glassformer.nn.positions import Rotation
+from glassformer.nn.embeddings import Rotation
 
 
 def heads_by_hand(x: Tensor, memory: Tensor, m: MultiHeadAttention) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.helpers.backtracking import backtracks
 
-from glassformer.data.datasets import quotes
+from glassformer.data.datasets import tables
 from glassformer.explain.request import TraceRequest
 
 ROOT = Path(__file__).parents[2]
@@ -23,14 +23,14 @@ PAGE = sorted(path for end in ("ts", "tsx") for path in (ROOT / "web" / "src").r
 ANYWHERE = {"search", "sub", "subn", "findall", "finditer", "split"}
 USES = {"match", "fullmatch", *ANYWHERE}
 BUILT = {
-    "config/values.py: pattern": "the `form` of a field, below",
+    "config/validation.py: pattern": "the `form` of a field, below",
     "explain/page/inline.py: pattern": "literals of the same module, on the built page alone",
     "text/backends.py: '|'.join(map(re.escape, extra_tokens))": "literals apart by |",
     "evaluate/translation.py: ''": "",
-    "data/datasets/quotes.py: fields": "a field in quotes and a delimiter, any number of times, below",
-    "data/datasets/quotes.py: f'(?:^|{re.escape(delimiter)}) +\"'": "spaces behind one character",
+    "data/datasets/tables.py: fields": "a field in quotes and a delimiter, any number of times, below",
+    "data/datasets/tables.py: f'(?:^|{re.escape(delimiter)}) +\"'": "spaces behind one character",
     "text/backends.py: '|'.join((f'{run}{{{n},}}' for run in runs))": "disjoint classes",
-    "interop/new_folder.py: f'\\\\.tmp-{re.escape(out.name)}-(\\\\d{{1,9}})-(?:new)?\\\\d+'": "no choice",
+    "interop/export.py: f'\\\\.tmp-{re.escape(out.name)}-(\\\\d{{1,9}})-(?:new)?\\\\d+'": "no choice",
 }
 """Expressions made of what is only known at run time, and why they do not backtrack."""
 LITERAL = re.compile(
@@ -107,7 +107,7 @@ def test_no_expression_in_python_backtracks() -> None:
         form = field.metadata.get("form", ("", ""))[0]
         assert not backtracks(form, whole=True, anywhere=False)
     for delimiter in map(re.escape, ",;\t|"):
-        field = quotes._WRITTEN.pattern
+        field = tables._WRITTEN.pattern
         assert not backtracks(f"{field}(?:{delimiter}{field})*", whole=True, anywhere=False)
 
 

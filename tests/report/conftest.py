@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.evaluate import classification, language, translation
+from glassformer.evaluate import classification, metrics, translation
 
 N_STEPS = 1500
 
@@ -109,6 +109,7 @@ def data_facts(task: str) -> dict[str, object]:
     }
     return {
         "task": task,
+        "metric": {"classify": "accuracy", "translate": "bleu", "lm": "nats_per_token"}[task],
         "dataset": task,
         "source": f"{task}/train",
         "splits": {"train": train, "valid": {**train, "n": max(1, n // 10)}, "test": {"n": 25_000}},
@@ -123,7 +124,7 @@ def data_facts(task: str) -> dict[str, object]:
 def write_metrics(path: Path, task: str) -> None:
     rng = np.random.default_rng(3)
     high, low = {"classify": (0.69, 0.2), "translate": (7.5, 1.9), "lm": (4.2, 1.3)}[task]
-    rows = []
+    rows, best = [], None
     for step in range(1, N_STEPS + 1):
         share = step / N_STEPS
         rate = 1e-3 * (min(1.0, share / 0.05) if share < 0.05 else 0.5 * (1 + np.cos(np.pi * (share - 0.05) / 0.95)))
@@ -140,6 +141,9 @@ def write_metrics(path: Path, task: str) -> None:
         if step % 150 == 0:
             loss = low * 1.25 + (high - low) * float(np.exp(-6 * share)) + 0.12 * high * max(0, share - 0.6)
             row["valid"] = {"loss": loss, **VALID_SCORES[task](share, loss)}
+            score = -loss if task == "lm" else [*row["valid"].values()][1]
+            if best is None or score > best:
+                row["best"], best = True, score
         rows.append(json.dumps(row))
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
@@ -197,7 +201,7 @@ def translate_scores() -> dict[str, object]:
 
 
 def lm_scores() -> dict[str, object]:
-    scores = dict(language.score(111_540 * 1.57, 111_540, 111_540, 111_540))
+    scores = dict(metrics.score(111_540 * 1.57, 111_540, 111_540, 111_540))
     scores["examples"] = [{"prompt": "ROMEO:", "text": "\nWhat say'st thou, ```sir```?\n\nJULIET:\nNothing."}]
     return scores
 

@@ -35,7 +35,7 @@ def test_a_command_is_read_back_word_by_word(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_shows_commands_for_its_own_name(fake_run: Callable[..., Path], name: str) -> None:
     run = fake_run("lm", name)
-    write_report(run)
+    write_report(load_run_record(run))
     lines = (run / "report.md").read_text("utf-8").splitlines()
     shown = [shlex.split(line) for line in lines if line.startswith("glassformer ")]
     assert [words[2] for words in shown] == [name, name, f"{name}/config.toml"]
@@ -44,7 +44,7 @@ def test_a_report_shows_commands_for_its_own_name(fake_run: Callable[..., Path],
 
 def test_an_unfinished_run_names_itself(fake_run: Callable[..., Path]) -> None:
     run = fake_run("lm", "it's a run", evaluated=False)
-    write_report(run)
+    write_report(load_run_record(run))
     [shown] = re.findall(r"Run `(.+)`", (run / "report.md").read_text("utf-8"))
     assert shlex.split(shown)[1:] == ["train", "--resume", run.name]
     remedies = [finding.remedy for finding in diagnose(load_run_record(run)) if "--resume" in finding.remedy]

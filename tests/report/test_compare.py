@@ -16,7 +16,7 @@ SENTENCES = [f"the {a} dog sees a {b} house near the {c} tree ." for a in "xyz" 
 def make_run(path: Path, task: str, rows: list[dict] | None = None, **evaluation: object) -> Path:
     path.mkdir()
     (path / "config.toml").write_text(f'task = "{task}"\n[data]\ndataset = "files"\n', encoding="utf-8")
-    (path / "data.json").write_text('{"preflight": {"n_parameters": 1234}}', encoding="utf-8")
+    (path / "data.json").write_text('{"metric": "accuracy", "preflight": {"n_parameters": 1234}}', encoding="utf-8")
     if evaluation:
         scores = json.dumps({"task": task, "split": "test", **evaluation})
         (path / "evaluation.json").write_text(scores, encoding="utf-8")
@@ -151,7 +151,7 @@ def seeds(path: Path, scores: list[float]) -> Path:
     (path / "seeds.json").write_text(json.dumps(requested), encoding="utf-8")
     for seed, score in zip(requested["seeds"], scores, strict=True):
         run = make_run(path / f"seed-{seed}", "classify", labelled(round(200 * score)), accuracy=score)
-        line = {"step": 5, "loss": 1.0, "valid": {"loss": 1.0, "accuracy": 1 - score}}
+        line = {"step": 5, "loss": 1.0, "valid": {"loss": 1.0, "accuracy": 1 - score}, "best": True}
         (run / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
         (run / "config.toml").write_text(
             f'task = "classify"\n[data]\ndataset = "files"\n[train]\nseed = {seed}\n', encoding="utf-8"

@@ -11,11 +11,13 @@ import pytest
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.data.splits import Split
+from glassformer.errors import CheckpointError
 from glassformer.report.diagnosis import data
 from glassformer.report.run_record import load_run_record
-from glassformer.runs.records import DataRecord, DataWarning
+from glassformer.runs.records import DataRecord
 from glassformer.training.budget import Pace
 from glassformer.training.preflight import preflight
+from glassformer.utils.findings import Finding
 
 LABELS = ["genre: sci-fi", "a: b: c", ": ", "'quoted': twice"]
 
@@ -25,25 +27,27 @@ def test_a_label_with_a_colon_stays_whole(label: str) -> None:
     texts = [f"good text {i}" for i in range(30)]
     split = Split(texts, [label] * 28 + ["other", "lonely: one"], "made")
     run = small_run(config_of("classify"), replace(data_of("classify"), train=split, valid=split, test=None))
-    warnings = preflight(run.context, Pace(0.01, 0.1, 1000.0, 0.1)).warnings
-    prevails = next(warning for warning in warnings if warning.kind == "one class prevails")
+    warnings = preflight(run.context, Pace(0.01, 0.1, 1000.0, 0.1), run.task.build_model()).warnings
+    prevails = next(warning for warning in warnings if warning.place == "prevailing class")
     assert prevails.matter.endswith(f"of the training texts are {label!r}: guessing is right as often")
     assert prevails.remedy.startswith("read macro F1")
-    lonely = next(warning for warning in warnings if warning.kind == "classes of one example")
+    lonely = next(warning for warning in warnings if warning.place == "classes of one example")
     assert "(lonely: one, other)" in lonely.matter and lonely.remedy == "give more of them, or leave them out"
     stored = json.loads(json.dumps({"warnings": [asdict(warning) for warning in warnings]}))
-    assert DataRecord(preflight=stored).warnings == warnings
+    assert DataRecord(preflight=stored).findings == warnings
 
 
 @pytest.mark.parametrize("label", LABELS)
 def test_the_diagnosis_tells_the_matter_and_the_remedy(fake_run: Callable[..., Path], label: str) -> None:
     path = fake_run("classify") / "data.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
-    warning = DataWarning(f"95% of the training texts are {label!r}", "read macro F1", "one class prevails")
-    stored["preflight"]["warnings"] = [asdict(warning), "a sentence: of an earlier version"]
+    warning = Finding(f"95% of the training texts are {label!r}", "read macro F1", "prevailing class", {"n": 19})
+    stored["preflight"]["warnings"] = [asdict(warning)]
     path.write_text(json.dumps(stored), encoding="utf-8")
-    found = list(data(load_run_record(path.parent)))
-    assert [(finding.matter, finding.remedy) for finding in found] == [
-        (warning.matter, warning.remedy),
-        ("a sentence: of an earlier version", ""),
-    ]
+    assert list(data(load_run_record(path.parent))) == [warning]
+
+
+@pytest.mark.parametrize("damaged", ["a sentence", {"remedy": "look"}, {"matter": 7}])
+def test_what_is_no_finding_is_refused(damaged: object) -> None:
+    with pytest.raises(CheckpointError, match=r"data\.json"):
+        _ = DataRecord(preflight={"warnings": [damaged]}).findings

@@ -14,7 +14,7 @@ import glassformer
 from glassformer.report.run_record import load_run_record
 from glassformer.report.write import write_report
 from glassformer.runs.records import StepMetrics, dataclass_from_json
-from glassformer.tasks.classify.task import Classify
+from glassformer.tasks.classify import Classify
 
 
 def log(run: Path, rows: list[StepMetrics]) -> None:
@@ -33,9 +33,6 @@ def row(step: int, accuracy: float, loss: float, best: bool = False) -> StepMetr
         ([row(50, 1.0, 0.3, True), row(100, 1.0, 0.2, True), row(150, 1.0, 0.1, True)], 150),
         ([row(50, 1.0, 0.3, True), row(100, 1.0, 0.2, True), row(150, 1.0, 0.25)], 100),
         ([row(50, 0.5, 0.3, True), row(100, 0.9, 0.9, True), row(150, 0.9, 0.95)], 100),
-        ([row(50, 1.0, 0.3), row(100, 1.0, 0.2), row(150, 1.0, 0.1)], 150),  # of an earlier version
-        ([row(50, 1.0, 0.1), row(100, 1.0, 0.2), row(150, 0.5, 0.05)], 50),
-        ([row(50, 1.0, float("nan")), row(100, 1.0, 0.2)], 100),
         ([StepMetrics(1, loss=1.0)], None),
         ([row(50, float("nan"), 0.1)], None),
     ],
@@ -80,7 +77,7 @@ def test_equal_validations_of_a_training(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_report_names_what_repeats_a_run(fake_run: Callable[..., Path]) -> None:
     """Not the seed alone: the number of threads, which follows the load, changes the last bits of sums."""
     run = fake_run("lm")
-    write_report(run)
+    write_report(load_run_record(run))
     text = (run / "report.md").read_text("utf-8")
     assert "number of threads" in text and "OMP_NUM_THREADS" in text
     assert "The same seed, machine and versions give the same run" not in text

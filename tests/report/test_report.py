@@ -15,13 +15,12 @@ import pytest
 import glassformer
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
-from glassformer.report.model_card import model_card
 from glassformer.report.plots import _smoothed, draw_all
 from glassformer.report.run_record import load_run_record
-from glassformer.report.write import write_report
+from glassformer.report.write import model_card, write_report
 from glassformer.runs.records import Evaluation
 from glassformer.tasks import TASKS
-from glassformer.tasks.classify.task import Classify
+from glassformer.tasks.classify import Classify
 from glassformer.tasks.reporting import TaskReport
 
 MakeRun = Callable[..., Path]
@@ -40,7 +39,7 @@ def edit(path: Path, change: Callable[[dict], None]) -> None:
 
 
 def report_of(run: Path) -> str:
-    write_report(run)
+    write_report(load_run_record(run))
     return (run / "report.md").read_text(encoding="utf-8")
 
 
@@ -91,8 +90,8 @@ def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> Non
     run = fake_run("classify")
     config = (run / "config.toml").read_text(encoding="utf-8")
     config = config.replace("use_test_as_validation = false", "use_test_as_validation = true\nlimit = 500")
-    note = "only 500 of 22,500 training examples are used, drawn by seed (limit)"
-    edit(run / "data.json", lambda d: d["notes"].append(note))
+    finding = {"matter": "only 500 of 22,500 training examples are used, drawn by seed", "place": "limit"}
+    edit(run / "data.json", lambda d: d["preflight"].update(warnings=[finding]))
     (run / "config.toml").write_text(config.replace('note = ""', 'note = "A restatement."'), encoding="utf-8")
     edit(run / "evaluation.json", lambda e: e.update(split="valid"))
     opening = report_of(run).split("## Result")[0]
@@ -103,12 +102,13 @@ def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> Non
         "A restatement.",
     ):
         assert words in opening
-    assert "no clean test score" in model_card(run, {})
+    assert "no clean test score" in model_card(load_run_record(run))
 
 
 def test_dates_are_quoted_by_exact_match(fake_run: MakeRun) -> None:
     run = fake_run("translate")
     edit(run / "evaluation.json", lambda e: e.update(headline="exact_match", exact_match=0.987))
+    edit(run / "data.json", lambda d: d.update(metric="exact_match"))
     text = report_of(run)
     assert "Exact match on the test split: **98.7%**" in text.split("## Result")[0]
     assert load_run_record(run).metric.name == "exact_match"
@@ -129,7 +129,7 @@ def test_a_report_survives_what_is_missing(fake_run: MakeRun, task: str, missing
     text = report_of(run)
     assert len(re.findall(r"^## ", text, flags=re.MULTILINE)) == 5
     assert "None" not in text and "nan" not in text.lower().split()
-    assert model_card(run, {}).startswith("---\nlibrary_name: glassformer\n")
+    assert model_card(load_run_record(run)).startswith("---\nlibrary_name: glassformer\n")
 
 
 def test_a_run_with_only_a_configuration(tmp_path: Path) -> None:
@@ -187,10 +187,10 @@ def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
 
 def test_writing_twice_gives_the_same_and_removes_stale_plots(fake_run: MakeRun) -> None:
     run = fake_run("lm")
-    write_report(run)
+    write_report(load_run_record(run))
     before = {path.name: path.read_bytes() for path in sorted(run.rglob("*.*")) if path.is_file()}
     (run / "plots" / "confusion.png").write_bytes(b"old")
-    write_report(run)
+    write_report(load_run_record(run))
     assert {path.name: path.read_bytes() for path in sorted(run.rglob("*.*")) if path.is_file()} == before
 
 
@@ -217,20 +217,21 @@ def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored
 
 def test_a_folder_that_is_no_run_and_a_damaged_file_are_named(tmp_path: Path, fake_run: MakeRun) -> None:
     with pytest.raises(CheckpointError, match=r"config\.toml"):
-        write_report(tmp_path / "nowhere")
+        write_report(load_run_record(tmp_path / "nowhere"))
     run = fake_run("lm")
     (run / "env.json").write_text("{", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"env\.json"):
-        write_report(run)
+        write_report(load_run_record(run))
 
 
 def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
     run = fake_run("classify")
-    card = model_card(run, {"label_names": ["neg", "pos"]})
+    card = model_card(load_run_record(run))
     for fact in ("IMDB", "95% interval", "`neg`, `pos`", "model.safetensors", "256 tokens", "glassformer.load"):
         assert fact in card, fact
     early = fake_run("translate", "early", evaluated=False)
-    assert "not evaluated on a test split" in model_card(early, {}) and "On validation" in model_card(early, {})
+    card = model_card(load_run_record(early))
+    assert "not evaluated on a test split" in card and "On validation" in card
 
 
 # A task that says little
@@ -252,7 +253,7 @@ def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
     assert "A model trained on IMDB" in text and "Accuracy on the test split: **" in text
     assert "| Calibration error |" in text and "majority" in text and "Two hours of rain" in text
     assert {path.stem for path in (run / "plots").glob("*.png")} == {"loss", "metric", "learning_rate", "lengths"}
-    assert "- Macro F1: " in model_card(run, {})
+    assert "- Macro F1: " in model_card(load_run_record(run))
 
 
 def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +271,7 @@ def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: py
     edit(run / "evaluation.json", lambda e: e.update(slips=0.5))
     edit(run / "data.json", lambda d: d.update(metric="slips"))
     rows = [
-        {"step": s, "epoch": 1.0, "loss": 1.0, "valid": {"loss": 1.0, "slips": v}}
+        {"step": s, "epoch": 1.0, "loss": 1.0, "valid": {"loss": 1.0, "slips": v}, "best": s < 3}
         for s, v in ((1, 3.0), (2, 2.0), (3, 4.0))
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -289,19 +290,18 @@ def test_nothing_that_tells_spells_a_tasks_name() -> None:
 
 def test_what_is_unknown_in_unseen_texts_is_told_with_the_remedy(fake_run: MakeRun) -> None:
     run = fake_run("classify")
-    message = (
-        "31.0% of the validation tokens are unknown to the model, in 60 of 80 texts: --text.tokenizer byte-bpe knows"
-    )
+    matter = "31.0% of the validation tokens are unknown to the model, in 60 of 80 texts"
+    remedy = "--text.tokenizer byte-bpe knows"
 
     def change(data: dict) -> None:
         data["splits"]["test"] = {"n": 90, "n_tokens": 1000, "unknown_rate": 0.31, "n_texts_unknown": 77}
-        data["preflight"]["warnings"] = [message]
+        data["preflight"]["warnings"] = [{"matter": matter, "remedy": remedy}]
 
     edit(run / "data.json", change)
     text = report_of(run)
     opening, table = text.split("## Result")[0], text.split("## Data")[1]
-    assert f"**Mind:** {message}." in opening
-    assert "31.0% of the validation tokens" in model_card(run, {})
+    assert f"**Mind:** {matter}; {remedy}." in opening
+    assert f"{matter}; {remedy}." in model_card(load_run_record(run))
     row = next(line for line in table.splitlines() if line.startswith("| test"))
     assert "31.00%" in row and "| 77 |" in row
     edit(run / "data.json", lambda data: data["tokenizer"].update(has_ngrams=True))

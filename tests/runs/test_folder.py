@@ -19,7 +19,7 @@ from glassformer.report.diagnosis import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, SplitRecord, StepMetrics
-from glassformer.tasks.classify.task import Classify
+from glassformer.tasks.classify import Classify
 from glassformer.text.tokenizer import Tokenizer
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
@@ -39,6 +39,7 @@ FILES = {
 FOLDERS = {"checkpoints", "snapshots", "model", "plots"}
 ALSO = {
     ("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs",
+    ("runs/records.py", "data.json"): "names the file in an error",
     ("data/pretokenized/index.py", "tokenizer.json"): "shards keep the tokenizer they were encoded with, too",
 }
 """Other places that spell a name, with the reason."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import Any
 
 import pytest
 import torch
-from tests.helpers.crashing import every_crash
+from tests.helpers.crashing import FullDisk, every_crash
 from torch import Tensor
 
 from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.runs import sealed_folder
-from glassformer.runs.model_folder import load_model_files, replace_card, save_model
-from glassformer.tasks import TASKS
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import read_description, read_weights, replace_card, save_model
+from glassformer.tasks.restoring import load_model_folder
+from glassformer.text.tokenizer import Tokenizer
 
 MODEL = ModelConfig(n_layers=1, d_model=8, n_heads=2, d_ff=16)
 FACTS: dict[str, Any] = {
@@ -43,7 +46,15 @@ def save(folder: Path, facts: dict[str, Any] = FACTS, seed: int = 0) -> Path:
 
 
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    return load_model_files(folder, {name: kind.n_layers for name, kind in TASKS.items()})
+    return read_description(folder)[0], read_weights(folder)
+
+
+def save_whole(folder: Path, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
+    """Save a model with a tokenizer that can be read, as a run does."""
+    tokenizer = Tokenizer.train(["abcdefghijklmno"], TextConfig(tokenizer="char", vocab_size=20))
+    facts = {"recipe": "", "decode": {}, "vocab_size": tokenizer.vocab_size} | facts
+    save_model(folder, facts, tensors, {"tokenizer.json": tokenizer.to_json().encode()})
+    return folder
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, bytes]], None]) -> None:
@@ -104,17 +115,8 @@ def test_whatever_operation_it_dies_after_a_whole_model_loads(tmp_path: Path, ho
 
 
 def test_a_full_disk_leaves_the_earlier_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer.utils import atomic_io
-
     save(tmp_path / "model", seed=0)
-
-    class Full(atomic_io.FileSystem):
-        def write(self, path, chunks):
-            super().write(path, chunks)
-            if path.name == "README.md":
-                raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(atomic_io, "fs", Full())
+    FullDisk(lambda path: path.name == "README.md").install(monkeypatch)
     with pytest.raises(ResourceError, match="model cannot be written"):
         save(tmp_path / "model", seed=1)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
@@ -148,14 +150,11 @@ def test_a_new_card_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_links_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer.utils import atomic_io
-
-    class NoLinks(atomic_io.FileSystem):
-        def link(self, old, new):
-            raise OSError(38, "not here")
+    def refuse(old: Path, new: Path) -> None:
+        raise OSError(38, "not here")
 
     folder = save(tmp_path / "model")
-    monkeypatch.setattr(atomic_io, "fs", NoLinks())
+    monkeypatch.setattr(os, "link", refuse)
     replace_card(folder, "# With a score")
     assert torch.equal(load(folder)[1]["head.weight"], weights()["head.weight"])
 
@@ -259,10 +258,10 @@ def test_a_checkpoint_is_not_a_model(tmp_path: Path) -> None:
     ],
 )
 def test_hostile_sizes_are_refused(tmp_path: Path, section: str | None, name: str, value: object) -> None:
-    folder = save(tmp_path / "model")
+    folder = save_whole(tmp_path / "model", FACTS, weights())
     rewrite_config(folder, lambda c: (c if section is None else c[section]).update({name: value}))
-    with pytest.raises(CheckpointError, match=r"config\.json"):
-        load(folder)
+    with pytest.raises(CheckpointError, match=r"config\.json|tokenizer"):
+        load_model_folder(RunFolder(folder))
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b"\xff", b"[" * 100_000])
@@ -297,14 +296,14 @@ def test_every_honest_model_passes(tmp_path: Path, task: str, options: dict[str,
     config = ModelConfig(**SMALL | options)
     model = {
         "classify": lambda: TextClassifier(config, 20, 5, 12),
-        "translate": lambda: Translator(config, 20, 12),
+        "translate": lambda: Translator(config, 20, 13),
         "lm": lambda: LanguageModel(config, 20, 12),
     }[task]()
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     labels = list("abcde") if task == "classify" else None
     facts = FACTS | {"task": task, "model": asdict(config), "label_names": labels}
-    save_model(tmp_path / "model", facts, tensors, TOKENIZER, "")
-    assert load(tmp_path / "model")[0] == facts
+    task, found = load_model_folder(RunFolder(save_whole(tmp_path / "model", facts, tensors)))
+    assert task.config.model == config and found.keys() == tensors.keys()
 
 
 def test_the_configuration_holds_the_hash_of_the_tokenizer(tmp_path: Path) -> None:

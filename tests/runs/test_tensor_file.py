@@ -11,10 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError
-from glassformer.models import MaskedLanguageModel
-from glassformer.runs.tensor_file import MAX_HEADER_BYTES, load_weights, read_tensors, tensor_chunks
+from glassformer.runs.model_folder import MAX_HEADER_BYTES, read_tensors, tensor_chunks
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 TENSORS = {
@@ -50,17 +48,6 @@ def test_every_tensor_begins_at_a_multiple_of_its_width() -> None:
 
 def test_no_tensors_at_all() -> None:
     assert read_tensors(b"".join(tensor_chunks({})), Path("x")) == {}
-
-
-def test_read_tensors_renames_the_head_of_earlier_masked_language_models() -> None:
-    model = MaskedLanguageModel(ModelConfig(n_layers=1, d_model=8, n_heads=2), 20, 12)
-    weights = {name: p.detach() for name, p in model.named_parameters()}
-    old = {name.replace("mlm_norm", "guess_norm").replace("mlm_transform", "guess"): t for name, t in weights.items()}
-    assert {"guess.weight", "guess.bias", "guess_norm.weight", "guess_norm.bias"} == old.keys() - weights.keys()
-    for prefix, suffix in (("", ""), ("members.0.", ""), ("model:", ""), ("optimizer:", "/exp_avg")):
-        data = b"".join(tensor_chunks({prefix + name + suffix: t for name, t in old.items()}))
-        assert read_tensors(data, Path("x")).keys() == {prefix + name + suffix for name in weights}
-    load_weights(model, read_tensors(b"".join(tensor_chunks(old)), Path("x")))
 
 
 def header(text: str, n: int | None = None) -> bytes:

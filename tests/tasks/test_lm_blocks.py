@@ -10,7 +10,7 @@ from tests.helpers.small import config_of, small
 from glassformer.config import DecodeConfig, TextConfig
 from glassformer.data.splits import Split
 from glassformer.tasks import TASKS
-from glassformer.tasks.lm.blocks import LEAST_CHARS, MOST_BLOCKS, by_block, nats_by_token, token_starts
+from glassformer.tasks.lm import LEAST_CHARS, MOST_BLOCKS, by_block, nats_by_token, token_starts
 from glassformer.text.tokenizer import Tokenizer
 
 TEXT = "To be, or not to be: that is the question.\nWhether ’tis nobler — 诗 — in the mind to suffer.\n" * 40

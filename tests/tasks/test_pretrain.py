@@ -22,9 +22,9 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.models import MaskedLanguageModel, TextClassifier
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.runs.checkpoints import load_snapshot, snapshot_folders
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.snapshots import load_snapshot, snapshot_folders
-from glassformer.tasks.pretrain.masking import mask_tokens, without_previews
+from glassformer.tasks.pretrain import mask_tokens, without_previews
 from glassformer.training.finetune import PretrainedModel, check_compatible, copy_pretrained_weights, load_pretrained
 
 MASK = 4
@@ -248,7 +248,7 @@ def test_scores_compare_with_guessing_blindly(base: Path) -> None:
 def test_texts_alone_are_read_from_anything(tmp_path: Path, name: str, content: str) -> None:
     from glassformer.config import DataConfig, FilesConfig
     from glassformer.data.check import check_data
-    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.data.datasets.local_files import load_text_data
     from glassformer.tasks import TASKS
 
     (tmp_path / name).write_text(content, encoding="utf-8", newline="")

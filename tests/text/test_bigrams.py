@@ -15,8 +15,8 @@ from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import UsageError
 from glassformer.models import TextClassifier
 from glassformer.nn.ngram_embeddings import BigramEmbedding
-from glassformer.text import bigrams
-from glassformer.text.bigrams import FEWEST, common_bigrams
+from glassformer.text import ngrams
+from glassformer.text.ngrams import FEWEST, common_bigrams
 from glassformer.text.tokenizer import Tokenizer
 
 CONFIG = TextConfig(tokenizer="word", vocab_size=200, lowercase=True, ngrams=50, bigrams=100)
@@ -31,7 +31,7 @@ TEXTS = ["not good", "Not good at all", "it is not good", "not bad , not bad", "
 def test_pairs_are_those_in_the_most_texts(texts: list[list[int]], most: int, chunk: int) -> None:
     """However the counting is cut in pieces; and never with a special token (here those below 3)."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bigrams, "_CHUNK", chunk)
+        patch.setattr(ngrams, "_CHUNK", chunk)
         found = common_bigrams(texts, vocab_size=10, special=3, max_bigrams=most)
     counts = Counter(pair for text in texts for pair in {p for p in pairwise(text) if min(p) >= 3})  # texts, not times
     listed = sorted(((-n, pair) for pair, n in counts.items() if n >= FEWEST))

@@ -14,13 +14,13 @@ from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override
 from glassformer.data.pretokenized.index import ShardIndex
 from glassformer.errors import UsageError
+from glassformer.tasks import lm as running
+from glassformer.tasks import translate as pairs
 from glassformer.tasks.base import WORD_VOCAB_SIZE
-from glassformer.tasks.classify.task import Classify
-from glassformer.tasks.lm import auto_config as running
-from glassformer.tasks.lm.task import LanguageModelling
-from glassformer.tasks.translate import auto_config as pairs
-from glassformer.tasks.translate.task import Translate
-from glassformer.training.auto_config import apply_auto_config
+from glassformer.tasks.classify import Classify
+from glassformer.tasks.lm import LanguageModelling
+from glassformer.tasks.translate import Translate
+from glassformer.training.preparation import apply_auto_config
 
 AUTO = replace(config_of("classify"), auto=("batch_size", "epochs"))
 
@@ -72,22 +72,22 @@ def test_pairs_are_left_to_tokenizers_of_words() -> None:
 
 def test_members_together_read_what_takes_minutes() -> None:
     """Long texts are dear: three models of 500 reviews, one of 2,000; of short ones in thousands still three."""
-    from glassformer.tasks.classify.auto_config import MAX_TOKENS, DatasetStats, suggest
+    from glassformer.tasks.classify import MAX_TOKENS, suggest
 
     def members(n: int, classes: int, words: float) -> int:
-        return suggest(DatasetStats(n, classes, words))["ensemble_size"]
+        return suggest(n, classes, words)["ensemble_size"]
 
     assert [members(n, 2, 280) for n in (500, 1000, 2000, 8000)] == [3, 2, 1, 1]
     assert members(3000, 4, 20) == members(10_000, 77, 12) == 3 and members(15_000, 150, 9) == 2
     for n in (500, 2000, 9600, 25_000):
         for words in (8.0, 20.0, 280.0):
-            read = n * words * suggest(DatasetStats(n, 6, words))["epochs"]
+            read = n * words * suggest(n, 6, words)["epochs"]
             assert members(n, 6, words) == 1 or members(n, 6, words) * read <= MAX_TOKENS * 1.01
 
 
 def test_few_pairs_are_read_often_and_many_seldom() -> None:
     """From a thousand pairs to ten million: more pieces, fewer passes, never past their ends."""
-    found = [pairs.suggest(pairs.DatasetStats(n, 10, 10)) for n in (1, 1000, 5000, 29_000, 200_000, 10_000_000)]
+    found = [pairs.suggest(n) for n in (1, 1000, 5000, 29_000, 200_000, 10_000_000)]
     sizes, passes = [f["vocab_size"] for f in found], [f["epochs"] for f in found]
     assert sizes == sorted(sizes) and sizes[:3] == [6000] * 3 and sizes[-1] == 32_000
     assert passes == sorted(passes, reverse=True) and passes[:2] == [60, 60] and passes[-1] == 1.1
@@ -105,7 +105,7 @@ def test_words_of_pairs_are_all_kept() -> None:
 
 
 def test_a_longer_text_gets_a_larger_model() -> None:
-    found = [running.suggest(running.DatasetStats(n)) for n in (1, 10**5, 10**6, 10**7, 10**8, 10**10)]
+    found = [running.suggest(n) for n in (1, 10**5, 10**6, 10**7, 10**8, 10**10)]
     for name in ("vocab_size", "n_layers", "d_model"):
         assert [f[name] for f in found] == sorted(f[name] for f in found), name
     for name in ("epochs", "dropout"):
@@ -152,10 +152,10 @@ def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
 
 
 def test_rules_hold_for_every_size() -> None:
-    from glassformer.tasks.classify.auto_config import DatasetStats, suggest
+    from glassformer.tasks.classify import suggest
 
     for n in (2, 10, 500, 3000, 25_000, 10**6):
         for classes in (2, 6, 150):
             for words in (0.0, 1.0, 20.0, 10_000.0):
-                found = override(Config(task="classify"), suggest(DatasetStats(n, classes, words)))
+                found = override(Config(task="classify"), suggest(n, classes, words))
                 assert 8 <= (found.train.batch_size or 0) <= 64 and 1 <= found.model.ensemble_size <= 3

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.api.test_end_to_end import TINY, write_reviews
 from tests.helpers.small import small
 
@@ -19,6 +20,7 @@ from glassformer.errors import CheckpointError
 from glassformer.runs.folder import RunFolder
 from glassformer.training.budget import Pace, batches_to_time, in_updates, measure_pace
 from glassformer.training.preparation import settle_budget
+from glassformer.training.state import Progress, copy_weights
 from glassformer.training.validation import Validator
 
 PACE = Pace(step=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
@@ -58,9 +60,15 @@ def test_other_budgets_stand_and_bound_minutes_too() -> None:
 def test_the_pace_is_measured_on_real_updates() -> None:
     """No bound on how fast: only that all is there and adds up."""
     run = small("translate", minutes=0.01)
-    pace = measure_pace(run.context)
+    pace = measure_pace(run.context, run.new_state())
     assert pace.step > 0 and pace.validation > 0 and pace.tokens_per_s > 0 and 0 <= pace.padding < 1
-    assert measure_pace(small("classify").context).validation == 0.0, "not timed where nobody asks"
+    run = small("classify")
+    state = run.new_state()
+    before, random = copy_weights(state.tensors()), torch.get_rng_state()
+    assert measure_pace(run.context, state).validation == 0.0, "not timed where nobody asks"
+    after = state.tensors()
+    assert before.keys() == after.keys() and all(torch.equal(t, after[name]) for name, t in before.items())
+    assert state.progress == Progress(next_validation=1.0) and torch.equal(torch.get_rng_state(), random)
 
 
 def test_the_pace_counts_the_making_of_batches() -> None:
@@ -68,7 +76,7 @@ def test_the_pace_counts_the_making_of_batches() -> None:
     run = small("classify")
     make = run.task.make_batch
     run.task.make_batch = lambda corpus, index: (time.sleep(0.1), make(corpus, index))[1]
-    assert measure_pace(run.context).step >= 0.1
+    assert measure_pace(run.context, run.new_state()).step >= 0.1
 
 
 def test_a_tenth_of_a_short_run_is_timed() -> None:
@@ -91,7 +99,7 @@ def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(monkeypatc
         return score(self, *args)
 
     monkeypatch.setattr(Validator, "score", watched)
-    measure_pace(run.context)
+    measure_pace(run.context, run.new_state())
     [(metric, of_task, of_run)] = seen
     assert metric == "exact_match" and of_task == of_run
     assert of_run.decode.max_new_tokens < run.config.decode.max_new_tokens == 24
@@ -99,7 +107,8 @@ def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(monkeypatc
 
 
 def test_a_settled_budget_is_the_task_s_too() -> None:
-    run, _ = settle_budget(small("classify", epochs=None, minutes=0.01).context)
+    made = small("classify", epochs=None, minutes=0.01)
+    run, _ = settle_budget(made.context, made.new_state())
     assert run.config.train.minutes is None and run.config.train.steps
     assert run.task.config == run.config
 

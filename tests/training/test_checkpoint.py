@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers.crashing import every_crash
+from tests.helpers.crashing import FullDisk, WatchedDisk, every_crash
 from tests.helpers.small import small
 from tests.helpers.states import state_sha256
 from torch import Tensor
@@ -172,23 +171,10 @@ def test_the_first_save_of_all_may_die_too(tmp_path: Path) -> None:
 def test_the_manifest_is_last_and_everything_is_on_the_disk_before_the_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = []
-
-    class Watching(atomic_io.FileSystem):
-        def write(self, path, chunks):
-            log.append(("write", path.name))
-            super().write(path, chunks)
-
-        def sync(self, path):
-            log.append(("sync", path.name))
-            super().sync(path)
-
-        def rename(self, old, new):
-            log.append(("rename", new.name))
-            super().rename(old, new)
-
-    monkeypatch.setattr(atomic_io, "fs", Watching())
+    disk = WatchedDisk()
+    disk.install(monkeypatch)
     save(tmp_path, 1)
+    log = [(what, path.name) for what, path in disk.log]
     commit = log.index(("rename", "step-00000001"))
     before, after = log[:commit], log[commit + 1 :]
     written = [name for what, name in before if what == "write"]
@@ -236,13 +222,7 @@ def test_a_save_that_fails_keeps_the_old_one_and_leaves_nothing(
 ) -> None:
     save(tmp_path, 1)
 
-    class Full(atomic_io.FileSystem):
-        def write(self, path, chunks):
-            if path.name == "state.json":
-                raise OSError(28, os.strerror(28))
-            super().write(path, chunks)
-
-    monkeypatch.setattr(atomic_io, "fs", Full())
+    FullDisk(lambda path: path.name == "state.json").install(monkeypatch)
     with pytest.raises(ResourceError, match=r"step-00000002.*No space left") as caught:
         save(tmp_path, 2)
     assert "free" in caught.value.hint
@@ -279,11 +259,10 @@ def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
 ) -> None:
     save(tmp_path, 1)
 
-    class Stubborn(atomic_io.FileSystem):
-        def remove(self, path):
-            raise PermissionError(13, "in use")
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "in use")
 
-    monkeypatch.setattr(atomic_io, "fs", Stubborn())
+    monkeypatch.setattr(atomic_io, "remove", refuse)
     assert_loads(save(tmp_path, 2, keep=1), 2)
 
 

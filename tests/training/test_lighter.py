@@ -17,8 +17,8 @@ from tests.helpers.together import together, train
 
 from glassformer.distributed.process_group import SINGLE_PROCESS
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.nn.fused.cross_entropy import LinearCrossEntropy
-from glassformer.tasks.lm import task as language
+from glassformer.nn.fused import LinearCrossEntropy
+from glassformer.tasks import lm as language
 
 
 @pytest.mark.parametrize("rows", [1, 7, 100])

@@ -9,11 +9,11 @@ import torch
 from tests.helpers.small import Small, config_of, data_of, small, small_run
 from tests.helpers.states import state_sha256
 
-from glassformer.decode.hypothesis import Hypothesis
+from glassformer.decode.search import Hypothesis
 from glassformer.errors import DivergedError
 from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
-from glassformer.tasks.translate.task import Translate
+from glassformer.tasks.translate import Translate
 from glassformer.training.state import TrainState
 
 CLOCK = {"seconds", "seconds_validating"}

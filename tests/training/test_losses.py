@@ -7,14 +7,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.helpers.small import config_of, data_of, small, small_run
+from tests.helpers.small import Small, config_of, data_of, small, small_run
 from torch.nn import functional as F
 
-from glassformer.config.recipes import check_config
+from glassformer.config.recipes import override
+from glassformer.data.batches import Batch
 from glassformer.errors import UsageError
+from glassformer.models.ensemble import members_of
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.training.losses import PrecomputedGrad, loss_from_config, perturbation
+from glassformer.training.losses import LossModule, adversarial_backward, backward, perturbation
+from glassformer.training.state import TrainState
 
 TASKS = ["classify", "translate", "lm", "pretrain"]
 
@@ -24,6 +27,17 @@ def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
         if isinstance(module, Dropout):
             module.p = 0.0
     return model
+
+
+def losses_of(run: Small, state: TrainState, batch: Batch, adversarial: float) -> list[float]:
+    """The loss of the text, and that at the perturbed embeddings; gradients are added to those of the weights."""
+    losses: list[float] = []
+    hook = state.train_module.register_forward_hook(lambda *call: losses.append(call[-1].item()))
+    context = run.context.with_config(replace(run.config, train=replace(run.config.train, adversarial=adversarial)))
+    reported = adversarial_backward(state.train_module, context, batch, 1.0, True)
+    hook.remove()
+    assert reported.item() == losses[0] and len(losses) == 2
+    return losses
 
 
 def test_the_log_reports_the_cross_entropy_alone() -> None:
@@ -55,31 +69,29 @@ def test_the_step_uphill_raises_the_loss_and_none_changes_nothing(task: str) -> 
     plain = run.task.loss_sum(model, batch, 0.1)
     rises = []
     for length in (1e-6, 0.03, 0.1):
-        train = replace(run.config.train, adversarial=length)
-        minimised, loss = loss_from_config(train)(run.task, model, batch)
-        assert loss.item() == pytest.approx(plain.item(), rel=1e-5)
-        rises.append((minimised - loss).item() / loss.item())
+        loss, above = losses_of(run, state, batch, length)
+        assert loss == pytest.approx(plain.item(), rel=1e-5)
+        rises.append((above - loss) / loss / 2)
     assert abs(rises[0]) < 1e-5 < 1e-4 < rises[1] < rises[2]
     assert torch.equal(run.task.loss_sum(model, batch, 0.1), plain)  # nothing is left behind in the model
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_gradient_is_that_of_both_losses_with_the_step_held_fixed(task: str) -> None:
-    """Twice through one graph: the second time must find what the first one found."""
     run = small(task)
     state, batch = run.new_state(), run.batch(run.batches()[0])
     model = without_dropout(state.model)
     weights = [p for p in model.parameters() if p.requires_grad]
-    twice, _ = loss_from_config(replace(run.config.train, adversarial=1e-6))(run.task, model, batch)
-    found = torch.autograd.grad(twice, weights)
+    losses_of(run, state, batch, 1e-6)
     plain = torch.autograd.grad(run.task.loss_sum(model, batch), weights)
-    for a, b in zip(found, plain, strict=True):
-        assert torch.allclose(a, b, rtol=1e-3, atol=1e-6 + 1e-3 * b.abs().max().item())
+    for weight, b in zip(weights, plain, strict=True):
+        a = weight.grad
+        assert a is not None and torch.allclose(a, b, rtol=1e-3, atol=1e-6 + 1e-3 * b.abs().max().item())
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
-    """With dropout, and the loss of the text as it is differentiated again and not remembered."""
+    """With dropout, which differs between the two passes."""
     run = small(task, label_smoothing=0.1)
     state, batch = run.new_state(), run.batch(run.batches()[0])
     weights = [p for p in state.model.parameters() if p.requires_grad]
@@ -101,24 +113,11 @@ def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
     expected = torch.autograd.grad((loss + above) / 2, weights, allow_unused=True)
 
     torch.manual_seed(3)
-    minimised, reported = loss_from_config(replace(run.config.train, adversarial=0.1))(run.task, state.model, batch)
-    minimised.backward()
-    assert minimised.item() == pytest.approx((loss + above).item() / 2, rel=1e-6)
-    assert reported.item() == pytest.approx(loss.item(), rel=1e-6)
+    assert losses_of(run, state, batch, 0.1) == pytest.approx([loss.item(), above.item()], rel=1e-6)
     for weight, gradient in zip(weights, expected, strict=True):
         assert (weight.grad is None) == (gradient is None)
         if weight.grad is not None and gradient is not None:
             assert torch.allclose(weight.grad, gradient, rtol=1e-4, atol=1e-6)
-
-
-def test_a_gradient_that_two_weights_share_is_scaled_once() -> None:
-    first, second = (torch.zeros(3, requires_grad=True) for _ in range(2))
-    slope = torch.tensor([1.0, 2.0, 3.0])
-    known = PrecomputedGrad.apply(torch.tensor(5.0), [slope, slope], first, second)
-    assert known.item() == 5.0
-    (known * 0.5).backward()
-    assert first.grad is not None and second.grad is not None
-    assert first.grad.tolist() == second.grad.tolist() == [0.5, 1.0, 1.5]
 
 
 def test_what_is_computed_again_can_be_computed_twice() -> None:
@@ -128,8 +127,7 @@ def test_what_is_computed_again_can_be_computed_twice() -> None:
         run = small("translate", adversarial=0.1, activation_checkpointing=recompute)
         state, batch = run.new_state(), run.batch(run.batches()[0])
         model = without_dropout(state.model)
-        minimised, _ = loss_from_config(run.config.train)(run.task, model, batch)
-        minimised.backward()
+        losses_of(run, state, batch, 0.1)
         found.append([p.grad for p in model.parameters()])
     for a, b in zip(*found, strict=True):
         assert a is not None and b is not None and torch.allclose(a, b, rtol=1e-4, atol=1e-6)
@@ -139,12 +137,27 @@ def test_members_of_an_ensemble_are_each_led_uphill() -> None:
     config = config_of("classify", adversarial=0.1)
     run = small_run(replace(config, model=replace(config.model, dropout=0.0, ensemble_size=2)), data_of("classify"))
     state, batch = run.new_state(), run.batch(run.batches()[0])
-    minimised, loss = loss_from_config(run.config.train)(run.task, state.model, batch)
-    assert minimised > loss
-    assert loss.item() == pytest.approx(run.task.loss_sum(state.model, batch).item(), rel=1e-5)
+    context, members = run.context, members_of(state.model)
+    loss, above = losses_of(run, state, batch, 0.1)
+    alone = [run.task.loss_sum(member, batch).item() for member in members]
+    assert above > loss == pytest.approx(sum(alone) / 2, rel=1e-5)
+    for member in members:  # its gradient is half of what it is alone
+        found = [p.grad.clone() for p in member.parameters() if p.grad is not None]
+        member.zero_grad()
+        adversarial_backward(LossModule(member, run.task), context, batch, 2.0, True)
+        for p, expected in zip([p for p in member.parameters() if p.grad is not None], found, strict=True):
+            assert torch.allclose(p.grad, expected, rtol=1e-3, atol=1e-6)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_batch_without_labels_adds_zero() -> None:
+    run = small("classify")
+    state, batch = run.new_state(), run.batch(run.batches()[0]).unscored()
+    for add_gradient in (backward, adversarial_backward):
+        assert add_gradient(state.train_module, run.context, batch, 1.0, True).item() == 0.0
+        assert all(p.grad is None or not p.grad.any() for p in state.model.parameters())
 
 
 @pytest.mark.parametrize("other", [{"compile": True}])
 def test_what_adversarial_training_cannot_share_is_refused(other: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="adversarial"):
-        check_config(config_of("classify", adversarial=0.1, **other))
+        override(config_of("classify", adversarial=0.1, **other), {})

@@ -6,7 +6,7 @@ import pytest
 from tests.helpers.small import small
 
 from glassformer.config import AdamWConfig, MuonConfig, SGDConfig
-from glassformer.training import overfit
+from glassformer.training import finalize
 from glassformer.training.context import RunContext
 
 SECTIONS = {
@@ -21,14 +21,14 @@ SECTIONS = {
 def test_overfit_batch_has_no_weight_decay(optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     decays, configs = [], []
 
-    def updated(state: overfit.TrainState, run: RunContext, *_: object) -> tuple[float, float]:
+    def updated(state: finalize.TrainState, run: RunContext, *_: object) -> tuple[float, float]:
         decays.extend(group["weight_decay"] for group in state.optimizer.param_groups)
         configs.append((run.config, run.task.config))
         return 0.0, 0.0
 
-    monkeypatch.setattr(overfit, "optimizer_step", updated)
+    monkeypatch.setattr(finalize, "optimizer_step", updated)
     given = small("classify", optimizer=optimizer, label_smoothing=0.1, **SECTIONS[optimizer])
-    assert overfit.overfit_batch(given.context) == 0.0
+    assert finalize.overfit_batch(given.context) == 0.0
     assert decays and not any(decays)
     [(of_run, of_task)] = configs
     assert of_run == of_task and of_run.train.label_smoothing == 0.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.training.schedule import lr_factor
+from glassformer.training.optimizer import lr_factor
 
 NAMES = ["constant", "linear", "cosine", "inverse-sqrt"]
 

@@ -8,8 +8,8 @@ import torch
 from glassformer.api import load, train
 from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import CheckpointError, ResourceError
-from glassformer.runs import snapshots as module
-from glassformer.runs.snapshots import is_snapshot_step, load_snapshot, save_snapshot, snapshot_folders
+from glassformer.runs import checkpoints as module
+from glassformer.runs.checkpoints import is_snapshot_step, load_snapshot, save_snapshot, snapshot_folders
 
 WEIGHTS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(1)}
 

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.helpers.crashing import Crash, CrashingFileSystem, every_crash
+from tests.helpers.crashing import Crash, CrashingDisk, WatchedDisk, every_crash
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.utils import atomic_io
@@ -83,25 +83,13 @@ def test_of_two_writers_of_a_folder_the_first_stands(tmp_path: Path) -> None:
 
 def test_nothing_is_renamed_before_it_is_on_the_disk(tmp_path: Path) -> None:
     """An unsynced file may be empty after a power cut; the rename that names it may not come first."""
-    log: list[str] = []
-
-    class Watching(atomic_io.FileSystem):
-        def write(self, path, chunks):
-            log.append("write")
-            super().write(path, chunks)
-
-        def sync(self, path):
-            log.append("sync folder" if path.is_dir() else "sync file")
-            super().sync(path)
-
-        def rename(self, old, new):
-            log.append("rename")
-            super().rename(old, new)
-
+    disk, path = WatchedDisk(), tmp_path / "a"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(atomic_io, "fs", Watching())
-        atomic_io.atomic_write_bytes(tmp_path / "a", b"x")
-    assert log == ["write", "sync file", "rename", "sync folder"]
+        disk.install(patch)
+        atomic_io.atomic_write_bytes(path, b"x")
+    (_, temporary), *_ = disk.log
+    assert temporary != path
+    assert disk.log == [("write", temporary), ("sync", temporary), ("rename", path), ("sync", tmp_path)]
 
 
 def test_a_disk_error_says_what_and_what_to_do(tmp_path: Path) -> None:
@@ -169,8 +157,8 @@ def test_sha256_of_a_file(tmp_path: Path) -> None:
     assert atomic_io.write_durably(tmp_path / "b", [b"a", memoryview(b"bc")]) == (3, known)
 
 
-def test_the_crashing_file_system_does_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic_io, "fs", CrashingFileSystem(alive=2))
+def test_the_crashing_disk_does_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    CrashingDisk(alive=2).install(monkeypatch)
     with pytest.raises(Crash):
         atomic_io.atomic_write_text(tmp_path / "a", "x")
     assert not (tmp_path / "a").exists()

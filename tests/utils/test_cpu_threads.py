@@ -54,7 +54,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_others_keep_their_cores(machine: Machine, cores: int, most: int, others: float, expected: int) -> None:
     chosen = Threads(most, cores, machine.look)
     machine.passes(others, own=2.0)
-    assert chosen.fitting() == expected
+    assert chosen.suitable() == expected
 
 
 def test_it_takes_its_threads_back_and_does_not_go_to_and_fro(machine: Machine) -> None:
@@ -62,59 +62,57 @@ def test_it_takes_its_threads_back_and_does_not_go_to_and_fro(machine: Machine) 
     seen = []
     for others in (0.0, 0.6, 0.4, 0.3, 0.1, 0.4, 0.3, 0.6):
         machine.passes(others)
-        seen.append(chosen.fitting())
+        seen.append(chosen.suitable())
     assert seen == [2, 1, 1, 1, 2, 2, 2, 1]
 
 
 def test_it_looks_once_a_second(machine: Machine) -> None:
     chosen = Threads(2, 2, machine.look)
     machine.passes(2.0, seconds=0.5)
-    assert chosen.fitting() == 2
+    assert chosen.suitable() == 2
     machine.passes(2.0, seconds=0.5)
-    assert chosen.fitting() == 1
+    assert chosen.suitable() == 1
 
 
 def test_what_others_did_while_nothing_was_computed_here_does_not_count(machine: Machine) -> None:
     chosen = Threads(2, 2, machine.look)
     machine.passes(1.0)
-    assert chosen.fitting() == 1
+    assert chosen.suitable() == 1
     machine.passes(2.0, own=0.01, seconds=5.0)
-    assert chosen.fitting() == 2
+    assert chosen.suitable() == 2
     machine.passes(2.0)
-    assert chosen.fitting() == 1
-
-
-def test_what_happened_while_it_started_counts(machine: Machine) -> None:
-    began = machine.look()
-    machine.passes(1.0, own=0.9, seconds=2.0)
-    assert Threads(2, 2, machine.look, began).fitting() == 1
+    assert chosen.suitable() == 1
 
 
 @pytest.fixture
-def two_threads(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Torch with two threads, on a machine of two cores whose second is taken."""
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(cpu_threads, "_threads", Threads(2, 2, machine.look))
-    yield machine
+    yield
     torch.set_num_threads(before)
 
 
-def test_torch_computes_with_that_many(two_threads: Machine) -> None:
-    two_threads.passes(1.0)
-    assert cpu_threads.make_room() == torch.get_num_threads() == 1
-    two_threads.passes(0.0)
-    assert cpu_threads.make_room() == torch.get_num_threads() == 2
+def test_torch_computes_with_that_many(two_threads: None, machine: Machine) -> None:
+    """On a machine of two cores whose second is taken."""
+    threads = Threads(2, 2, machine.look)
+    machine.passes(1.0)
+    assert threads.adjust() == torch.get_num_threads() == 1
+    machine.passes(0.0)
+    assert threads.adjust() == torch.get_num_threads() == 2
+    machine.passes(1.0)
+    threads.adjust()
+    threads.restore()
+    assert torch.get_num_threads() == 2
 
 
-def test_a_number_that_was_fixed_stays(two_threads: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    two_threads.passes(1.0)
-    torch.set_num_threads(3)
-    assert cpu_threads.make_room() == torch.get_num_threads() == 3
-    torch.set_num_threads(2)
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert cpu_threads.make_room() == torch.get_num_threads() == 2
+def test_a_number_that_was_fixed_stays(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    adaptive = cpu_threads.threads_of_run(None, False)
+    assert adaptive is not None and adaptive.most == 2
+    assert cpu_threads.threads_of_run(None, True) is None and torch.get_num_threads() == 2
+    assert cpu_threads.threads_of_run(1, False) is None and torch.get_num_threads() == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert cpu_threads.threads_of_run(None, False) is None
 
 
 def test_this_process_is_not_another() -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.helpers.machine import with_fbgemm
 
-from glassformer.errors import UsageError
 from glassformer.utils.device import choose_precision, many_shapes, tuned
 
 CPU = torch.device("cpu")
@@ -65,25 +62,6 @@ def test_decoding_takes_the_library_without_a_kernel_for_every_shape() -> None:
         assert torch.get_float32_matmul_precision() == "medium"
         with many_shapes(torch.device("cuda")):
             assert torch.get_float32_matmul_precision() == "medium"
-
-
-@pytest.mark.parametrize("name", ["int8", with_fbgemm("fp16")])
-def test_int8_and_fp16_are_for_the_cpu(name: str) -> None:
-    assert choose_precision(name, CPU) == name
-    with pytest.raises(UsageError, match=f"{name} computes on the CPU only"):
-        choose_precision(name, torch.device("cuda"))
-
-
-def test_fp16_needs_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends, "quantized", SimpleNamespace(supported_engines=["none", "qnnpack"]))
-    with pytest.raises(UsageError, match="fp16 takes a kernel of FBGEMM"):
-        choose_precision("fp16", CPU)
-
-
-def test_int8_needs_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch, "_int_mm")
-    with pytest.raises(UsageError, match="int8 takes a product of int8 matrices"):
-        choose_precision("int8", CPU)
 
 
 @pytest.mark.parametrize("capabilities", [{}, {"avx2": True}, {"neon": True, "bf16": True}, {"avx512_bf16": False}])

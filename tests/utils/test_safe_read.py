@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.errors import CheckpointError, DataError
 from glassformer.utils import safe_read
-from glassformer.utils.typed_json import is_of_type
+from glassformer.utils.safe_read import is_of_type
 
 
 @pytest.mark.parametrize("kind", ["a folder", "a pipe", "nothing", "a device", "a dangling link", "a link to itself"])

@@ -1,4 +1,4 @@
-/** Made by `make web` from explain/typescript.py and the classes it names: change it there. */
+/** Made by `make web` from explain/page/typescript.py and the classes it names: change it there. */
 import type { Op } from "./sites";
 
 export type { Op } from "./sites";
@@ -361,7 +361,7 @@ export interface AppliedEdit {
   step: string;
   /** Part of the step by axis names; all of it if empty. */
   slice: string;
-  /** As in `edits/grammar.py`. Weights that follow blocked scores are "set" to 0. */
+  /** As in `KINDS`. Weights that follow blocked scores are "set" to 0. */
   kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip";
   /** The number of "set" and "scale". */
   number: number;
@@ -511,22 +511,16 @@ export interface Erased {
 
 /** The readings of the alignment of a translation, the best first (GET /api/trace/{id}/alignment). */
 export interface Alignments {
-  best: ReadingKey;
+  best: Reading;
   /** Expected agreement by chance of the best of as many readings; null: erasing costs nothing. */
   chance: number | null;
-  readings: ReadingScore[];
+  readings: Reading[];
 }
 
-/** A decoder layer and step to read an alignment from. */
-export interface ReadingKey {
+/** A decoder layer and step to read an alignment from, and its agreement with erasing. */
+export interface Reading {
   layer: number;
   /** True for the step at which the token is the decoder's input, false for the step that predicts it. */
-  shifted: boolean;
-}
-
-/** A reading, and its agreement with erasing. */
-export interface ReadingScore {
-  layer: number;
   shifted: boolean;
   /** Share of target tokens aligned with the word whose erasing costs them most; null: erasing costs nothing. */
   agreement: number | null;

@@ -6,7 +6,6 @@ import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention/line
 import { alignedPositions, differingTokens, filmSlice, smallestProbability, pairRows } from "../src/screens/compare/pair";
 import { alignment, difference, headOf, meanOfHeads, selectCells, selectMask, type Grid } from "../src/tensors/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
-import { decoderRollout, meanOfRows, rollout } from "../src/tensors/rollout";
 import { sentence } from "../src/trace/steps";
 import { teacherForcedRequest } from "../src/trace/generation";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
@@ -17,11 +16,6 @@ function grid(rows: number[][]): Grid {
 
 function near(actual: number | null, expected: number): void {
   assert.ok(actual !== null && Math.abs(actual - expected) < 1e-12, `${actual} is not ${expected}`);
-}
-
-function rowSums(of: Grid): number[] {
-  return Array.from({ length: of.rows }, (_, row) =>
-    Array.from({ length: of.cols }, (_, col) => of.data[row * of.cols + col]!).reduce((a, b) => a + b, 0));
 }
 
 const CAUSAL = grid([[1, 0, 0], [1, 1, 0], [1, 1, 1]]);
@@ -60,31 +54,6 @@ test("previousTokenShare and diagonality", () => {
   near(measure("diagonal", previous, null, [2], true), 1);
   // 2 queries over 5 keys: the diagonal runs from key 0 to key 4.
   near(diagonality(grid([[0.5, 0.25, 0.25, 0, 0], [0, 0, 0, 0.1, 0.9]]), [0, 1], 1), (0.75 + 1) / 2);
-});
-
-test("rollout averages weights with the identity", () => {
-  const weights = grid([[0, 1], [1, 0]]);
-  assert.deepEqual([...Array.from(rollout([weights]).data)], [0.5, 0.5, 0.5, 0.5]);
-  const uneven = grid([[1, 0], [0.5, 0.5]]);
-  // ½A + ½I = [[1, 0], [¼, ¾]], and twice that is [[1, 0], [7/16, 9/16]].
-  assert.deepEqual([...Array.from(rollout([uneven, uneven]).data)], [1, 0, 7 / 16, 9 / 16]);
-  rowSums(rollout([uneven, weights, uneven])).forEach((sum) => near(sum, 1));
-  near(meanOfRows(uneven, [0, 1]).data[0]!, 0.75);
-  // A row with nothing to attend to keeps what it has.
-  assert.deepEqual([...Array.from(rollout([grid([[0, 0], [1, 0]])]).data)], [1, 0, 0.5, 0.5]);
-});
-
-test("decoderRollout rows of target and source sum to 1", () => {
-  const own = grid([[1, 0], [0.5, 0.5]]);
-  const cross = grid([[1, 0, 0], [0, 0.5, 0.5]]);
-  const encoder = rollout([grid([[1, 0, 0], [0, 1, 0], [0, 0, 1]])]);
-  const one = decoderRollout([own], [cross], encoder);
-  assert.deepEqual([...Array.from(one.target.data)], [0.5, 0, 0.125, 0.375]);
-  assert.deepEqual([...Array.from(one.source.data)], [0.5, 0, 0, 0, 0.25, 0.25]);
-  const blind = decoderRollout([own], [grid([[0, 0, 0], [1, 0, 0]])], encoder);
-  assert.deepEqual([...Array.from(blind.target.data)], [1, 0, 0.125, 0.375]);
-  const two = decoderRollout([own, own], [cross, cross], encoder);
-  rowSums(two.target).forEach((sum, row) => near(sum + rowSums(two.source)[row]!, 1));
 });
 
 test("alignment reads the row of the input or of the prediction", () => {

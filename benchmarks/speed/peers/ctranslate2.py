@@ -76,8 +76,8 @@ def convert(checkpoint: Checkpoint, words: list[str]) -> TransformerSpec:
             _attention(layer.self_attention, w, f"{at}.self_attention", f"{at}.self_residual.norm")
             if name == "decoder":
                 _attention(layer.attention, w, f"{at}.cross_attention", f"{at}.cross_residual.norm")
-            _linear(layer.ffn.linear_0, w, f"{at}.feed_forward.w_in")
-            _linear(layer.ffn.linear_1, w, f"{at}.feed_forward.w_out")
+            _linear(layer.ffn.linear_0, w, f"{at}.feed_forward.up_proj")
+            _linear(layer.ffn.linear_1, w, f"{at}.feed_forward.down_proj")
             _norm(layer.ffn.layer_norm, w, f"{at}.feed_forward_residual.norm")
     spec.decoder.projection.weight = w["tgt_embedding.weight"]
     spec.register_source_vocabulary(words)

@@ -20,8 +20,8 @@ NAMES = {
     "o_proj": "out_proj",
     "self_residual.norm": "self_attn_layer_norm",
     "cross_residual.norm": "encoder_attn_layer_norm",
-    "feed_forward.w_in": "fc1",
-    "feed_forward.w_out": "fc2",
+    "feed_forward.up_proj": "fc1",
+    "feed_forward.down_proj": "fc2",
     "feed_forward_residual.norm": "final_layer_norm",
 }
 """Our parts and theirs."""

@@ -12,15 +12,13 @@ from benchmarks.speed.peers.training import WARM_UP_UPDATES, start_alike
 from benchmarks.speed.workloads import FIRST_WORD, Workload, load_data, word_of
 
 from glassformer.config import AdamWConfig, Config, ModelConfig, TextConfig, TrainConfig
-from glassformer.data.corpus import EncodedCorpus
-from glassformer.data.ragged import RaggedArray
+from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
 from glassformer.training.loop import optimizer_step
 from glassformer.training.state import TrainState
-from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.device import tuned
 
 
@@ -102,7 +100,8 @@ class OurTrainer:
 
     def update(self, prepared: Any) -> float:
         """Run one step of the training loop, with the number of threads that it chooses."""
-        make_room()
+        if self.run.threads is not None:
+            self.run.threads.adjust()
         lr = self.w.lr * min(1.0, (self.state.progress.step + 1) / WARM_UP_UPDATES)
         loss, _ = optimizer_step(self.state, self.run, [prepared], lr)
         self.state.progress.step += 1

@@ -22,7 +22,7 @@ def solution(n_queries: Tensor, n_keys: Tensor) -> Tensor:
 
 def library(n_queries: Tensor, n_keys: Tensor) -> Tensor:
     """Return what the library computes; the reference."""
-    from glassformer.nn.masks import causal_mask
+    from glassformer.nn.attention import causal_mask
 
     return causal_mask(int(n_queries), int(n_keys))
 

@@ -26,7 +26,7 @@ def solution(length: Tensor, width: Tensor) -> Tensor:
 
 def library(length: Tensor, width: Tensor) -> Tensor:
     """Return what the library computes; the reference."""
-    from glassformer.nn.positions import sinusoidal
+    from glassformer.nn.embeddings import sinusoidal
 
     return sinusoidal(int(length), int(width))
 

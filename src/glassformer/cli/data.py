@@ -6,12 +6,11 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-
-import tyro
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from glassformer.cli import encode, flags
-from glassformer.config import Config, DataConfig
+from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_for_files
 from glassformer.errors import DataError, UsageError
 from glassformer.utils import console
@@ -34,11 +33,11 @@ class DataArguments:
     takes is told by `data encode --help`.
     """
 
+    sections: ClassVar = ("data",)
     json: bool = False
     """Print one JSON object."""
     texts: bool = False
     """With show: print all texts and nothing else, one a line, as predict reads them."""
-    data: tyro.conf.OmitArgPrefixes[DataConfig] = field(default_factory=DataConfig)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -96,12 +95,12 @@ def _check(config: Config, as_json: bool) -> int:
 
 def _show(config: Config, arguments: DataArguments) -> int:
     """Print sizes and first examples of each split; download a built-in data set if it is missing."""
-    from glassformer.data.datasets.loading import load_text_data
+    from glassformer.data.datasets.local_files import load_text_data
     from glassformer.tasks import task_class
 
     kind = task_class(config.task)
     data = load_text_data(kind.schema, config.data)
-    for note in data.notes:
+    for note in [*data.notes, *data.findings]:
         logger.info(note)
     splits = data.splits()
     if arguments.texts:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
-
-import tyro
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from glassformer.cli import flags
 from glassformer.cli.scores import write_edit_scores, write_scores
-from glassformer.config import Config, DataConfig, DecodeConfig, FilesConfig
+from glassformer.config import Config, DataConfig, FilesConfig
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord
@@ -23,6 +21,7 @@ class EvaluateArguments:
     Several runs of one recipe, apart by commas, are scored as one, by the mean of their probabilities.
     """
 
+    sections: ClassVar = ("decode",)
     split: Literal["test", "valid", "train"] = "test"
     """Which split of the run's own data."""
     data_dir: str | None = None
@@ -43,9 +42,8 @@ class EvaluateArguments:
     """Column with the target sentence; as in training when absent."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
-    precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] | None = None
-    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). fp16
-    (of weights) and int8 on CPUs only."""
+    precision: Literal["auto", "fp32", "bf16"] | None = None
+    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it)."""
     edit: str | None = None
     """What to change in the forward pass, several edits apart by spaces: prints the score without and with them."""
     member: int = 1
@@ -54,7 +52,6 @@ class EvaluateArguments:
     """Score even if the run's data has changed since training: warn, and name the files in the result."""
     json: bool = False
     """Print one JSON object."""
-    decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
 
 
 def run(argv: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,21 +94,22 @@ def run(argv: Sequence[str]) -> int:
     trained = glassformer.load(folder, device=arguments.device)
     trained.allow_changed_data = arguments.allow_changed_data
     with tuned_process(trained.device):  # the page's questions too, which other threads answer
-        edits = (arguments.edit or "").split()
         if arguments.check is not None:
             return explain_edits.check_findings(trained, Path(arguments.check), arguments.json)
+        edits = (arguments.edit or "").split()
+        explained = trace_requests(trained, requests) if requests else []
         if arguments.sweep is not None:
-            explained = trace_requests(trained, requests)
-            explain_edits.show_sweep(trained, arguments.sweep, explained, edits, arguments.json)
-            return 0
-        if edits and arguments.out is None:
-            explain_edits.show_effect(trace_requests(trained, requests), edits, arguments.json)
+            explain_edits.show_sweep(arguments.sweep, explained, edits, arguments.json)
+        elif arguments.out is not None:
+            if arguments.json:
+                console.write_json(facts(explained, arguments.method))
+            write(trained, explained, arguments)
+        elif edits:
+            explain_edits.show_effect(explained, edits, arguments.json)
         elif arguments.json:
-            console.write_json(facts(trace_requests(trained, requests), arguments.method))
-        if arguments.out is not None:
-            write(trained, trace_requests(trained, requests), arguments)
-        elif not arguments.json and arguments.edit is None:
-            serve(trained, requests or findings_requests(trained), arguments)
+            console.write_json(facts(explained, arguments.method))
+        else:
+            serve(trained, explained or explained_findings(trained), arguments)
     return 0
 
 
@@ -169,20 +170,18 @@ def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str,
     return [request for request in present if "text" in request]
 
 
-def findings_requests(trained: Any) -> list[dict[str, Any]]:
-    """Return the request on which the page opens where a run has findings: the first, if it fits the model."""
+def explained_findings(trained: Any) -> list[Any]:
+    """Return the explanation on which the page opens where a run has findings: of the first, if it fits the model."""
     from glassformer.explain.edits.findings import read_findings
 
     path = RunFolder(trained.path).findings
     if not path.exists():
         return []
     try:
-        requests = [read_findings(path)[1][0].request.to_json()]
-        trace_requests(trained, requests)
+        return trace_requests(trained, [read_findings(path)[1][0].request.to_json()])
     except (UsageError, CheckpointError) as error:
         logger.warning(f"the page opens without the findings of the run: {error}")
         return []
-    return requests
 
 
 def trace_requests(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
@@ -200,7 +199,7 @@ def facts(explanations: list[Any], method: str) -> dict[str, Any]:
     facts_of = []
     for explanation in explanations:
         question = AttributeRequest.from_dict({"trace": explanation.id, "method": method})
-        attribution = attribute(explanation, question).to_json()
+        attribution = asdict(attribute(explanation, question))
         facts_of.append({"manifest": explanation.manifest(), "attribution": attribution})
     return facts_of[0] | ({"other": facts_of[1]} if len(facts_of) > 1 else {})
 
@@ -214,11 +213,9 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
         return explain_edits.add_finding(trained, path, explanations, str(arguments.edit).split())
     edited = None
     if arguments.edit is not None:
-        from glassformer.explain.edits.what_if import edited_explanation, what_if
+        from glassformer.explain.edits.what_if import with_edits
 
-        edits = arguments.edit.split()
-        request = replace(first.request, edits=tuple(edits), other_text=arguments.compare)
-        edited = edited_explanation(first, request, "edited", what_if(first, edits, *others), *others)
+        edited = with_edits(first, arguments.edit.split(), *others)
     if arguments.figure is not None:
         from glassformer.explain.figures.explanation_plots import save_figure
 
@@ -235,11 +232,9 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
     logger.info(f"written: {path}")
 
 
-def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArguments) -> None:
-    """Serve the page until Ctrl-C, first showing the requests; errors as in `trace_requests`."""
+def serve(trained: Any, explanations: list[Any], arguments: ExplainArguments) -> None:
+    """Serve the page until Ctrl-C, first showing these explanations."""
     from glassformer.explain.page import server
-
-    trace_requests(trained, requests)  # what is wrong is told here, not on the page
 
     ready = False
 
@@ -254,7 +249,7 @@ def serve(trained: Any, requests: list[dict[str, Any]], arguments: ExplainArgume
         logger.info(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")
         console.write(address)
 
-    server.serve(trained, port=arguments.port, start=requests, open_browser=arguments.browser, on_ready=tell)
+    server.serve(trained, port=arguments.port, start=explanations, open_browser=arguments.browser, on_ready=tell)
     logger.info("ended")
 
 

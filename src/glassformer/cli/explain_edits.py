@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,28 +42,28 @@ def show_effect(explanations: Sequence[Any], edits: Sequence[str], as_json: bool
     console.write_table(("position", "token", "before", "after", *numbers_of), rows)
 
 
-def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequence[str], as_json: bool) -> None:
+def show_sweep(kind: str, explanations: Sequence[Any], edits: Sequence[str], as_json: bool) -> None:
     """Print a sweep: "states" need a second text, "checkpoints" edits; the others are on top of edits."""
-    from dataclasses import replace
-
-    from glassformer.explain.edits import checkpoints, contributions, lens, states, sweeps
-    from glassformer.explain.edits.what_if import edited_explanation, what_if
+    from glassformer.explain.edits import contributions, states, sweeps
+    from glassformer.explain.edits.what_if import with_edits
 
     first, *others = explanations
-    if kind == "checkpoints":
-        other_text = others[0].request.text if others else None
-        request = replace(first.request, edits=tuple(edits), other_text=other_text)
-        return _show_checkpoints(checkpoints.sweep_checkpoints(trained, request), as_json)
     if edits:
-        request = replace(first.request, edits=tuple(edits))
-        result = what_if(first, edits, *others, again=False)
-        first = edited_explanation(first, request, "edited", result, *others)
+        first = with_edits(first, edits, *others, again=False)
     result: Any
-    if kind == "states":
+    if kind == "checkpoints":
+        result = sweeps.sweep_checkpoints(first)
+        columns = ("step", "checkpoint", "before", "after", "log p before", "log p after")
+        rows = [
+            (e.step or 0, e.checkpoint, e.answer_before, e.answer_after)
+            + (f"{e.log_prob_before:.3f}", f"{e.log_prob_after:.3f}")
+            for e in result.checkpoints
+        ]
+    elif kind == "states":
         result = states.sweep_states(first, others[0])
         columns, rows = ("stream", "state", "token", "noising", "denoising"), _state_rows(result, first)
     elif kind == "layers":
-        result = lens.sweep_layers(first)
+        result = states.sweep_layers(first)
         columns = ("stack", "layers", "position", "predicts", "log p of the answer", "rank", "KL")
         rows = _layer_rows(result)
     elif kind == "contributions":
@@ -82,7 +83,7 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
         columns = ("part", "off: log p changes by", "differ", "before", "after", "alone: log p changes by", "differ")
         rows = [_part_row(part) for part in result.parts]
     if as_json:
-        console.write_json(result.to_json())
+        console.write_json(asdict(result))
         return
     if kind == "contributions":
         at = "" if result.position is None else f" at position {result.position}"
@@ -92,17 +93,6 @@ def show_sweep(trained: Any, kind: str, explanations: Sequence[Any], edits: Sequ
         console.write(f"the direct contributions sum to the difference within {abs(result.error):.1e}")
     if kind == "parts":
         console.write(f"by comparison, with initial weights: at most {result.untrained:.3f} in size")
-
-
-def _show_checkpoints(by_step: Any, as_json: bool) -> None:
-    if as_json:
-        return console.write_json(by_step.to_json())
-    table: Rows = [
-        (e.step or 0, e.checkpoint, e.answer_before, e.answer_after)
-        + (f"{e.log_prob_before:.3f}", f"{e.log_prob_after:.3f}")
-        for e in by_step.checkpoints
-    ]
-    console.write_table(("step", "checkpoint", "before", "after", "log p before", "log p after"), table)
 
 
 def _part_row(part: Any) -> tuple[object, ...]:
@@ -152,8 +142,6 @@ def add_finding(trained: Any, path: Path, explanations: Sequence[Any], edits: Se
 
 def check_findings(trained: Any, path: Path, as_json: bool) -> int:
     """Measure the findings of a file again; return 1 if one is not as expected, else 0."""
-    from dataclasses import asdict
-
     from glassformer.explain.edits.findings import measure_again, read_findings
     from glassformer.explain.subject import MODEL, checkpoint_sha256
 

@@ -1,57 +1,89 @@
-"""Flags from dataclasses, parsed by tyro after words and misspellings are handled here.
+"""Flags: the fields of a command's dataclass, and those of the sections of the configuration that it takes.
 
 A section's fields are flags without a prefix (`--minutes`, `--train-file`, `--beam-size`), except those of `text` and
-`model` (`--text.vocab-size`, `--model.n-layers`). Only usable flags are offered: the settings of the selected data set
-and optimizer, and none that the task ignores.
+`model` (`--text.vocab-size`, `--model.n-layers`). What was given becomes a dictionary of plain values: `override` lays
+the settings over a recipe and checks them. Help shows usable flags only: the settings of the selected data set and
+optimizer, and none that the task ignores.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import itertools
+import argparse
 import logging
 import re
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_origin, get_type_hints
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
-import tyro
-
-from glassformer.cli.parsed_dataclass import PREFIXED, fill, offer, switches
 from glassformer.config import Config, idle
-from glassformer.config.recipes import (
-    BUDGETS,
-    check_config,
-    nearest,
-    override,
-    remaining_auto,
-    section_fields,
-    without_budget,
-)
-from glassformer.config.validation import chooser, kinds, refuse, sections
+from glassformer.config.recipes import nearest, override
+from glassformer.config.settings import docstrings
+from glassformer.config.validation import convert, kinds, section_fields, sections
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.exported import is_exported
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.seeds_folder import SeedsFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder
+from glassformer.utils import console
 
 if TYPE_CHECKING:
     from glassformer.tasks import Task
 
-logger = logging.getLogger(__name__)
 
-CHOOSERS = ("dataset", "optimizer")
-"""Flags whose value decides which others there are."""
+PREFIXED = ("text", "model")
+"""Sections whose flags carry their name."""
+PLACEHOLDERS = {"_file": "FILE", "_dir": "DIR", "_column": "NAME", "_lang": "LANG", "out": "DIR", "init_from": "RUN"}
+"""The end of a text field's name, and what stands for its value in the help."""
 
 A = TypeVar("A")
-"""The dataclass of a verb's flags."""
+"""The dataclass of a command's flags; `sections`, a class variable, names those of the configuration that it takes."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag; `key` is the field's place, such as `train.adamw.beta1`, and `off` is a switch's other flag."""
+
+    name: str
+    off: str
+    key: str
+    kind: Any
+    interval: str
+    help: str
+
+    @property
+    def field(self) -> str:
+        """Return the name of the field."""
+        return self.key.rpartition(".")[2]
+
+
+@cache
+def flags_of(cls: type) -> list[Flag]:
+    """Return all flags of a command: of its own fields, then those of the sections, and of the sections inside them."""
+    tables: list[tuple[str, Any]] = [("", cls)]
+    for name in getattr(cls, "sections", ()):
+        kind = sections(Config)[name]
+        tables += [(name, kind), *((f"{name}.{inner}", of) for inner, of in sections(kind).items())]
+    found = []
+    for table, kind in tables:
+        prefix, docs = f"{table}." if table in PREFIXED else "", docstrings(kind)
+        for f in fields(kind):
+            if not is_dataclass(of := kinds(kind)[f.name]):
+                name = f.name.replace("_", "-")
+                off, key = f"--{prefix}no-{name}" if of is bool else "", f"{table}.{f.name}".removeprefix(".")
+                found.append(Flag(f"--{prefix}{name}", off, key, of, f.metadata.get("interval", ""), docs[f.name]))
+    return found
+
+
+def known_flags(cls: type) -> dict[str, bool]:
+    """Return the names of all flags of a command, and whether each takes a value."""
+    return {name: not flag.off for flag in flags_of(cls) for name in (flag.name, flag.off) if name}
 
 
 def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], list[str]]:
-    """Split a command's arguments into words and flags with their values, spelled as tyro expects them.
+    """Split a command's arguments into words and flags with their values, as `--name=value`.
 
-    Everything after a lone `--` is a word.
+    Everything after a lone `--` is a word. (argparse takes no value that begins with dashes, nor words between flags.)
 
     Raises:
         UsageError: an unknown flag, with the nearest known one, or a value that is missing or too much.
@@ -83,84 +115,186 @@ def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], l
     return words, flags
 
 
-def parse(cls: type[A], flags: list[str], usage: str, default: A | None = None, task: type[Task] | None = None) -> A:
-    """Parse the flags of a command into its dataclass with tyro, which also prints the help.
+def read(
+    cls: type[A], flag_args: list[str], usage: str, base: Config | None = None, task: type[Task] | None = None
+) -> tuple[A, dict[str, Any]]:
+    """Return a command's own arguments, and the settings of the configuration that were given, by name.
 
     Args:
         cls: dataclass of the command's flags.
-        flags: the flags, as `--name=value`.
+        flag_args: the flags, as `split_words` returns them.
         usage: the command and its words, for the help, such as `train RECIPE`.
-        default: values of absent flags. Settings that it does not select are not offered; without it, all are.
-        task: the task, whose `ignores` are not offered either.
+        base: what the settings will be laid over. Help shows those of all data sets and optimizers without it.
+        task: the task, whose `ignores` are refused.
 
     Raises:
-        UsageError: a value does not fit, or this task, data set or optimizer has no such flag.
+        UsageError: an argument does not fit, or this task has no such flag.
         SystemExit: help was printed.
     """
-    start = cls() if default is None else default
-    values = switches(start)
-    last = {
-        name: flag for flag in flags for name in [flag.partition("=")[0].replace("--no-", "--").replace(".no-", ".")]
-    }
-    offered = offer(start, everything=default is None, ignores=task.ignores if task else frozenset())
-    usable = known_flags(offered)
-    for name in (flag.partition("=")[0] for flag in flags):
-        if name not in usable and name != "--help":
-            _refuse(start, name, task)
-    output = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(output):
-            # Of a switch only the flag that changes it exists, and the last one counts.
-            args = [flag for name, flag in last.items() if name not in values or (flag == name) != values[name]]
-            cli = tyro.conf.FlagCreatePairsOff[offered]
-            return fill(start, tyro.cli(cli, args=args, prog=f"glassformer {usage}"))
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        hint = f"what it takes: glassformer {usage.split()[0]} --help"
-        raise UsageError(_flatten(output.getvalue()), hint) from None
+    every, ignores = flags_of(cls), task.ignores if task else frozenset()
+    values = vars(_parser(every, cls, usage).parse_args([flag for flag in flag_args if flag != "--help"]))
+    if task and (wrong := [f for f in every if f.field in values and _within(f.key, ignores)]):
+        name = wrong[0].name if values[wrong[0].field] is not False else wrong[0].off
+        raise UsageError(f"the task {task.name} has no use for {name}", "leave it out")
+    own = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]
+    settings = {name: value for name, value in values.items() if name not in own}
+    if "--help" in flag_args:
+        if base is not None:
+            choices = {name: value for name, value in settings.items() if name in ("dataset", "optimizer")}
+            base = override(base, choices, "flags")
+            unused = {f"{section}.{inner}" for section in sections(Config) for inner in idle(getattr(base, section))}
+            every = [flag for flag in every if not _within(flag.key, ignores | unused)]
+        console.write(_parser(every, cls, usage, base or Config()).format_help().rstrip())
+        raise SystemExit(0)
+    of, flag = kinds(cls), {each.field: each for each in every}
+    given = {name: value for name, value in values.items() if name in own}
+    metadata = {f.name: f.metadata for f in fields(cls)}  # pyright: ignore[reportArgumentType]
+    own_values = {n: convert(value, of[n], metadata[n], flag[n].name, "flags") for n, value in given.items()}
+    return cls(**own_values), settings
+
+
+def parse(cls: type[A], flag_args: list[str], usage: str) -> A:
+    """Return a command's own arguments; errors as in `read`."""
+    return read(cls, flag_args, usage)[0]
 
 
 def parse_for_recipe(cls: type[A], flag_args: list[str], base: Config, usage: str) -> tuple[A, Config]:
-    """Return a command's arguments, with the recipe's values as defaults, and the resulting configuration.
+    """Return a command's arguments, and the recipe's configuration with the settings that were given.
 
-    A budget given as a flag replaces the recipe's. Flags are excluded from automatic configuration. A data set or
-    optimizer selected by a flag has its own defaults.
+    A command that trains takes the sizes of the run to initialise from, if one is named; settings come on top.
 
     Raises:
         UsageError: a value or a flag that the recipe cannot use; SystemExit after help was printed.
     """
     from glassformer.tasks import task_class
 
-    values = dict(flag[2:].split("=", 1) for flag in flag_args if "=" in flag)
-    if values.keys() & set(BUDGETS):
-        base = without_budget(base)
-    named = [name.rpartition(".")[2].replace("-", "_") for name in values]
-    base = replace(base, auto=remaining_auto(base, named))
-    base = override(base, {name: values[name] for name in CHOOSERS if name in values}, "flags")
-    sections_of_command = section_fields().keys() & get_type_hints(cls).keys()
-    start = cls(**{name: getattr(base, name) for name in sections_of_command})
-    arguments = parse(cls, flag_args, usage, start, task_class(base.task))
-    return arguments, config_of(arguments, base)
+    arguments, settings = read(cls, flag_args, usage, base, task_class(base.task))
+    begin = settings.get("init_from", base.train.init_from)
+    if begin and "train" in getattr(cls, "sections", ()):
+        from glassformer.training.finetune import with_pretrained_settings
+
+        base = with_pretrained_settings(base, begin)
+    return arguments, override(base, settings, "flags")
 
 
 def parse_for_run(cls: type[A], flag_args: list[str], path: Path, verb: str) -> tuple[A, Config, dict[str, Any]]:
-    """Return the arguments, the configuration and the changed decoding options of a command that uses a run.
+    """Return the arguments, the configuration and the decoding options given to a command that uses a run.
 
     A model folder alone has the default configuration. Errors as in `parse_for_recipe` and `RunFolder.read_config`.
     """
     from glassformer.tasks import TASKS
 
     config = RunFolder(path).read_config() if RunFolder(path).resumable else Config()
-    start = cls(decode=config.decode)  # pyright: ignore[reportCallIssue]
-    arguments = parse(cls, flag_args, f"{verb} {path}", start, TASKS.get(config.task))
-    return arguments, config, changed(config_of(arguments, config).decode, config.decode)
+    arguments, options = read(cls, flag_args, f"{verb} {path}", config, TASKS.get(config.task))
+    override(config, options, "flags")  # refuses what is wrong before anything is loaded
+    return arguments, config, options
 
 
-def config_of(arguments: Any, base: Config) -> Config:
-    """Return the configuration with the flags' values, checked."""
-    sections_given = {name: getattr(arguments, name) for name in section_fields() if hasattr(arguments, name)}
-    return check_config(replace(base, **sections_given), "flags")
+class _Switch(argparse.Action):
+    """Two flags without a value, of which the first turns a setting on; the last one given counts."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, option_string == self.option_strings[0])
+
+
+def _parser(flags: list[Flag], cls: type, usage: str, config: Config | None = None) -> argparse.ArgumentParser:
+    """Return a parser of these flags, whose help shows the values of a configuration as defaults."""
+
+    def layout(prog: str) -> argparse.HelpFormatter:
+        return argparse.HelpFormatter(prog, max_help_position=32)
+
+    parser = argparse.ArgumentParser(
+        usage=f"glassformer {usage} [--flags]".replace("%", "%%"),
+        description=cls.__doc__,
+        formatter_class=layout,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    groups, seen = {"": parser}, set[str]()
+    for flag in flags:
+        if flag.name in seen:
+            continue  # several optimizers have it
+        seen.add(flag.name)
+        table = flag.key.rpartition(".")[0]
+        if table not in groups:
+            of: Any = Config
+            for part in table.split("."):
+                of = sections(of)[part]
+            groups[table] = parser.add_argument_group(table, of.__doc__)  # pyright: ignore[reportArgumentType]
+        default = _default(flag, cls, config) if config else None
+        notes: Any = {"dest": flag.field, "help": _help(flag, default)}
+        if flag.off:  # help shows the second where the first changes nothing
+            names = [flag.name, flag.off] if default in (None, True) else [flag.name]
+            groups[table].add_argument(*names, action=_Switch, nargs=0, **notes)
+        else:
+            plain = partial(_plain, flag.kind)
+            groups[table].add_argument(flag.name, type=plain, metavar=_placeholder(flag), **notes)
+    return parser
+
+
+def _plain(kind: Any, text: str) -> Any:
+    """Return a flag's value as a plain value; what is no number is left as text, which `build` refuses."""
+    of = get_args(kind) if NoneType in get_args(kind) else (kind,)
+    if text == "None" and NoneType in of:
+        return None
+    try:
+        return of[0](text) if of[0] in (int, float) else text
+    except ValueError:
+        return text
+
+
+def _placeholder(flag: Flag) -> str:
+    """Return what stands for a value in the help, such as `INT`, `FILE` or `{adam,sgd}`."""
+    kind = get_args(flag.kind)[0] if NoneType in get_args(flag.kind) else flag.kind
+    if get_origin(kind) is Literal:
+        return f"{{{','.join(get_args(kind))}}}"
+    text = next((placeholder for end, placeholder in PLACEHOLDERS.items() if flag.field.endswith(end)), "TEXT")
+    return {int: "INT", float: "FLOAT"}.get(kind, text)
+
+
+def _default(flag: Flag, cls: type, config: Config) -> Any:
+    """Return a flag's value when it is absent."""
+    value: Any = config if "." in flag.key else cls()
+    for part in flag.key.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _help(flag: Flag, default: Any) -> str:
+    """Return a flag's help with its interval and its default, as in `Number of layers. (in [1, 1000], default 4)`."""
+    interval = flag.interval
+    if interval.endswith(", inf)"):
+        interval = f"{'≥' if interval[0] == '[' else '>'} {interval[1:].partition(',')[0]}"
+    elif interval:
+        interval = f"in {interval}"
+    value = "on" if default is True else "" if default is None or default is False else str(default)
+    notes = [note for note in (interval, f"default {value}" if value else "") if note]
+    return (flag.help + (f" ({', '.join(notes)})" if notes else "")).replace("%", "%%")
+
+
+def _within(key: str, tables: Collection[str]) -> bool:
+    """Return True if a key, or a table that holds it, is among these."""
+    return any(key == table or key.startswith(f"{table}.") for table in tables)
+
+
+def _canonical(flag: str, known: dict[str, bool]) -> str:
+    """Return `--max_tokens` and `--train.max-tokens` as `--max-tokens`."""
+    flag = flag.replace("_", "-")
+    section, _, rest = flag[2:].partition(".")
+    bare = f"--{rest.rpartition('.')[2]}"
+    prefixless = rest and section not in PREFIXED and section in section_fields()
+    return bare if prefixless and bare in known else flag
+
+
+def _similar(flag: str, known: dict[str, bool]) -> str:
+    """Return a hint at the flag that was meant: the same name in a section, or a similar spelling."""
+    name = flag.lstrip("-")
+    if same := [k for k in known if k.partition(".")[2] == name]:
+        return f"did you mean {same[0]}?"
+    return nearest(f"--{name}", [*known, "--help", "--debug"]).strip() or "see --help for all"
+
+
+logger = logging.getLogger(__name__)
 
 
 def one_word(words: list[str], what: str, usage: str) -> str:
@@ -201,62 +335,3 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
 def run_folders(word: str) -> list[Path]:
     """Return the run folders of `RUN` or `RUN,RUN,…`, which form an ensemble; errors as in `run_folder`."""
     return [run_folder(part) for part in ([word] if Path(word).exists() else word.split(","))]
-
-
-def changed(new: Any, old: Any) -> dict[str, Any]:
-    """Return the fields in which two configurations of one type differ, with the new values."""
-    return {f.name: getattr(new, f.name) for f in fields(new) if getattr(new, f.name) != getattr(old, f.name)}
-
-
-def known_flags(cls: type, prefix: str = "") -> dict[str, bool]:
-    """Return all flags of a dataclass, and whether each takes a value."""
-    known: dict[str, bool] = {}
-    for name, kind in get_type_hints(cls, include_extras=True).items():
-        inner = kind.__origin__ if get_origin(kind) is Annotated else kind
-        if is_dataclass(inner) and isinstance(inner, type):
-            known |= known_flags(inner, f"{name}." if name in PREFIXED else "")
-        else:
-            flag = name.replace("_", "-")
-            known[f"--{prefix}{flag}"] = inner is not bool
-            if inner is bool:
-                known[f"--{prefix}no-{flag}"] = False
-    return known
-
-
-def _refuse(arguments: Any, flag: str, task: type[Task] | None) -> NoReturn:
-    """Say why a flag that exists is of no use here: another data set or optimizer is chosen, or the task ignores it."""
-    name = flag.split(".")[-1].removeprefix("--").removeprefix("no-").replace("-", "_")
-    section = next(section for section, names in section_fields().items() if name in names)
-    part = getattr(arguments, section)
-    owners = [inner for inner, kind in sections(type(part)).items() if name in kinds(kind)]
-    if owners and set(owners) <= set(idle(part)):
-        refuse(section, getattr(part, chooser(type(part), owners[0])), name, "flags")
-    raise UsageError(f"the task {task.name if task else ''} has no use for {flag}", "leave it out")
-
-
-def _canonical(flag: str, known: dict[str, bool]) -> str:
-    """Return `--max_tokens` and `--train.max-tokens` as `--max-tokens`."""
-    flag = flag.replace("_", "-")
-    section, _, rest = flag[2:].partition(".")
-    bare = f"--{rest.rpartition('.')[2]}"
-    prefixless = rest and section not in PREFIXED and section in section_fields()
-    return bare if prefixless and bare in known else flag
-
-
-def _similar(flag: str, known: dict[str, bool]) -> str:
-    """Return a hint at the flag that was meant: the same name in a section, or a similar spelling."""
-    name = flag.lstrip("-")
-    same = [k for k in known if k.partition(".")[2] == name]
-    return (
-        f"did you mean {same[0]}?"
-        if same
-        else nearest(f"--{name}", [*known, "--help", "--debug"]).strip() or "see --help for all"
-    )
-
-
-def _flatten(box: str) -> str:
-    """Return the first paragraph of tyro's framed message on one line."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    lines = [line.strip("│ \t") for line in plain.splitlines() if line[:1] not in "╭╰"]
-    paragraph = itertools.takewhile(lambda line: line and not line.startswith("─"), lines)
-    return " ".join(paragraph).rstrip(".") or "a flag could not be read"

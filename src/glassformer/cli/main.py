@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from glassformer import __version__
 from glassformer.errors import GlassformerError, Interrupted, ResourceError, UsageError
-from glassformer.utils import console, cpu_threads
+from glassformer.utils import console
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     raise lost
                 logger.warning(f"{lost}: what was done is done, and was not printed")
             return code
-    except SystemExit as stop:  # tyro, after it has printed a command's help
+    except SystemExit as stop:  # after a command's help was printed
         return stop.code if isinstance(stop.code, int) else 1
     except BaseException as error:  # a panic of the tokenizers library is no Exception
         if isinstance(error, BrokenPipeError) and not works:  # the reader, `head` perhaps, has seen enough
@@ -139,8 +139,6 @@ def _dispatch(arguments: list[str]) -> int:
     if command != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
         message = f"{command} is the work of one process, and {n} were started"
         raise UsageError(message, "start it without torchrun; train alone runs in several processes")
-    if not {"--help", "-h"} & set(arguments):
-        cpu_threads.watch()
     return import_module(f"glassformer.cli.{command}").run(arguments[1:])
 
 

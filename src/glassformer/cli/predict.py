@@ -11,18 +11,16 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-import tyro
+from typing import Any, ClassVar, Literal
 
 from glassformer.cli import flags
-from glassformer.config import Config, DecodeConfig
+from glassformer.config.recipes import override
 from glassformer.errors import UsageError
-from glassformer.interop.exported import is_exported
+from glassformer.interop.exported import TORCH_FREE, export_of_run, is_exported
 from glassformer.runs.folder import RunFolder
-from glassformer.text.lines import ArrivingLines
+from glassformer.text.long_text import ArrivingLines
 from glassformer.utils import console
 
 logger = logging.getLogger(__name__)
@@ -36,21 +34,20 @@ class PredictArguments:
     answer as one, by the mean of their probabilities.
     """
 
+    sections: ClassVar = ("decode",)
     prompt: str | None = None
     """Text for a language model to go on from."""
     seed: int | None = None
     """Seed of sampling, the same as --decode-seed."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
-    precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] | None = None
-    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it). fp16
-    (of weights) and int8 on CPUs only."""
+    precision: Literal["auto", "fp32", "bf16"] | None = None
+    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it)."""
     engine: Literal["auto", "torch", "ctranslate2", "onnx"] = "auto"
-    """What computes: torch, or a library that the run is exported for at the first use (auto: such an export, if
-    there is one whose answers were all equal to the run's; else torch)."""
+    """What computes: torch, or a library that the run is exported for at the first use (auto: torch for a run, its
+    library for an exported folder)."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
-    decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -79,29 +76,24 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
-    """Return the export that answers for a run, made if an engine is named; None if torch answers.
+    """Return the export that answers for a run, made at the first use; None if torch answers.
 
     Raises:
         UsageError: an engine is named that cannot hold the run, or is not installed.
     """
-    from glassformer.interop.cached import cache_folder, find_equal
-
     folder = RunFolder(paths[0])
-    if not folder.exports.is_dir() and not any(flag.startswith("--engine=") for flag in flag_args):
+    if not any(flag.startswith("--engine=") for flag in flag_args):
+        _name_faster_engine(paths)
         return None
-    config = folder.read_config() if folder.resumable else Config()
-    start = PredictArguments(decode=config.decode)
-    arguments = flags.parse(PredictArguments, flag_args, f"predict {paths[0]}", start)
+    arguments = flags.parse(PredictArguments, flag_args, f"predict {paths[0]}")
     by_torch = arguments.device not in ("auto", "cpu") or arguments.precision is not None
-    if arguments.engine == "torch" or (arguments.engine == "auto" and by_torch):
+    if arguments.engine in ("auto", "torch"):
         return None
-    if arguments.engine == "auto":
-        return find_equal(paths, arguments.decode)
     if by_torch:
         raise UsageError(f"--engine {arguments.engine} computes in fp32 on cpu", "leave out --device and --precision")
     if len(paths) > 1:
         raise UsageError(f"--engine {arguments.engine} takes one run, {len(paths)} came", "use --engine torch")
-    exported = cache_folder(paths[0], arguments.engine)
+    exported = export_of_run(paths[0], arguments.engine)
     if not is_exported(exported):
         from glassformer.api import load
 
@@ -112,20 +104,26 @@ def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
     return exported
 
 
+def _name_faster_engine(paths: Sequence[Path]) -> None:
+    """Log which export of a run, if it has one, would answer without starting torch."""
+    if len(paths) == 1 and RunFolder(paths[0]).exports.is_dir():
+        made = [name for name in TORCH_FREE if is_exported(export_of_run(paths[0], name))]
+        if made:
+            logger.info(f"this run is exported for {made[0]}, which starts faster: --engine {made[0]}")
+
+
 def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     """Predict with an exported model, without importing torch."""
     from glassformer.interop.exported import load_exported
 
     path = Path(words[0])
-    arguments = flags.parse(PredictArguments, flag_args, f"predict {path}")  # its own --help, and unknown flags
+    arguments, options = flags.read(PredictArguments, flag_args, f"predict {path}")
     if arguments.precision is not None:
         raise UsageError(f"{path} is an exported model, whose precision is chosen at export", "leave out --precision")
     model = load_exported(path, arguments.device)
     if arguments.engine not in ("auto", model.facts.target):
         raise UsageError(f"{path} was exported for {model.facts.target}, not {arguments.engine}", "leave out --engine")
-    start = PredictArguments(decode=model.config.decode)
-    arguments = flags.parse(PredictArguments, flag_args, f"predict {path}", start)
-    options = flags.changed(flags.config_of(arguments, model.config).decode, model.config.decode)
+    override(model.config, options, "flags")
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
     logger.info(f"answered by {model.facts.target}, {model.facts.precision}")

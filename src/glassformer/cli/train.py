@@ -5,21 +5,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import tyro
+from typing import Any, ClassVar
 
 from glassformer.cli import flags
 from glassformer.cli.recipes import write_recipes
 from glassformer.cli.scores import write_scores, write_seeds_scores
-from glassformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TextConfig, TrainConfig
+from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import UsageError
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.lock import lock_folder
-from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.utils import console
 from glassformer.utils.atomic_io import read_json
 from glassformer.utils.formatting import glassformer_command
@@ -31,6 +28,7 @@ logger = logging.getLogger(__name__)
 class NewRunArguments:
     """Flags of the commands that start a run."""
 
+    sections: ClassVar = ("data", "text", "model", "train", "decode")
     out: str | None = None
     """Folder of the new run; without it, runs/RECIPE."""
     dry_run: bool = False
@@ -41,11 +39,6 @@ class NewRunArguments:
     """Number of seeds to train, into OUT/seed-1 …; reports mean, standard deviation and the best by validation."""
     json: bool = False
     """Print the final scores as one JSON object."""
-    data: tyro.conf.OmitArgPrefixes[DataConfig] = field(default_factory=DataConfig)
-    text: TextConfig = field(default_factory=TextConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    train: tyro.conf.OmitArgPrefixes[TrainConfig] = field(default_factory=TrainConfig)
-    decode: tyro.conf.OmitArgPrefixes[DecodeConfig] = field(default_factory=DecodeConfig)
 
 
 @dataclass(frozen=True)
@@ -69,8 +62,7 @@ def run(argv: Sequence[str]) -> int:
             flags.parse(TrainArguments, flag_args, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
     recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR")
-    base = _with_pretrained(load_recipe(recipe), flag_args)
-    arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, base, f"train {recipe}")
+    arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, load_recipe(recipe), f"train {recipe}")
     out = Path(arguments.out or Path("runs") / config.recipe)
     if arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
         if RunFolder(out).resumable or SeedsFolder(out).exists:
@@ -81,19 +73,19 @@ def run(argv: Sequence[str]) -> int:
                 RunFolder(out).remove_incomplete_start()
     if not (arguments.dry_run or arguments.overfit_batch) and console.is_main_process():
         RunFolder(out).check_new()
-    if train(config, out, arguments) is not None:
-        _finish(out, arguments.json)
+    if (trained := train(config, out, arguments)) is not None:
+        _finish(trained, out, arguments.json)
     return 0
 
 
 def train(config: Config, out: Path, arguments: NewRunArguments) -> Any:
     """Train with a progress bar; return the run, or None after a dry run."""
-    import glassformer
+    from glassformer.api import train_checked
     from glassformer.report.progress import TrainingProgress
 
     modes = {name: getattr(arguments, name) for name in ("dry_run", "overfit_batch", "seeds")}
     with TrainingProgress() as progress:
-        return glassformer.train(config, out=out, on_step=progress, **modes)
+        return train_checked(config, out=out, on_step=progress, **modes)
 
 
 def _resume(words: list[str], flag_args: list[str]) -> int:
@@ -114,25 +106,12 @@ def _resume_run(out: Path, as_json: bool) -> int:
     with TrainingProgress() as progress:
         run = glassformer.resume(out, on_step=progress)
     if run is not None:
-        _finish(out, as_json)
+        _finish(run, out, as_json)
     return 0
 
 
-def _with_pretrained(recipe: Config, flag_args: list[str]) -> Config:
-    """Return the recipe with the sizes of the run to initialise from, if there is one; flags override them."""
-    named = [flag.partition("=")[2] for flag in flag_args if flag.startswith("--init-from=")]
-    path = named[-1] if named else recipe.train.init_from
-    if not path or path == "None":  # tyro's word for no value: the recipe's run is not used
-        return recipe
-    from glassformer.training.finetune import with_pretrained_settings
-
-    return with_pretrained_settings(recipe, path)
-
-
-def _finish(out: Path, as_json: bool) -> None:
+def _finish(run: Any, out: Path, as_json: bool) -> None:
     """Print the scores to stdout and the paths to stderr."""
-    from glassformer.tasks import task_class
-
     several, folder = SeedsFolder(out), RunFolder(out)
     if several.exists:
         write_seeds_scores(read_json(several.report_json), as_json)
@@ -141,6 +120,5 @@ def _finish(out: Path, as_json: bool) -> None:
     if folder.report.is_file():
         logger.info(f"report: {folder.report}")
     logger.info(f"use it:  {glassformer_command('predict', out)} …")
-    run = several.best if several.exists else folder
-    if task_class(run.read_config().task).explain_as is not None:
+    if run.task.explain_as is not None:
         logger.info(f"look inside: {glassformer_command('explain', out)}")

@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from glassformer.config.data import DataConfig, DatesConfig, FilesConfig, Multi30kConfig, TextConfig
-from glassformer.config.decoding import DecodeConfig
-from glassformer.config.fields import idle
-from glassformer.config.model import ModelConfig
-from glassformer.config.training import AdamConfig, AdamWConfig, MuonConfig, SGDConfig, TrainConfig
+from glassformer.config.settings import (
+    AdamConfig,
+    AdamWConfig,
+    DataConfig,
+    DatesConfig,
+    DecodeConfig,
+    FilesConfig,
+    ModelConfig,
+    Multi30kConfig,
+    MuonConfig,
+    SGDConfig,
+    TextConfig,
+    TrainConfig,
+    idle,
+)
 
 __all__ = [
     "AdamConfig",

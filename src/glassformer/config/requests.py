@@ -1,6 +1,6 @@
 """Requests: flat frozen dataclasses that are checked as they are built, by a page, a command, a file or in Python.
 
-Fields are declared as those of a configuration are (`fields.py`), and checked by the same functions.
+Fields are declared as those of a configuration are (`settings.py`), and checked by the same function.
 """
 
 from __future__ import annotations
@@ -9,9 +9,36 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
-from glassformer.config.validation import convert
-from glassformer.config.values import items, shown
+from glassformer.config.validation import convert, kinds, shown
 from glassformer.errors import UsageError
+
+LENGTH_RATIO, LENGTH_MARGIN = 2, 20
+"""A translation has at most LENGTH_RATIO · source + LENGTH_MARGIN tokens: a longer one is a loop."""
+
+
+def length_limit(n_source: int, max_len: int, max_new_tokens: int) -> int:
+    """Return the maximum tokens, EOS included, of a translation of `n_source` tokens."""
+    return max(1, min(max_len, max_new_tokens, LENGTH_RATIO * n_source + LENGTH_MARGIN))
+
+
+def window_start(n_tokens: int, max_len: int) -> int:
+    """Return the index of the first of `n_tokens` tokens that the model still sees when it predicts the next one.
+
+    Up to max_len that is 0. Beyond, the window jumps ahead by half of max_len and is read again: the model sees between
+    half of max_len and max_len tokens, and most tokens cost one cached step. (Moving it by one would shift every
+    position, and invalidate the cache, at each token.) It depends only on the number of tokens, never on the batch.
+    """
+    jump = max_len - max_len // 2
+    return jump * -(-max(0, n_tokens - max_len) // jump)
+
+
+def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:
+    """Return the first `max_len` ids, the last, or half of each (the odd one from the head)."""
+    if len(ids) <= max_len:
+        return ids
+    n_tail = {"head": 0, "tail": max_len, "head+tail": max_len // 2}[keep]
+    return ids[: max_len - n_tail] + ids[len(ids) - n_tail :]
+
 
 Request = TypeVar("Request")
 
@@ -26,16 +53,23 @@ def check_request(request: Any, where: str = "request") -> None:
         UsageError: a field is of another type, or outside its interval, length or form; it is named.
     """
     for field in fields(request):
-        value = getattr(request, field.name)
-        if partial := field.metadata.get("partial"):
-            value = _partial(value, partial, field.name, where)
-        elif keys := field.metadata.get("keys"):
-            value = _lists(value, keys, field.metadata["items"], field.name, where)
-        elif inner := field.metadata.get("tables"):
-            value = _tables(value, inner, field.name, where)
+        key, value, metadata = field.name, getattr(request, field.name), field.metadata
+        if kind := metadata.get("partial"):
+            known = {f.name: f for f in fields(kind) if f.metadata.get("interval") or f.type == "bool"}
+            given = {name: v for name, v in _mapping(value, known, key, "", "field ", where).items() if v is not None}
+            of = kinds(kind)
+            value = {n: convert(v, of[n], known[n].metadata, f"{key}.{n}", where) for n, v in given.items()}
+        elif keys := metadata.get("keys"):
+            lists = _mapping(value, keys, key, " of lists", "", where)
+            value = {n: convert(v, list[int], metadata["items"], f"{key}.{n}", where) for n, v in lists.items()}
+        elif kind := metadata.get("tables"):
+            if not isinstance(value, list | tuple):
+                raise UsageError(f"{where}: {key} must be an array of tables; got {shown(value)}")
+            numbered = enumerate(value, start=1)
+            value = [v if isinstance(v, kind) else build_request(kind, v, f"{where}, {key} {n}") for n, v in numbered]
         else:
-            value = convert(value, field, type(request), field.name, where)
-        object.__setattr__(request, field.name, value)
+            value = convert(value, kinds(type(request))[key], metadata, key, where)
+        object.__setattr__(request, key, value)
 
 
 def build_request(kind: type[Request], data: Any, where: str = "request") -> Request:
@@ -58,31 +92,10 @@ def build_request(kind: type[Request], data: Any, where: str = "request") -> Req
     return kind(**given)
 
 
-def _partial(value: Any, kind: type, key: str, where: str) -> dict[str, Any]:
-    """Return some fields of a dataclass, each checked by its own interval; null counts as absent."""
+def _mapping(value: Any, known: Collection[str], key: str, of: str, what: str, where: str) -> Mapping[str, Any]:
+    """Return a JSON object, all of whose names are known."""
     if not isinstance(value, Mapping):
-        raise UsageError(f"{where}: {key} must be a JSON object; got {shown(value)}")
-    known: dict[str, Field[Any]] = {f.name: f for f in fields(kind) if f.metadata.get("interval") or f.type == "bool"}
+        raise UsageError(f"{where}: {key} must be a JSON object{of}; got {shown(value)}")
     if unknown := sorted(str(name)[:40] for name in value if name not in known):
-        raise UsageError(f"{where}: {key} has no field {unknown[0]!r}", f"there are {', '.join(known)}")
-    given = {name: item for name, item in value.items() if item is not None}
-    return {name: convert(item, known[name], kind, f"{key}.{name}", where) for name, item in given.items()}
-
-
-def _lists(value: Any, keys: Collection[str], each: Mapping[str, Any], key: str, where: str) -> dict[str, list[int]]:
-    """Return lists of numbers by name."""
-    if not isinstance(value, Mapping):
-        raise UsageError(f"{where}: {key} must be a JSON object of lists; got {shown(value)}")
-    if unknown := [str(name)[:40] for name in value if name not in keys]:
-        raise UsageError(f"{where}: {key} has no {unknown[0]!r}", f"there are {', '.join(keys)}")
-    return {name: items(item, list[int], each, f"{key}.{name}", where) for name, item in value.items()}
-
-
-def _tables(value: Any, kind: type, key: str, where: str) -> list[Any]:
-    """Return a list of a dataclass, built from tables."""
-    if not isinstance(value, list | tuple):
-        raise UsageError(f"{where}: {key} must be an array of tables; got {shown(value)}")
-    return [
-        item if isinstance(item, kind) else build_request(kind, item, f"{where}, {key} {number}")
-        for number, item in enumerate(value, start=1)
-    ]
+        raise UsageError(f"{where}: {key} has no {what}{unknown[0]!r}", f"there are {', '.join(known)}")
+    return value

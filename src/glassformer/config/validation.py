@@ -1,21 +1,21 @@
-"""What a configuration may hold: names, types, intervals, and the few values that must agree.
+"""Checks of plain values against the fields of a dataclass: a section of a configuration, a request, or flags.
 
-Every configuration is built from nested plain values here, each checked where it is put into its field. A
-complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the word that was probably
-meant. Which section a key belongs to is `places.py`; what needs the data or the machine is checked where those are.
+A complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the word that was probably
+meant. What needs the data or the machine is checked where those are.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 import types
-from dataclasses import Field, asdict, fields, is_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, fields, is_dataclass
 from functools import cache
+from pathlib import PurePath
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glassformer.config import Config, ModelConfig, TrainConfig, idle
-from glassformer.config.removed import update_section
-from glassformer.config.values import items, nearest, scalar, shown
 from glassformer.errors import UsageError
 
 Section = TypeVar("Section")
@@ -25,45 +25,13 @@ kinds = cache(get_type_hints)
 
 TASK_NAMES = ["classify", "translate", "lm", "pretrain"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
-
-
-def check_config(config: Config, where: str = "configuration") -> Config:
-    """Return the configuration if its values have their types, are in their intervals, and agree.
-
-    Raises:
-        UsageError: they are not; the message names the key.
-    """
-    return build_config(asdict(config), where)
-
-
-def build_config(values: dict[str, Any], where: str) -> Config:
-    """Return a configuration from nested plain values, one table per section.
-
-    Raises:
-        UsageError: as `check_config`; also an unknown key, with the nearest known one.
-    """
-    _check_text(values, "", where)
-    config = build(Config, values, "", where)
-    if config.task and config.task not in TASK_NAMES:
-        message = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
-        raise UsageError(message, nearest(config.task, TASK_NAMES).strip())
-    known = [name for names in section_fields().values() for name in names]
-    for name in config.auto:
-        if name not in known:
-            raise UsageError(f"{where}: auto names {name!r}, which is not a setting", nearest(name, known).strip())
-    _check_idle(config, where)
-    _check_model(config.model, where)
-    _check_training(config.train, where)
-    decode = config.decode
-    if decode.n_best > decode.beam_size and not decode.sample and config.task == "translate":
-        message = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
-        enough = f"a beam of {decode.n_best} or more can give that many: --beam-size {decode.n_best}"
-        raise UsageError(message, enough)
-    return config
+MAX_EXACT = 2**53
+"""Integers beyond this are not converted to a float, nor printed."""
+_IN_WORDS = {int: "a whole number", float: "a number", str: "a string in quotes", bool: "true or false"}
 
 
 def build(kind: type[Section], values: Any, section: str, where: str) -> Section:
-    """Return a section from a table of plain values; missing keys keep their defaults, those of `REMOVED` are dropped.
+    """Return a dataclass from a table of plain values, each checked; missing keys keep their defaults.
 
     Messages name it `section` (`train.adamw`; empty for the whole configuration) in `where`, a file.
 
@@ -74,49 +42,99 @@ def build(kind: type[Section], values: Any, section: str, where: str) -> Section
         raise UsageError(f"{where}: {section} must be a table, [{section}]; got {shown(values)}")
     known: dict[str, Field[Any]] = {f.name: f for f in fields(kind)}  # pyright: ignore[reportArgumentType]
     prefix = f"{section}." if section else ""
-    values = update_section(values, section, where)
     for key in values:
         if key not in known:
             place = f"in [{section}]" if section else "at the top"
             raise UsageError(f"{where}: {key!r} {place} is not a known key", _suggest(key, kind))
-    made = {key: convert(value, known[key], kind, prefix + key, where) for key, value in values.items()}
-    return kind(**made)
+    of = kinds(kind)
+    return kind(**{key: convert(v, of[key], known[key].metadata, prefix + key, where) for key, v in values.items()})
 
 
-def convert(value: Any, field: Field[Any], owner: type, key: str, where: str) -> Any:
-    """Return a value as its field's type.
+def convert(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: str) -> Any:
+    """Return a value as the type of its field, within the interval or the length that the field's metadata names.
 
     An integer may stand for a float and a path for a string; nothing else is converted.
 
     Raises:
-        UsageError: it is of another type, none of the choices, or outside the field's interval.
+        UsageError: it is of another type, none of the choices, or outside the interval.
     """
-    kind = kinds(owner)[field.name]
     if is_dataclass(kind) and isinstance(kind, type):
         return build(kind, value, key, where)
+    of = get_args(kind)
     if get_origin(kind) in (Union, types.UnionType):
-        if value is None:
-            return None
-        kind = next(k for k in get_args(kind) if k is not type(None))
+        return None if value is None else convert(value, of[0], metadata, key, where)
     if get_origin(kind) in (tuple, list):
-        return items(value, kind, field.metadata, key, where)
+        return _items(value, kind, metadata, key, where)
     if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            choices = ", ".join(str(choice) for choice in get_args(kind))
-            hint = nearest(shown(value).strip("'"), map(str, get_args(kind))).strip()
-            raise UsageError(f"{where}: {key} must be one of {choices}; got {shown(value)}", hint)
+        if value not in of:
+            hint = nearest(shown(value).strip("'"), map(str, of)).strip()
+            raise UsageError(f"{where}: {key} must be one of {', '.join(map(str, of))}; got {shown(value)}", hint)
         return value
-    return scalar(value, kind, field.metadata, key, where)
+    if kind is float and type(value) is int and abs(value) <= MAX_EXACT:
+        value = float(value)
+    if kind is str and isinstance(value, PurePath):
+        value = str(value)
+    if type(value) is not kind:
+        raise UsageError(f"{where}: {key} must be {_IN_WORDS[kind]}; got {shown(value)}")
+    if not _inside(value, metadata.get("interval")):
+        raise UsageError(f"{where}: {key} must be in {metadata['interval']}; got {shown(value)}")
+    if isinstance(value, str):
+        _check_text(value, metadata, key, where)
+    return value
 
 
-def config_to_dict(section: Any) -> dict[str, Any]:
-    """Return a configuration as nested plain values, without inactive sections and None (TOML has no such value)."""
-    values = {f.name: getattr(section, f.name) for f in fields(section) if f.name not in idle(section)}
-    return {
-        name: config_to_dict(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value is not None
-    }
+def _items(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: str) -> Any:
+    """Return a list or tuple, each item checked; `longest` bounds their number."""
+    of = get_args(kind)[0]
+    if not isinstance(value, list | tuple) or (of is str and not all(isinstance(item, str) for item in value)):
+        names = {str: "strings", int: "whole numbers"}
+        raise UsageError(f"{where}: {key} must be an array of {names[of]}; got {shown(value)}")
+    if len(value) > metadata.get("longest", len(value)):
+        raise UsageError(f"{where}: {key} has {len(value):,} items, more than {metadata['longest']:,}")
+    each = metadata.get("items", {})
+    return get_origin(kind)(convert(item, of, each, f"{key}[{i}]", where) for i, item in enumerate(value))
+
+
+def _check_text(value: str, metadata: Mapping[str, Any], key: str, where: str) -> None:
+    """Refuse what is no Unicode (a file's name may not be), too long, or of another form."""
+    longest, (pattern, form) = metadata.get("longest"), metadata.get("form", ("", ""))
+    if longest is not None and len(value) > longest:
+        raise UsageError(f"{where}: {key} has {len(value):,} characters, more than {longest:,}")
+    if not value.isascii() and (wrong := re.search("[\ud800-\udfff]", value)):
+        if longest is None:
+            as_bytes = value.encode("utf-8", "backslashreplace").decode()
+            raise UsageError(f"{where}: {key} is not UTF-8: {as_bytes}", "rename the file")
+        raise UsageError(f"{where}: {key}, character {wrong.start() + 1}: unpaired surrogate, not Unicode text")
+    if pattern and not re.fullmatch(pattern, value):
+        raise UsageError(f"{where}: {key} must be {form}; got {shown(value)}")
+
+
+def _inside(number: Any, interval: str | None) -> bool:
+    """Return True if the interval contains the number; no interval contains NaN."""
+    if interval is None:
+        return True
+    low, high = (float(bound) for bound in interval[1:-1].split(","))
+    above = number >= low if interval[0] == "[" else number > low
+    return above and (number <= high if interval[-1] == "]" else number < high)
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, where an integer of a million digits or a long text would not fit."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= MAX_EXACT:
+        return "a far larger number"
+    if isinstance(value, list | tuple | dict) and len(value) > 8:
+        return f"{type(value).__name__} of {len(value):,}"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of many digits inside
+        return type(value).__name__
+    return text if len(text) <= 100 else text[:97] + "…"
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return the start of a hint, `did you mean 'x'? `, or nothing if no word is similar."""
+    near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 @cache
@@ -158,27 +176,41 @@ def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
     raise UsageError(f"{where}: {message}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
 
 
-def _check_text(values: dict[str, Any], prefix: str, where: str) -> None:
-    """Refuse strings with bytes that are not UTF-8, as of the name of a file: config.toml cannot hold them."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            _check_text(value, f"{prefix}{name}.", where)
-        elif isinstance(value, str) and not value.isascii() and re.search("[\ud800-\udfff]", value):
-            shown = value.encode("utf-8", "backslashreplace").decode()
-            raise UsageError(f"{where}: {prefix}{name} is not UTF-8: {shown}", "rename the file")
+def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> None:
+    """Refuse values that do not agree with each other; `named` are the tables that somebody wrote.
+
+    Raises:
+        UsageError: two settings contradict each other, or one would be ignored silently.
+    """
+    if config.task and config.task not in TASK_NAMES:
+        message = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
+        raise UsageError(message, nearest(config.task, TASK_NAMES).strip())
+    known = [name for names in section_fields().values() for name in names]
+    for name in config.auto:
+        if name not in known:
+            raise UsageError(f"{where}: auto names {name!r}, which is not a setting", nearest(name, known).strip())
+    _check_idle(config, named, where)
+    _check_model(config.model, where)
+    _check_training(config.train, where)
+    decode = config.decode
+    if decode.n_best > decode.beam_size and not decode.sample and config.task == "translate":
+        message = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
+        enough = f"a beam of {decode.n_best} or more can give that many: --beam-size {decode.n_best}"
+        raise UsageError(message, enough)
 
 
-def _check_idle(config: Config, where: str) -> None:
-    """Refuse settings of sections that are not selected, which would be ignored silently."""
-    for name, kind in sections(Config).items():
-        part = getattr(config, name)
-        for unused in idle(part):
-            settings, default = getattr(part, unused), sections(kind)[unused]()
-            for key in kinds(type(default)):
-                if getattr(settings, key) != getattr(default, key):
-                    by = chooser(kind, unused)
-                    message = f"{name}.{unused}.{key} is set, and {name}.{by} is {getattr(part, by)}"
-                    raise UsageError(f"{where}: {message}", f"leave it out, or choose {unused}")
+def _check_idle(config: Config, named: Mapping[str, Any], where: str) -> None:
+    """Refuse what is set, or only named, in the section of a data set or optimizer that is not chosen."""
+    for section, kind in sections(Config).items():
+        part = getattr(config, section)
+        for name in idle(part):
+            settings, default = getattr(part, name), sections(kind)[name]()
+            differs = (f.name for f in fields(default) if getattr(settings, f.name) != getattr(default, f.name))
+            key = next((f"{section}.{name}.{field}" for field in differs), None)
+            if key or name in named.get(section, {}):
+                by = chooser(kind, name)
+                message = f"{where}: {key or f'[{section}.{name}]'} is set, and {section}.{by} is {getattr(part, by)}"
+                raise UsageError(message, f"leave it out, or choose {name}")
 
 
 def _check_model(model: ModelConfig, where: str) -> None:
@@ -192,12 +224,10 @@ def _check_model(model: ModelConfig, where: str) -> None:
 
 
 def _check_training(train: TrainConfig, where: str) -> None:
-    if train.adversarial:
-        others = {"compile": "compiled layers keep what a gradient needs for one, and it takes two"}
-        for name, reason in others.items():
-            if getattr(train, name):
-                message = f"{where}: adversarial and {name} cannot go together: {reason}"
-                raise UsageError(message, f"use --adversarial 0, or leave out {name}")
+    if train.adversarial and train.compile:
+        reason = "compiled layers keep what a gradient needs for one, and it takes two"
+        message = f"{where}: adversarial and compile cannot go together: {reason}"
+        raise UsageError(message, "use --adversarial 0, or leave out compile")
 
 
 def _suggest(key: str, kind: type) -> str:

@@ -12,15 +12,12 @@ from pathlib import Path
 
 from glassformer.config import DataConfig
 from glassformer.data.datasets.documents import read_documents
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.data.datasets.local_files import data_parts, read_parts
-from glassformer.data.datasets.pseudo_labels import read_pseudo_labels
+from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
 from glassformer.data.diagnostics import DataIssue, Diagnostics
-from glassformer.data.overlap import n_contradictions, n_duplicates, overlap_with_training
 from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
 from glassformer.data.schema import DataSchema
 from glassformer.data.sources import pipes_kept
-from glassformer.data.splits import Split, check_texts_differ
+from glassformer.data.splits import Split, check_texts_differ, n_contradictions, n_duplicates, overlap_with_training
 from glassformer.errors import DataError
 
 
@@ -61,15 +58,13 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         return _check_pretokenized(schema, data)
     if data.dataset != "files":
         loaded = load_text_data(schema, data)
-        diagnostics.notes += loaded.notes
+        diagnostics.notes += [*loaded.notes, *map(str, loaded.findings)]
         splits = loaded.splits()
     elif schema.columns is None:
         parts = {name: part for name, part in data_parts(schema, data).items() if isinstance(part, Path)}
         splits = {n: Split([text for _, text in read_documents(path, diagnostics)]) for n, path in parts.items()}
     else:
         rows = read_parts(schema, data_parts(schema, data), data, diagnostics)
-        if data.pseudo_file is not None:
-            rows["pseudo"], _ = read_pseudo_labels(schema, data, rows, diagnostics)
         splits = {name: part.split() for name, part in rows.items()}
     if data.dataset == "files" and not diagnostics.n_issues:
         _check_trainable(schema, data, diagnostics)
@@ -107,7 +102,7 @@ def _check_pretokenized(schema: DataSchema, data: DataConfig) -> CheckReport:
     sizes = {"train": index.n_tokens} | {
         name: sum(map(len, split.text)) for name, split in loaded.splits().items() if name != "train"
     }
-    return CheckReport([], 0, counts, sizes, loaded.notes)
+    return CheckReport([], 0, counts, sizes, [*loaded.notes, *map(str, loaded.findings)])
 
 
 def _count(splits: dict[str, Split], counts: Counter[str], running_text: bool) -> None:

@@ -12,10 +12,10 @@ from itertools import chain
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.config.limits import truncate
-from glassformer.data.corpus import split_document
-from glassformer.data.ragged import RaggedArray
+from glassformer.config.requests import truncate
+from glassformer.data.corpus import RaggedArray, split_document
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.findings import Finding
 from glassformer.utils.formatting import percent
 
 MANY_TOKENS = 0.05
@@ -58,8 +58,8 @@ def count_unknown_tokens(
     return n_tokens, n_cut, n_unknown, n_texts
 
 
-def warning(where: str, rate: float | None, n_texts: int | None, n: int) -> tuple[str, str] | None:
-    """Return what is the matter and what to do about it if too many tokens are unknown; None otherwise.
+def unknown_finding(where: str, rate: float | None, n_texts: int | None, n: int) -> Finding | None:
+    """Return a finding if too many tokens are unknown.
 
     Args:
         where: the split, "validation".
@@ -71,4 +71,5 @@ def warning(where: str, rate: float | None, n_texts: int | None, n: int) -> tupl
     if not rate or not (rate > MANY_TOKENS or (rate > SOME_TOKENS and share > MANY_TEXTS)):
         return None
     among = f", in {n_texts:,} of {n:,} texts" if n_texts is not None else ""
-    return f"{percent(rate)} of the {where} tokens are unknown to the model{among}", REMEDY
+    matter = f"{percent(rate)} of the {where} tokens are unknown to the model{among}"
+    return Finding(matter, REMEDY, "unknown tokens", {"rate": rate})

@@ -1,18 +1,69 @@
-"""Defines a data set as texts with targets in training, validation and test splits, and draws a validation split."""
+"""A data set as texts with targets in training, validation and test splits, and what the splits share."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.pretokenized.index import ShardIndex
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import DataError
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.findings import Finding
+
+LINE_CHARS = 32
+"""Shorter lines of running text recur by chance, and are not compared."""
+
+
+class Overlap(NamedTuple):
+    """How many texts of a part (of running text, long lines) are in the training part, and of how many."""
+
+    n_shared: int
+    n: int
+
+
+def overlap_with_training(split: Split, train: Split, running_text: bool) -> Overlap | None:
+    """Return the overlap of a part with the training part; None if it is encoded ahead and its text not kept."""
+    if train.shards is not None or split.shards is not None:
+        return None
+    if running_text:
+        known = set(_long_lines(train))
+        shared = [line in known for line in _long_lines(split)]
+        return Overlap(sum(shared), len(shared))
+    known = set(train.text)
+    return Overlap(sum(text in known for text in split.text), len(split.text))
+
+
+def n_duplicates(split: Split) -> int:
+    """Return the number of examples that are equal to one before them, the target included."""
+    if split.answer is None:
+        return len(split.text) - len(set(split.text))
+    return len(split.text) - len(set(zip(split.text, split.answer, strict=True)))
+
+
+def n_contradictions(split: Split) -> int:
+    """Return the number of examples whose text has another label elsewhere in the split."""
+    labels: dict[str, set[str]] = {}
+    for text, label in zip(split.text, split.answers, strict=True):
+        labels.setdefault(text, set()).add(label)
+    return sum(len(labels[text]) > 1 for text in split.text)
+
+
+def overlap_text(name: str, overlap: Overlap, running_text: bool) -> str:
+    """Return `12 of 40 test texts are also in training`."""
+    unit = f"lines of {LINE_CHARS} characters or more" if running_text else "texts"
+    return f"{overlap.n_shared:,} of {overlap.n:,} {name} {unit} are also in training"
+
+
+def _long_lines(split: Split) -> Iterator[str]:
+    for text in split.text:
+        for line in text.split("\n"):
+            if len(stripped := line.strip()) >= LINE_CHARS:
+                yield stripped
 
 
 @dataclass(frozen=True)
@@ -38,7 +89,6 @@ class Split:
         source: origin of the texts, for messages ("aclImdb/train").
         published: references for a score comparable with published ones.
         shards: pretokenized running text, in place of `text`, which is then empty.
-        n_pseudo: number of pseudo-labelled examples, which come last.
 
     Raises:
         DataError: `text` and `answer` have different lengths.
@@ -49,7 +99,6 @@ class Split:
     source: str = ""
     published: Published | None = None
     shards: ShardIndex | None = None
-    n_pseudo: int = 0
 
     def __post_init__(self) -> None:
         if self.answer is not None and len(self.answer) != len(self.text):
@@ -67,11 +116,6 @@ class Split:
         if self.answer is None:
             raise DataError(f"{self.source or 'a split'}: the texts have no targets")
         return self.answer
-
-    @property
-    def human_labelled(self) -> Split:
-        """Return the examples without pseudo-labels."""
-        return self.take(range(len(self) - self.n_pseudo)) if self.n_pseudo else self
 
     def take(self, index: Iterable[int] | np.ndarray, source: str | None = None) -> Split:
         """Return the rows at `index`, in that order, under a new name if `source` is given."""
@@ -97,6 +141,7 @@ class TextData:
         columns: the columns that were read of the training table, as JSON data; empty for other data.
         counts: what was met while reading, by name: "empty lines", "other files not read".
         pipes: paths that could be read once.
+        findings: what a reader must know before believing a score.
     """
 
     train: Split
@@ -109,6 +154,7 @@ class TextData:
     columns: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     pipes: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     def splits(self) -> dict[str, Split]:
         """Return the existing parts by name."""
@@ -130,8 +176,6 @@ def with_reading(data: TextData, diagnostics: Diagnostics) -> TextData:
 
 TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-out scores"
 """Note of a data set read with `use_test_as_validation`."""
-LIMIT_NOTE = "(limit)"
-"""End of the note on a limited training part, by which the report finds it."""
 
 
 def check_texts_differ(train: Split) -> None:
@@ -142,21 +186,17 @@ def check_texts_differ(train: Split) -> None:
 
 
 def limited(data: TextData, limit: int | None, seed: int) -> TextData:
-    """Return `data` with a note and only `limit` of its training examples (None: all), drawn by seed, in their order.
+    """Return `data` with only `limit` of its training examples (None: all), drawn by seed, in their order.
 
     They are drawn because files are often sorted by label.
-
-    Raises:
-        UsageError: `limit` below 1.
     """
     n = len(data.train)
     if limit is None or limit >= n:
         return data
-    if limit < 1:
-        raise UsageError(f"limit must be at least 1, got {limit}", hint="remove it to use all the data")
     order = np.random.default_rng([seed, n]).permutation(n)
-    note = f"only {limit:,} of {n:,} training examples are used, drawn by seed {LIMIT_NOTE}"
-    return replace(data, train=data.train.take(np.sort(order[:limit])), notes=[*data.notes, note])
+    matter = f"only {limit:,} of {n:,} training examples are used, drawn by seed"
+    finding = Finding(matter, place="limit", numbers={"n": limit, "n_all": n})
+    return replace(data, train=data.train.take(np.sort(order[:limit])), findings=[*data.findings, finding])
 
 
 def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -166,18 +206,15 @@ def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -
 
     Args:
         groups: group of each example.
-        fraction: share of the examples to hold out.
+        fraction: share of the examples to hold out, in (0, 1).
         seed: seed of the draw.
 
     Returns:
         Ascending int64 indices of the training and of the validation examples.
 
     Raises:
-        UsageError: `fraction` outside (0, 1).
         DataError: fewer than two groups.
     """
-    if not 0 < fraction < 1:
-        raise UsageError(f"valid_fraction must be in (0, 1), got {fraction}", hint="try 0.1")
     numbers: dict[Hashable, int] = {}
     group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
     if len(numbers) < 2:
@@ -206,7 +243,6 @@ def stratified_group_split(
     of its first example.
 
     Raises:
-        UsageError: `fraction` outside (0, 1).
         DataError: no label has two groups.
     """
     random_group_split(groups, fraction, seed)  # raises if nothing can be split

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import shutil
-import tempfile
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,8 +15,12 @@ from typing import BinaryIO
 
 import numpy as np
 
+from glassformer.errors import ResourceError
+from glassformer.utils.atomic_io import remove_leftovers, write_folder_atomically, write_json
+
 Arrays = dict[str, np.ndarray]
 FLUSH_BYTES = 1 << 20
+ABOUT = "about.json"
 STALE_SECONDS = 24 * 3600
 """An unfinished folder older than this was left by a process that died."""
 
@@ -72,7 +72,7 @@ def cached_arrays(
         try:
             if _open(cache / key()) is None:
                 _write_folder(cache / key(), write)
-        except OSError:
+        except ResourceError:
             pass  # a full disk or a read-only home: training needs the arrays, not the cache
         if (found := _open(cache / key())) is not None:
             return found
@@ -82,27 +82,20 @@ def cached_arrays(
 
 
 def _write_folder(final: Path, write: Callable[[ArrayWriter], dict[str, int]]) -> None:
-    final.parent.mkdir(parents=True, exist_ok=True)
-    _remove_stale(final.parent)
-    folder = Path(tempfile.mkdtemp(prefix=".tmp-", dir=final.parent))
-    writer = ArrayWriter(folder)
-    try:
+    remove_leftovers(final.parent, older_than=STALE_SECONDS)
+    # One that is there is damaged, or it would have been read.
+    with write_folder_atomically(final, replace=final.exists()) as folder:
+        writer = ArrayWriter(folder)
         with writer.closing:
             counts = write(writer)
-        about = {"arrays": writer.arrays, "counts": counts}
-        (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
-        if final.exists() and _open(final) is None:  # damaged: make way for the new one
-            shutil.rmtree(final, ignore_errors=True)
-        os.rename(folder, final)  # an error if another process was quicker: then its folder is read
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        write_json(folder / ABOUT, {"arrays": writer.arrays, "counts": counts})
 
 
 def _open(folder: Path) -> tuple[Arrays, dict[str, int]] | None:
     """Map a finished folder; None when it is missing or a file has not the size it should have."""
     arrays: Arrays = {}
     try:
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         for name, (dtype, size) in about["arrays"].items():
             path = folder / f"{name}.bin"
             if size == 0:  # an empty file cannot be mapped, and need not exist
@@ -114,12 +107,3 @@ def _open(folder: Path) -> tuple[Arrays, dict[str, int]] | None:
         return arrays, about["counts"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _remove_stale(cache: Path) -> None:
-    for folder in cache.glob(".tmp-*"):
-        try:
-            if time.time() - folder.stat().st_mtime > STALE_SECONDS:
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            continue  # another process was quicker

@@ -1,7 +1,5 @@
 """Generate token ids from a trained model by beam search or sampling, through one incremental decoder."""
 
-from glassformer.decode.generate import generate_ids
-from glassformer.decode.hypothesis import Hypothesis, Special
 from glassformer.decode.incremental import (
     IncrementalDecoder,
     LanguageModelDecoder,
@@ -9,8 +7,8 @@ from glassformer.decode.incremental import (
     lm_decoder,
     translation_decoder,
 )
-from glassformer.decode.sampling import sample
-from glassformer.decode.search import beam_search
+from glassformer.decode.sampling import generate_ids, sample
+from glassformer.decode.search import Hypothesis, Special, beam_search
 from glassformer.decode.translate import translate_ids
 
 __all__ = [

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
-from glassformer.models.translator import TreeAttention
+from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
 
 
@@ -81,8 +81,10 @@ class LanguageModelDecoder(_ModelDecoder):
 class TranslationDecoder(_ModelDecoder):
     """Incremental decoder of a translator; rows are translations of B sources, which are encoded once.
 
-    With the cache, the rows of a sentence are branches of a tree (`TreeAttention`), so that `reorder` only changes the
-    record of their ancestors.
+    With the cache, the hypotheses of a sentence are branches of one tree: a row of the cache holds the keys and values
+    of all tokens that any of them ever had, in the order of time, and each hypothesis attends to those on its own path
+    from the root. A search that drops one hypothesis and continues another twice then changes paths (booleans) and
+    moves no keys and values, which takes as long as everything else in a step.
 
     Args:
         model: the translator, in evaluation mode.
@@ -105,7 +107,7 @@ class TranslationDecoder(_ModelDecoder):
     def reset(self) -> None:
         super().reset()
         self._depth = 0
-        # (R, nodes); None while each sentence has had only one row.
+        # Which tokens of the cache are on the path of each row, (R, K); None while a sentence has only one row.
         self._paths: Tensor | None = None
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
@@ -132,18 +134,20 @@ class TranslationDecoder(_ModelDecoder):
         return self._grow(last, cache)
 
     def _grow(self, tokens: Int[Tensor, "R 1"], cache: DecoderCache) -> Float[Tensor, "R 1 V"]:
-        """Append one node to each branch."""
-        n, n_sentences = len(tokens), len(self._memory)
-        width = n // n_sentences
+        """Append one token to each branch."""
+        n_sentences = len(self._memory)
+        width, mask = len(tokens) // n_sentences, None
         if self._paths is not None:
+            # The new tokens of a sentence lie side by side in the cache, and each is on its own path alone.
             itself = torch.eye(width, dtype=torch.bool, device=self.device).repeat(n_sentences, 1)
-            self._paths = torch.cat([self._paths, itself], dim=1)
-        paths = None if self._paths is None else self._paths.view(n_sentences, width, -1)
-        tree = TreeAttention(self._depth, paths)
+            self._paths = torch.cat([self._paths, itself], dim=1)  # (R, K)
+            mask = Mask(self._paths.view(n_sentences, 1, width, -1), may_hide_all_keys=False)  # (B, 1, width, K)
+        # All are equally deep, however many tokens the cache holds.
+        positions = torch.full((1, width), self._depth, device=self.device)
         self._depth += 1
         grown = tokens.view(n_sentences, width)
-        logits = self._model.decode(grown, self._memory, self._mask, cache=cache, tree=tree)
-        return logits.view(n, 1, -1)
+        logits = self._model.decode(grown, self._memory, self._mask, cache, positions, mask)  # (B, width, V)
+        return logits.view(len(tokens), 1, -1)
 
 
 class EnsembleDecoder:

@@ -1,29 +1,30 @@
 """Divide the batches of a large decoding job among forked workers, one per core.
 
 Decoding is many small steps, each too small for several threads: two workers with one thread each are faster than one
-with two. Workers are forked, so that they share the model without loading or copying it, and return JSON.
+with two. Workers are forked, so that they share the model without loading or copying it.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import ctypes
+import multiprocessing
 import signal
 import sys
 import threading
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
 
 import torch
 
-from glassformer import errors
-from glassformer.errors import GlassformerError, ResourceError
-from glassformer.utils.cpu_threads import make_room
+from glassformer.errors import ResourceError
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
+_function: Callable[[Any], Any] = print
+"""In a worker: what it computes."""
 
 
 def n_workers_for(n_rows: int, device: torch.device, min_rows: int) -> int:
@@ -32,97 +33,48 @@ def n_workers_for(n_rows: int, device: torch.device, min_rows: int) -> int:
     It is safe on Linux, from a process without other (Python) threads that could hold a lock.
     """
     safe = sys.platform == "linux" and device.type == "cpu" and threading.active_count() == 1
-    return max(1, min(make_room(), n_rows // min_rows)) if safe else 1
+    return max(1, min(torch.get_num_threads(), n_rows // min_rows)) if safe else 1
 
 
-def map_forked(function: Callable[[Item], Any], items: Sequence[Item], n_workers: int) -> list[Any]:
+def map_forked(function: Callable[[Item], Result], items: Sequence[Item], n_workers: int) -> list[Result]:
     """Return `function` of every item, in order, computed by `n_workers` processes with one thread each.
 
-    Each worker takes every n-th item; this process is the first worker.
-
-    Args:
-        function: its result must be JSON-serialisable.
-        items: its arguments.
-        n_workers: number of processes, this one included.
-
     Raises:
-        GlassformerError: `function` raised it, in any worker.
         ResourceError: a worker died.
     """
     n_workers = min(n_workers, len(items))
     if n_workers <= 1:
         return [function(item) for item in items]
-    results: list[Any] = [None] * len(items)
-    with one_thread():
-        children = [_fork(function, items[k::n_workers]) for k in range(1, n_workers)]
+    before = set(multiprocessing.active_children())
+    # What is passed through `initargs` is forked, not pickled: a closure over the model will do.
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(n_workers, fork, initializer=_begin, initargs=(function,)) as pool:
         try:
-            results[0::n_workers] = [function(item) for item in items[0::n_workers]]
-            for k, (_, pipe) in enumerate(children, start=1):
-                results[k::n_workers] = _read(pipe)
-        finally:
-            for pid, pipe in children:
-                with suppress(OSError):
-                    os.close(pipe)
-                # It has returned its results, or nobody waits for them any more.
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-    return results
+            with warnings.catch_warnings():
+                # Python 3.12 warns of torch's threads, which wait for work and hold no lock.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                results = pool.map(_compute, items)
+            return list(results)
+        except BaseException as error:  # Ctrl-C among them: nobody waits for the others' results any more
+            for worker in set(multiprocessing.active_children()) - before:
+                worker.kill()
+            if not isinstance(error, BrokenProcessPool):
+                raise
+            hint = "it may have run out of memory: OMP_NUM_THREADS=1 decodes in a single process"
+            raise ResourceError("a decoding worker died", hint) from error
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Limit torch to one thread within the block."""
-    before = torch.get_num_threads()
+def _begin(function: Callable[[Any], Any]) -> None:
+    """Prepare a worker."""
+    global _function
+    _function = function
+    # OpenMP's other threads were not forked: an operation divided among them would wait for them forever.
     torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with the parent, however that ends
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored as under `nohup`
+            signal.signal(number, signal.SIG_DFL)  # Ctrl-C reaches both processes; the parent reports it
 
 
-def _fork(function: Callable[[Item], Any], items: Sequence[Item]) -> tuple[int, int]:
-    """Start a worker on its items; return its process id and the pipe to read its results from."""
-    read_end, write_end = os.pipe()
-    with warnings.catch_warnings():
-        # Python 3.12 warns of torch's threads, which wait for work and hold no lock; the child starts none.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid:
-        os.close(write_end)
-        return pid, read_end
-    _run_worker(function, items, write_end)
-
-
-def _run_worker(function: Callable[[Item], Any], items: Sequence[Item], pipe: int) -> NoReturn:
-    """Compute, write the results, and exit without any clean-up: the open files belong to the parent."""
-    try:
-        # Ctrl-C reaches both processes; the parent reports it.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under `nohup`
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        os.environ["OMP_NUM_THREADS"] = "1"  # for `make_room`
-        try:
-            reply: dict[str, Any] = {"results": [function(item) for item in items]}
-        except GlassformerError as error:
-            reply = {"error": type(error).__name__, "arguments": [error.message, error.hint]}
-        except Exception:
-            # A bug: only this process knows where.
-            traceback.print_exc()
-            raise
-        with open(pipe, "w", encoding="utf-8") as file:
-            json.dump(reply, file)
-    finally:
-        os._exit(0)
-
-
-def _read(pipe: int) -> list[Any]:
-    with open(pipe, encoding="utf-8", closefd=False) as file:
-        text = file.read()
-    if not text:
-        hint = "it may have run out of memory: OMP_NUM_THREADS=1 decodes in a single process"
-        raise ResourceError("a decoding worker died", hint)
-    reply = json.loads(text)
-    if "error" in reply:
-        raise getattr(errors, reply["error"])(*reply["arguments"])
-    return reply["results"]
+def _compute(item: Any) -> Any:
+    return _function(item)

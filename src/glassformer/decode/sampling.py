@@ -1,22 +1,30 @@
 """Sample from an incremental decoder with temperature, top-k, top-p and min-p, for prompts of unequal length.
 
-The random number for a token is a hash of (seed, row, position), so a row's text does not depend on the rows that share
-its batch. `generate.py` forms the batches.
+Each row has random numbers of its own, one for each position of its text, so the text does not depend on the rows that
+share its batch. `generate_ids` forms the batches.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.config.limits import window_start
-from glassformer.decode.hypothesis import Hypothesis, active_rows, length_penalties, refuse_nan
-from glassformer.decode.incremental import IncrementalDecoder
+from glassformer.config.requests import window_start
+from glassformer.decode.incremental import IncrementalDecoder, lm_decoder
+from glassformer.decode.parallel import map_forked, n_workers_for
+from glassformer.decode.search import Hypothesis, active_rows, length_penalties, refuse_nan
 from glassformer.errors import UsageError
+from glassformer.models import LanguageModel
+from glassformer.models.ensemble import Ensemble, evaluation_mode
+from glassformer.utils.device import many_shapes
+from glassformer.utils.process_settings import turns
 
 EMPTY_PROMPT_HINT = "give at least one token, for example a line break"
 
@@ -40,7 +48,7 @@ def sample(
         prompts: at least one token each (a translator's is BOS).
         config: `temperature`, `top_k`, `top_p`, `min_p`, `decode_seed` and `length_penalty` are used.
         limits: maximum new tokens after each prompt, EOS included.
-        rows: row number of each prompt in the hash; equal numbers give equal random numbers.
+        rows: row number of each prompt; equal numbers give equal random numbers.
         eos: token that ends a text, or None.
         suppress_tokens: tokens that are never sampled.
 
@@ -48,10 +56,11 @@ def sample(
         The continuation of each prompt. `log_prob` is the model's own, before temperature and filters.
 
     Raises:
-        UsageError: a setting out of range, or an empty prompt.
+        UsageError: an empty prompt.
         DivergedError: the model's logits are NaN.
     """
-    check_sampling(config, prompts, limits)
+    if not all(prompts):
+        raise UsageError("a prompt is empty", EMPTY_PROMPT_HINT)
     if not prompts:
         return []
     results: dict[int, Hypothesis] = {}
@@ -60,7 +69,7 @@ def sample(
     index = torch.arange(len(prompts), device=decoder.device)
     # Random numbers are float64, which Apple's GPUs lack.
     device = torch.device("cpu") if decoder.device.type == "mps" else decoder.device
-    row_numbers = torch.tensor(rows, device=device)
+    u = torch.from_numpy(uniform_numbers(config.decode_seed, rows, texts.tokens.shape[1])).to(device)
     # The decoder holds the tokens start … end - 1.
     start, end = 0, 0
     while True:
@@ -69,8 +78,7 @@ def sample(
             start = end = new_start
         logits = decoder.step(texts.tokens[:, end : texts.length]).to(device)
         end = texts.length
-        u = hashed_uniform(config.decode_seed, row_numbers, end)
-        token, log_prob = sample_tokens(logits, config, u, suppress_tokens)
+        token, log_prob = sample_tokens(logits, config, u[:, end], suppress_tokens)
         for i in texts.append(token.to(decoder.device), log_prob.to(decoder.device), eos):
             ids, total, finished = texts.result(i)
             results[int(index[i])] = Hypothesis(ids, total / penalties[len(ids) + finished], total, finished)
@@ -79,7 +87,7 @@ def sample(
             if not len(active):
                 return [results[i] for i in range(len(prompts))]
             texts.select(active)
-            index, row_numbers = index[active], row_numbers[active.to(device)]
+            index, u = index[active], u[active.to(device)]
             decoder.reorder(active, active)
 
 
@@ -173,46 +181,69 @@ def filter_mask(p: Float[Tensor, "R V"], config: DecodeConfig) -> Bool[Tensor, "
     return mask
 
 
-def hashed_uniform(seed: int, rows: Int[Tensor, " R"], position: int) -> Float[Tensor, " R"]:
-    """Return float64 numbers in [0, 1), each a hash of (seed, row, position)."""
-    h = _mix(torch.full_like(rows, _signed(seed)))
-    h = _mix(h ^ _mix(rows + 1))
-    h = _mix(h ^ _mix(torch.full_like(rows, -1 - position)))
-    return _shift_right(h, 12).double() * 2.0**-52
+def uniform_numbers(seed: int, rows: Sequence[int], n: int) -> Float[np.ndarray, "R n"]:
+    """Return n float64 numbers in [0, 1) for each row, one for each position of its text."""
+    return np.stack([np.random.default_rng([seed, row]).random(n) for row in rows])
 
 
-def _mix(x: Int[Tensor, " R"]) -> Int[Tensor, " R"]:
-    """Apply SplitMix64 (Steele, Lea and Flood 2014): each bit of x changes about half the bits of the result."""
-    x = x + _signed(0x9E3779B97F4A7C15)
-    x = (x ^ _shift_right(x, 30)) * _signed(0xBF58476D1CE4E5B9)
-    x = (x ^ _shift_right(x, 27)) * _signed(0x94D049BB133111EB)
-    return x ^ _shift_right(x, 31)
+BATCH_ROWS = 64
+"""Maximum number of prompts per batch."""
+MIN_ROWS_PER_WORKER = 16
 
 
-def _shift_right(x: Int[Tensor, " R"], n: int) -> Int[Tensor, " R"]:
-    """Shift in zeros, where torch's >> repeats the sign."""
-    return (x >> n) & ((1 << (64 - n)) - 1)
+def generate_ids(
+    model: LanguageModel | Ensemble,
+    prompts: Sequence[Sequence[int]],
+    config: DecodeConfig,
+    *,
+    eos: int | None = None,
+    suppress_tokens: Sequence[int] = (),
+    first_row: int = 0,
+    batch_rows: int = BATCH_ROWS,
+    use_cache: bool = True,
+) -> list[list[int]]:
+    """Return the ids that the model generates after each prompt, without the prompt.
 
+    A continuation depends on its prompt, the settings and its row number (`first_row` + its index), not on the other
+    prompts. Beyond the model's context it continues in a window (`limits.window_start`).
 
-def _signed(x: int) -> int:
-    """Return the int64 with the same 64 bits as x."""
-    return (x + 2**63) % 2**64 - 2**63
+    Args:
+        model: the language model, or an ensemble; set to evaluation mode meanwhile.
+        prompts: at least one id each; of a prompt longer than the context only the end is read.
+        config: `max_new_tokens`, `temperature` (0 is greedy), `top_k`, `top_p`, `min_p`, `decode_seed`.
+        eos: token that ends a continuation, not returned.
+        suppress_tokens: tokens that are never generated (padding, BOS).
+        first_row: row number of the first prompt, for callers that pass prompts in parts.
+        batch_rows: maximum number of prompts per batch.
+        use_cache: False recomputes every prefix, for tests.
 
-
-def check_sampling(config: DecodeConfig, prompts: Sequence[Sequence[int]], limits: Sequence[int]) -> None:
-    """Raise a UsageError for an empty prompt or a setting out of range.
-
-    It names the setting, the range and the value.
+    Raises:
+        UsageError: an empty prompt or a setting out of range.
     """
-    for name, value, fits, expected in (
-        ("temperature", config.temperature, 0 <= config.temperature < float("inf"), "0 or more"),
-        ("top_k", config.top_k, config.top_k >= 0, "0 (all tokens) or more"),
-        ("top_p", config.top_p, 0 < config.top_p <= 1, "above 0 and at most 1"),
-        ("min_p", config.min_p, 0 <= config.min_p <= 1, "from 0 to 1"),
-    ):
-        if not fits:
-            raise UsageError(f"{name} must be {expected}, not {value}")
-    if not all(prompts):
-        raise UsageError("a prompt is empty", EMPTY_PROMPT_HINT)
-    if limits and min(limits) < 1:
-        raise UsageError(f"at least 1 new token must be allowed, not {min(limits)}", hint="raise --max-new-tokens")
+    for number, prompt in enumerate(prompts):
+        if not prompt:
+            raise UsageError(f"prompt {number} is empty", EMPTY_PROMPT_HINT)
+    # Prompts of similar length go together, so that few steps only read a longer prompt.
+    order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
+    device = next(model.parameters()).device
+    n_workers = n_workers_for(len(order), device, MIN_ROWS_PER_WORKER)
+    size = min(batch_rows, math.ceil(len(order) / n_workers)) or 1
+    batches = [order[i : i + size] for i in range(0, len(order), size)]
+
+    def continue_batch(batch: list[int]) -> list[list[int]]:
+        turns.give_way()
+        hypotheses = sample(
+            lm_decoder(model, use_cache),
+            [prompts[i] for i in batch],
+            config,
+            limits=[config.max_new_tokens] * len(batch),
+            rows=[first_row + i for i in batch],
+            eos=eos,
+            suppress_tokens=suppress_tokens,
+        )
+        return [hypothesis.ids for hypothesis in hypotheses]
+
+    with evaluation_mode(model), many_shapes(device):
+        results = map_forked(continue_batch, batches, n_workers)
+    generated = dict(zip(itertools.chain(*batches), itertools.chain(*results), strict=True))
+    return [generated[i] for i in range(len(prompts))]

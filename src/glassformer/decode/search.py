@@ -8,7 +8,9 @@ present length, scores above the n best of them. `translate.py` forms the batche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,11 +18,91 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.hypothesis import Hypothesis, active_rows, length_penalties, refuse_nan
 from glassformer.decode.incremental import IncrementalDecoder
-from glassformer.decode.search_log import SearchLog, SearchStep
-from glassformer.errors import UsageError
-from glassformer.nn.fused.topk import BLOCK, add_topk
+from glassformer.errors import DivergedError, UsageError
+from glassformer.nn.fused import BLOCK, add_topk
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """The k candidates of one step, best first, for each of the B unfinished sentences.
+
+    Attributes:
+        sentence: index of the sentence in the caller's list.
+        parent: row, among the live hypotheses of the step before, of the extended hypothesis.
+        token: the token it is extended by.
+        log_prob: log-probability of that token.
+        total: log-probability of the whole hypothesis; -inf where there are fewer than k candidates.
+        score: total / length ** length_penalty.
+        row: row among the live hypotheses after this step, -1 if it is not one of them.
+        finished: whether it ended with EOS. A candidate that neither is finished nor has a row is pruned.
+    """
+
+    sentence: Int[Tensor, " B"]
+    parent: Int[Tensor, "B k"]
+    token: Int[Tensor, "B k"]
+    log_prob: Float[Tensor, "B k"]
+    total: Float[Tensor, "B k"]
+    score: Float[Tensor, "B k"]
+    row: Int[Tensor, "B k"]
+    finished: Bool[Tensor, "B k"]
+
+
+SearchLog: TypeAlias = Callable[[SearchStep], None]
+
+
+COMPACT_SHARE = 8
+"""Finished rows are removed from the batch when they are at least 1/8 of it, since removal copies the caches."""
+
+
+class Special(NamedTuple):
+    """The ids of the special tokens."""
+
+    pad: int
+    bos: int
+    eos: int
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A generated sequence.
+
+    Attributes:
+        ids: its tokens without BOS and EOS, with a forced prefix, without a language model's prompt.
+        score: log_prob / length ** length_penalty, where length counts the EOS; n-best lists are sorted by it.
+        log_prob: natural logarithm of its probability under the model, EOS included.
+        finished: True if it ended with EOS, False if the length limit truncated it.
+    """
+
+    ids: list[int]
+    score: float
+    log_prob: float
+    finished: bool
+
+
+def length_penalties(longest: int, penalty: float) -> list[float]:
+    """Return length ** penalty for the lengths 0 … longest, the divisors of log-probabilities.
+
+    A penalty of 0 compares plain log-probabilities, which favours short sequences; 1 compares their means per token.
+    (Wu et al. 2016, section 7, divide by ((5 + length) / 6) ** penalty instead.)
+    """
+    return [1.0] + [float(length) ** penalty for length in range(1, longest + 1)]
+
+
+def active_rows(done: Bool[Tensor, " R"]) -> Int[Tensor, " R2"] | None:
+    """Return the indices of unfinished rows, or None while fewer than 1/8 are finished."""
+    n_done = int(done.sum())
+    return None if n_done * COMPACT_SHARE < len(done) or not n_done else (~done).nonzero()[:, 0]
+
+
+def refuse_nan(log_probs: Tensor) -> None:
+    """Raise a DivergedError if a log-probability is NaN."""
+    if bool(log_probs.isnan().any()):
+        raise DivergedError(
+            "the model's logits are NaN, so it cannot generate",
+            hint="the model diverged in training: use an earlier checkpoint, or train with a lower --lr",
+        )
+
 
 NEG_INF = float("-inf")
 """Log-probability of suppressed tokens and of rows of the beam without a hypothesis."""
@@ -53,10 +135,9 @@ def beam_search(
         log: called with every step.
 
     Raises:
-        UsageError: a setting out of range.
+        UsageError: prefixes that are not one per sentence, or that hold a special token.
         DivergedError: the model's logits are NaN.
     """
-    _check(config, limits, decoder.max_len)
     if not limits:
         return []
     forced = _forced_tokens(prefixes, len(limits), {bos, eos, pad}, decoder.device)
@@ -114,24 +195,28 @@ class _Beam:
 
     def extend(self, logits: Float[Tensor, "R V"]) -> Int[Tensor, "B beam"]:
         """Take one step and return the row of `logits` that each live hypothesis extends."""
-        n, old_width = self.log_probs.shape
+        # w live hypotheses a sentence: 1 in the first step, where all would be the same, and the beam afterwards.
+        n, w = self.log_probs.shape
         vocab_size = logits.shape[1]
-        token_log_probs = self._token_log_probs(logits.view(n, old_width, vocab_size))
-        # At most one extension of each hypothesis ends it, so 2·beam candidates leave beam to live on.
-        # The greedy search is over when its only hypothesis ends, so it needs only the best.
+        token_log_probs = self._token_log_probs(logits.view(n, w, vocab_size))  # (B, w, V)
+        # The k best of a sentence's w · V extensions. At most one extension of each hypothesis ends it, so that of
+        # 2 · beam candidates at least beam live on. Greedy search is over when its only hypothesis ends: one will do.
         k = 1 if self.width == 1 else 2 * self.width
-        log_probs, flat_index = _topk_extensions(token_log_probs, self.log_probs, k)
-        parent, token = flat_index // vocab_size, flat_index % vocab_size
+        log_probs, flat_index = _topk_extensions(token_log_probs, self.log_probs, k)  # (B, k), best first
+        parent, token = flat_index // vocab_size, flat_index % vocab_size  # hypothesis 0 … w - 1, and what extends it
         ends = token == self.eos
         if self.log is not None:
             self.log(self._step(log_probs, parent, token))
+        # A hypothesis is finished only where its end is among the best `beam`, as if it still competed with the others.
         self._collect(log_probs[:, : self.width], parent[:, : self.width], ends[:, : self.width])
-        # The best that do not end.
-        live = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, : self.width]
+        # The best `beam` that do not end: the stable sort puts those first, in their order. Where fewer are left (a
+        # vocabulary smaller than k, a forced prefix), the rest are rows without a hypothesis, of log-probability -inf.
+        live = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, : self.width]  # (B, beam)
         parent, token = parent.gather(1, live), token.gather(1, live)
         self.log_probs = log_probs.masked_fill(ends, NEG_INF).gather(1, live)
-        self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)
-        return torch.arange(n, device=parent.device)[:, None] * old_width + parent
+        self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)  # (B, beam, t + 1)
+        # Hypothesis p of sentence b is row b · w + p of what the decoder has just computed.
+        return torch.arange(n, device=parent.device)[:, None] * w + parent
 
     def _step(self, total: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], token: Int[Tensor, "B k"]) -> SearchStep:
         """Return the candidates of this step for the log; must be called before the step is taken."""
@@ -151,7 +236,7 @@ class _Beam:
         so no continuation can score above the present log-probability divided by the largest reachable penalty.
         """
         t = self.tokens.shape[2]
-        worst_kept, live = self.best_scores[:, -1], self.log_probs[:, 0]
+        worst_kept, live = self.best_scores[:, -1], self.log_probs[:, 0]  # -inf where fewer than n_best have finished
         beam_finished = (self.n_finished >= self.width) & (worst_kept >= live / self.penalties[t])
         largest_penalty = torch.maximum(self.penalties[min(t + 1, len(self.penalties) - 1)], self.penalties[self.limit])
         done = (self.limit <= t) | beam_finished | (worst_kept >= live / largest_penalty)
@@ -203,8 +288,9 @@ class _Beam:
             return
         self.n_finished += ends.sum(dim=1)
         log_probs = log_probs.masked_fill(~ends, NEG_INF)
+        # The n_best kept so far, then the k candidates: (B, n_best + k). The end counts as a token of the length.
         scores = torch.cat([self.best_scores, log_probs / self.penalties[self.tokens.shape[2] + 1]], dim=1)
-        room = self.best_tokens.shape[2] - self.tokens.shape[2]
+        room = self.best_tokens.shape[2] - self.tokens.shape[2]  # kept tokens are padded with EOS to the longest limit
         ended = F.pad(_of_parents(self.tokens, parent), (0, room), value=self.eos)
         scores, order = scores.sort(dim=1, descending=True, stable=True)
         order = order[:, : self.n_best]
@@ -251,14 +337,3 @@ def _forced_tokens(
     longest = max((len(prefix) for prefix in prefixes), default=0)
     rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
     return torch.tensor(rows, dtype=torch.long, device=device).view(n, longest)
-
-
-def _check(config: DecodeConfig, limits: Sequence[int], max_len: int) -> None:
-    if config.beam_size < 1:
-        raise UsageError(f"beam_size must be 1 or more, not {config.beam_size}")
-    if not 1 <= config.n_best <= config.beam_size:
-        hint = f"a beam keeps only so many hypotheses: raise --beam-size to {config.n_best} or more"
-        message = f"n_best must be from 1 to the beam size ({config.beam_size}), not {config.n_best}"
-        raise UsageError(message, hint)
-    if wrong := [limit for limit in limits if not 1 <= limit <= max_len]:
-        raise UsageError(f"a length limit must be from 1 to the model's {max_len} tokens, not {wrong[0]}")

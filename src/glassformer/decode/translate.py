@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.config.limits import length_limit
-from glassformer.data.batch_sampler import length_buckets
-from glassformer.data.ragged import RaggedArray
-from glassformer.decode.hypothesis import Hypothesis, Special
+from glassformer.config.requests import length_limit
+from glassformer.data.batches import length_buckets
+from glassformer.data.corpus import RaggedArray
 from glassformer.decode.incremental import translation_decoder
 from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.sampling import sample
-from glassformer.decode.search import beam_search
+from glassformer.decode.search import Hypothesis, Special, beam_search
 from glassformer.errors import UsageError
 from glassformer.models import Translator
-from glassformer.models.ensemble import Ensemble
-from glassformer.models.inference import evaluation_mode
-from glassformer.utils.cpu_threads import make_room
+from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.utils.device import many_shapes
 from glassformer.utils.process_settings import turns
 
@@ -77,7 +73,7 @@ def translate_ids(
         translated = map_forked(job.translate, batches, n_workers)
     for batch, of_batch in zip(batches, translated, strict=True):
         for i, hypotheses in zip(batch.tolist(), of_batch, strict=True):
-            results[i] = [Hypothesis(*fields) for fields in hypotheses]
+            results[i] = hypotheses
     return [sorted(result, key=lambda h: (not h.finished, -h.score)) for result in results]
 
 
@@ -93,10 +89,9 @@ class _Job:
     first_row: int
     use_cache: bool
 
-    def translate(self, batch: np.ndarray) -> list[list[tuple[Any, ...]]]:
-        """Return the hypotheses of the sources with these indices, each as the tuple of its fields."""
+    def translate(self, batch: np.ndarray) -> list[list[Hypothesis]]:
+        """Return the hypotheses of the sources with these indices."""
         turns.give_way()
-        make_room()
         # Each sample is a row of its own: samples of one source end at different times.
         repeats = self.config.n_best if self.config.sample else 1
         sources, (pad, bos, eos) = np.repeat(batch, repeats), self.special
@@ -109,11 +104,9 @@ class _Job:
             rows = [(self.first_row + i) * repeats + k for i in batch.tolist() for k in range(repeats)]
             prompts, suppress = [[bos]] * len(rows), [bos, pad]
             samples = sample(decoder, prompts, self.config, limits=limits, rows=rows, eos=eos, suppress_tokens=suppress)
-            results = [samples[i : i + repeats] for i in range(0, len(samples), repeats)]
-        else:
-            prefixes = None if self.prefixes is None else [self.prefixes[i] for i in batch.tolist()]
-            results = beam_search(decoder, limits, self.config, bos=bos, eos=eos, pad=pad, prefixes=prefixes)
-        return [[astuple(hypothesis) for hypothesis in hypotheses] for hypotheses in results]
+            return [samples[i : i + repeats] for i in range(0, len(samples), repeats)]
+        prefixes = None if self.prefixes is None else [self.prefixes[i] for i in batch.tolist()]
+        return beam_search(decoder, limits, self.config, bos=bos, eos=eos, pad=pad, prefixes=prefixes)
 
 
 def _check(
@@ -128,5 +121,3 @@ def _check(
             raise UsageError(message, hint="truncate or split it, or train with a larger --text.max-len")
     if config.sample and prefixes is not None:
         raise UsageError("forced prefixes work with beam search, not with sampling")
-    if config.n_best < 1 or config.max_new_tokens < 1:
-        raise UsageError("n_best and max_new_tokens must be 1 or more")

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glassformer.errors import DataError
-from glassformer.evaluate.intervals import wilson_interval
+from glassformer.evaluate.significance import wilson_interval
 from glassformer.evaluate.translation import mostly_unspaced
 
 MAX_TRAIN = 100_000

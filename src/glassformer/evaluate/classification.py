@@ -1,7 +1,7 @@
 """Scores of a classifier: how often it is right, for which classes, and if its confidence can be trusted.
 
 It takes labels and probabilities and returns one JSON-ready dict. The bag-of-words yardsticks that stand
-beside these numbers are in `baselines.py`; pictures of them in `tasks/classify/plots.py`.
+beside these numbers are in `baselines.py`; pictures of them in `tasks/classify_report.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import DataError
-from glassformer.evaluate.intervals import wilson_interval
+from glassformer.evaluate.significance import wilson_interval
 
 N_BINS = 15
 """Bins of the reliability diagram, as in Guo et al. 2017."""

@@ -1,14 +1,19 @@
-"""The metrics there are: what each is called, how a value of it is written, and which way is better.
+"""The metrics there are, how they are written and which way is better, and those of a language model.
 
 The one table that choosing weights, plots, reports and comparisons go by. A task with a metric of its own
 describes it in its `TaskReport`; how a metric is computed is in the files beside this one.
+
+Nats per token depend on the tokenizer; per character and per byte they do not, so those compare models.
+Running the model over the text, each token predicted once, is the caller's work.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from glassformer.errors import DataError
 from glassformer.utils.formatting import Number, number, percent
 
 
@@ -93,3 +98,37 @@ def metric(name: str, additional: Sequence[Metric] = ()) -> Metric:
         return replace(base, name=name, title=base.title + " on train")
     known = METRICS | {metric.name: metric for metric in additional}
     return known.get(name) or Metric(name, name.replace("_", " ").capitalize())
+
+
+def score(nats: float | int, n_tokens: int, n_chars: int, n_bytes: int) -> dict[str, float | int | None]:
+    """Turn the summed negative log-likelihood of a text into the usual rates.
+
+    Args:
+        nats: −Σ log p(token | what precedes) over all predicted tokens, natural logarithm.
+        n_tokens: tokens predicted.
+        n_chars: characters (Unicode code points) those tokens spell.
+        n_bytes: bytes of the same text in UTF-8.
+
+    Returns:
+        n (= n_tokens), n_chars, n_bytes, nats, nats_per_token, perplexity (per token; None beyond the range
+        of a float, since JSON has no infinity), nats_per_char, bits_per_char, bits_per_byte.
+
+    Raises:
+        DataError: no tokens, characters or bytes to divide by.
+    """
+    if min(n_tokens, n_chars, n_bytes) <= 0:
+        got = f"{n_tokens} tokens, {n_chars} characters and {n_bytes} bytes"
+        hint = "The held-out part must hold at least two tokens."
+        raise DataError(f"A language model needs text to be scored on; got {got}.", hint)
+    per_token = nats / n_tokens
+    return {
+        "n": n_tokens,
+        "n_chars": n_chars,
+        "n_bytes": n_bytes,
+        "nats": nats,
+        "nats_per_token": per_token,
+        "perplexity": math.exp(per_token) if per_token < 700 else None,
+        "nats_per_char": nats / n_chars,
+        "bits_per_char": nats / n_chars / math.log(2),
+        "bits_per_byte": nats / n_bytes / math.log(2),
+    }

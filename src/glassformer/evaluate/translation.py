@@ -16,7 +16,7 @@ import numpy as np
 from glassformer.data.splits import Published
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate import significance
-from glassformer.evaluate.intervals import percentile_interval, resampled_sums, wilson_interval
+from glassformer.evaluate.significance import percentile_interval, resampled_sums, wilson_interval
 from glassformer.text.ngrams import UNSPACED
 
 LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)

@@ -2,11 +2,12 @@
 
 `trace` records a forward pass; the other modules make explanations, figures and a page from such records.
 
-Flags of the command, figures and the page count layers and heads from 1. Record ids (`decoder.1.cross.weights`)
+Flags of the command, figures and the page count layers and heads from 1. Ids of steps (`decoder.1.cross.weights`)
 and the fields of an alignment are indices, from 0.
 """
 
-from glassformer.explain.capture.records import Axis, Check, Record, SourceLine
+from glassformer.explain.capture.sites import SourceLine
+from glassformer.explain.capture.tape import Axis, Check, Step
 from glassformer.explain.trace import Trace, trace
 
-__all__ = ["Axis", "Check", "Record", "SourceLine", "Trace", "trace"]
+__all__ = ["Axis", "Check", "SourceLine", "Step", "Trace", "trace"]

@@ -8,52 +8,46 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 from glassformer.decode import Hypothesis
-from glassformer.decode.hypothesis import length_penalties
+from glassformer.decode.search import length_penalties
 from glassformer.errors import UsageError
-from glassformer.explain.answers import Answer, class_answer, text_answer
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
-from glassformer.explain.capture.records import Check
-from glassformer.explain.decode_log import DecodeLog, LoggedHypothesis
-from glassformer.explain.ensemble_member import EnsembleMember, ensemble_class_answer, with_member
-from glassformer.explain.explanation_data import ExplanationData, Omitted
+from glassformer.explain.capture.tape import Check
+from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
-from glassformer.explain.inputs.families import encode, family_of
-from glassformer.explain.inputs.masked_language_model import filled_answer
-from glassformer.explain.manifest import manifest
-from glassformer.explain.predictions import Prediction, top_predictions
+from glassformer.explain.inputs.families import encode, family_of, filled_answer
+from glassformer.explain.predictions import (
+    Answer,
+    DecodeLog,
+    EnsembleMember,
+    LoggedHypothesis,
+    Prediction,
+    class_answer,
+    rows_of,
+    text_answer,
+    top_predictions,
+)
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
-from glassformer.explain.subject import Subject, with_checkpoint
+from glassformer.explain.streams import Stream
+from glassformer.explain.subject import Subject, with_checkpoint, with_member
 from glassformer.models.ensemble import Ensemble
 from glassformer.utils.device import tuned
 
 
-def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> ExplanationData:
-    """Encode and decode a text as `predict` would, record one forward pass, and return all that is known of it.
-
-    Args:
-        subject: a loaded `Run`.
-        request: the text, and how to decode it.
-        trace_id: the name of the explanation on the page.
-
-    Raises:
-        UsageError: the request does not suit this task, vocabulary or context.
-        CheckpointError: the requested checkpoint is damaged.
-        DivergedError: the model's logits are NaN or infinite.
-    """
+def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
+    """Encode and decode a text as `predict` would, record one forward pass, and return all that is known of it."""
     started = time.perf_counter()
     with tuned(subject.device):
         run, whole = subject, with_checkpoint(subject, request.checkpoint)
         subject = with_member(whole, request.member)
         encoded = encode(subject, request)
-        lengths = {stream.name: len(stream) for stream in encoded.streams}
-        records = RecordStore(subject.model, encoded.model_inputs, lengths)
-        predictions = _predictions(subject, encoded, records)
+        records = RecordStore(subject.model, encoded.model_inputs, encoded.streams)
+        logits = rows_of(records["logits"].value)[: len(encoded.positions)]
+        predictions = top_predictions(subject.task, logits, encoded.positions, encoded.following)
         decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
         output = _answer(subject, predictions, decode, encoded, records)
         checks = [*records.checks, *_decoding_check(predictions, decode, encoded)]
@@ -62,7 +56,7 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
             together = _ensemble_answer(whole, request, encoded)
             member = EnsembleMember(len(whole.model.members), request.member, together)
             warnings = [*warnings, member.warning(output)]
-    return ExplanationData(
+    return Explanation(
         subject=subject,
         request=request,
         id=trace_id,
@@ -75,39 +69,24 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
         together=member,
         records=records,
         checks=checks,
-        omitted=omitted(records, lengths),
+        omitted=_omitted(records, encoded.streams),
         warnings=warnings,
         seconds=time.perf_counter() - started,
         run=run,
     )
 
 
-def compute_decoding(subject: Subject, request: TraceRequest) -> dict[str, Any]:
-    """Return the "decode", "answer" and "streams" of a manifest, without recording where that is possible.
-
-    Raises:
-        UsageError: the request has edits, or as in `compute_explanation`.
-    """
+def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog, Answer, list[Stream]]:
+    """Return how a text is decoded, the answer and the tokens, without recording where that is possible."""
     if request.edits:
         raise UsageError("decoding is logged without edits only", "trace the text with its edits instead")
-    if subject.task.explain_as in ("translator", "language_model") and request.target is None:
-        with tuned(subject.device):
-            whole = with_checkpoint(subject, request.checkpoint)
-            encoded = encode(with_member(whole, request.member), request)
-            output = text_answer(encoded.answer, encoded.decode)
-        log, streams = encoded.decode.to_json(), [stream.to_json() for stream in encoded.streams]
-        return {"decode": log, "answer": output, "streams": streams}
-    full = manifest(compute_explanation(subject, request))
-    return {"decode": full["decode"], "answer": full["answer"], "streams": full["streams"]}
-
-
-def _predictions(subject: Subject, encoded: EncodedText, records: RecordStore) -> list[Prediction]:
-    """Return the predictions of the positions that are shown."""
-    logits = records["logits"].value
-    positions, following = encoded.positions, encoded.following
-    if logits.dim() == 1:
-        logits = logits[None]
-    return top_predictions(subject.task, logits[: len(positions)], positions, following)
+    if subject.task.explain_as not in ("translator", "language_model") or request.target is not None:
+        explanation = compute_explanation(subject, request)
+        return explanation.decode, explanation.answer, explanation.streams
+    with tuned(subject.device):
+        whole = with_checkpoint(subject, request.checkpoint)
+        encoded = encode(with_member(whole, request.member), request)
+    return encoded.decode, text_answer(encoded.answer, encoded.decode), encoded.streams
 
 
 def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
@@ -133,7 +112,9 @@ def _answer(
 def _ensemble_answer(whole: Subject, request: TraceRequest, encoded: EncodedText) -> Answer:
     """Return the class or text that an ensemble predicts, or its probability of a given target."""
     if family_of(whole.task).is_classifier:
-        return ensemble_class_answer(whole.task, cast(Ensemble, whole.model), encoded.model_inputs)
+        with exact_no_grad(whole.model):
+            logits = exact_forward(whole.model, **encoded.model_inputs)
+        return class_answer(top_predictions(whole.task, logits, [None], [None])[0])
     if (masked := encoded.generation.masked) is not None:
         with exact_no_grad(whole.model):
             logits = exact_forward(whole.model, **encoded.model_inputs)[0]
@@ -161,15 +142,12 @@ def _decoding_check(predictions: list[Prediction], decode: DecodeLog, encoded: E
     return [Check("decoding against this pass", value, tolerance, value <= tolerance, meaning)]
 
 
-def omitted(records: RecordStore, lengths: Mapping[str, int]) -> list[Omitted]:
-    """Return what is not shown of a long text, and why, one sentence each."""
-    longest = max(lengths.values(), default=0)
-    if records.layered:
-        return [
-            {
-                "what": "one layer's tensors are held at a time",
-                "why": f"the text has {longest} tokens, more than {MAX_FULL_TOKENS}: opening another layer runs the "
-                "model again, with the same results",
-            }
-        ]
-    return []
+def _omitted(records: RecordStore, streams: Sequence[Stream]) -> list[Omitted]:
+    """Return what is not shown of a long text, and why."""
+    if not records.layered:
+        return []
+    why = (
+        f"the text has {max(map(len, streams))} tokens, more than {MAX_FULL_TOKENS}: opening another layer runs the "
+        "model again, with the same results"
+    )
+    return [{"what": "one layer's tensors are held at a time", "why": why}]

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.manifest import get_parameter
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.record_store import get_parameter
 from glassformer.explain.streams import Stream
 from glassformer.text.tokenizer import SPECIAL_TOKENS
 
@@ -54,27 +54,15 @@ class EmbeddingView(TypedDict):
     """Rows that were compared."""
 
 
-def embedding_view(explanation: ExplanationData, id: str, row: int) -> EmbeddingView:
-    """Return where the embedding of one token of the text lies.
-
-    Args:
-        explanation: the explanation that holds the text.
-        id: the step that looks rows up, "embedding.rows".
-        row: position of the token in the text, counted from 0.
-
-    Raises:
-        UsageError: there is no such step, it looks nothing up by token, or it has no such row.
-    """
+def embedding_view(explanation: Explanation, id: str, row: int) -> EmbeddingView:
+    """Return where the embedding of one token of the text lies."""
     stream = next((stream for stream, step in lookups_of(explanation) if step == id), None)
     if stream is None:
         raise UsageError(f"{id[:80]!r} looks up no embeddings of tokens", "name a step such as 'embedding.rows'")
     if not 0 <= row < len(stream):
         raise UsageError(f"row must be from 0 to {len(stream) - 1}, not {row}")
     table = (
-        get_parameter(explanation.subject.model, explanation.records.nodes[id].record.params["weight"])
-        .detach()
-        .float()
-        .cpu()
+        get_parameter(explanation.subject.model, explanation.records.steps[id].params["weight"]).detach().float().cpu()
     )
     tokenizer, token = explanation.subject.task.tokenizer, stream.ids[row]
     cosines = torch.nn.functional.cosine_similarity(table[token], table[: tokenizer.vocab_size], dim=-1)
@@ -97,14 +85,14 @@ def embedding_view(explanation: ExplanationData, id: str, row: int) -> Embedding
     }
 
 
-def lookups_of(explanation: ExplanationData) -> list[tuple[Stream, str]]:
+def lookups_of(explanation: Explanation) -> list[tuple[Stream, str]]:
     """Return the streams of an explanation with the step that looks up the embeddings of their tokens."""
     return [
         (stream, id)
-        for id, node in explanation.records.nodes.items()
-        if node.record.site.partition(":")[0] == "rows"
+        for id, step in explanation.records.steps.items()
+        if step.site.partition(":")[0] == "rows"
         for stream in explanation.streams
-        if stream.name == node.record.axes[0].stream
+        if stream.name == step.axes[0].stream
     ]
 
 

@@ -1,60 +1,150 @@
-"""Explain one text: `explain` returns an `Explanation` with tensors, attributions, figures and pages as methods.
+"""Explain one text: `explain` returns an `Explanation`, with tensors, attributions, figures and pages as methods.
 
-An `Explanation` is an `ExplanationData`, the frozen data, with a method for each function of it. Nothing is computed
-here, and nothing else in `explain/` imports this module.
+An explanation is frozen data: a text, the model's predictions, and every tensor of the forward pass. What is computed
+from it are functions in other modules, which take it as their first argument; its methods import them when they are
+called, so that these modules can name the class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain import tensor_values
-from glassformer.explain.compute import compute_explanation
-from glassformer.explain.edits.checkpoints import CheckpointsSweep, sweep_checkpoints
-from glassformer.explain.edits.contributions import Contributions, contributions
-from glassformer.explain.edits.lens import LayersSweep, sweep_layers
-from glassformer.explain.edits.states import StatesSweep, sweep_states
-from glassformer.explain.edits.sweeps import KeysSweep, PartsSweep, sweep_keys, sweep_parts
-from glassformer.explain.edits.what_if import explain_edited, what_if
-from glassformer.explain.effects import WhatIf
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.manifest import Manifest, manifest
+from glassformer.explain.capture.tape import Check
+from glassformer.explain.inputs.encoded_text import GenerationInfo
+from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction
+from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
+from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace
 
+if TYPE_CHECKING:
+    from glassformer.explain.attribution.alignment import Reading
+    from glassformer.explain.attribution.attribute import Attribution
+    from glassformer.explain.edits.contributions import Contributions
+    from glassformer.explain.edits.states import LayersSweep, StatesSweep
+    from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
+    from glassformer.explain.edits.what_if import WhatIf
+    from glassformer.explain.figures.explanation_plots import ExplanationPlots
+    from glassformer.explain.page.manifest import Manifest
+    from glassformer.explain.page.notebook import NotebookPage
+
 __all__ = ["Explanation", "TraceRequest", "explain"]
 
+PRECISION = "fp32"
+"""In what explanations are computed (`capture/exact_inference.py`)."""
 
-def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t1") -> Explanation:
-    """Return the explanation of one text: encode and decode it as `predict` would, then record one forward pass.
 
-    Args:
-        subject: a loaded `Run`.
-        request: the text, or a whole request.
-        trace_id: the name of this explanation on the page.
+class Omitted(TypedDict):
+    """Something that is not shown, and the reason, one sentence each."""
 
-    Raises:
-        UsageError: the request does not suit this task, vocabulary or context; or an edit does not fit the text.
-        CheckpointError: the requested checkpoint is damaged.
-        DivergedError: the model's logits are NaN or infinite.
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Explanation:
+    """The explanation of one text.
+
+    Attributes:
+        subject: the model (one member of an ensemble) with the requested weights, and its task.
+        run: the run that was asked.
+        request: the request that was answered.
+        id: the name of this explanation on the page.
+        model_inputs: the arguments of the model, a batch of one: {"ids"} (and "padding_mask" where there
+            is padding, "ngram_batch" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
+        streams: the tokens.
+        predictions: the prediction at each position.
+        generation: where the generated tokens begin.
+        decode: how the target was generated.
+        answer: the output in one line, with its probability.
+        together: the member of an ensemble that is explained, and the answer of all; None for a single model.
+        records: every tensor by id, a mapping like a trace.
+        checks: comparisons of two computations that must agree.
+        omitted: what is not shown, and why.
+        warnings: what to know about the input.
+        seconds: the time it took.
+        edited: what the edits of the forward pass change; None without edits.
+        base: the explanation of the same text without the edits of the request; None without edits.
+        other: the explanation of the second text of the request, for =B.
     """
-    request = TraceRequest(request) if isinstance(request, str) else request
-    if request.edits:
-        return Explanation(**vars(explain_edited(subject, request, trace_id)))
-    return Explanation(**vars(compute_explanation(subject, request, trace_id)))
 
+    subject: Subject
+    run: Subject
+    request: TraceRequest
+    id: str
+    model_inputs: dict[str, Any]
+    streams: list[Stream]
+    predictions: list[Prediction]
+    generation: GenerationInfo
+    decode: DecodeLog
+    answer: Answer
+    together: EnsembleMember | None
+    records: RecordStore
+    checks: list[Check]
+    omitted: list[Omitted]
+    warnings: list[str]
+    seconds: float
+    edited: WhatIf | None = None
+    base: Explanation | None = None
+    other: Explanation | None = None
 
-class Explanation(ExplanationData):
-    """The explanation of one text; its attributes are those of `ExplanationData` and `Inference`."""
+    def __repr__(self) -> str:
+        answer = f"{self.answer['headline']} {self.answer['detail']}"
+        return f"<Explanation of {self.request.text[:60]!r}: {answer}; {len(self.records)} tensors>"
+
+    @property
+    def precision(self) -> str:
+        """Return the precision of all numbers here, that of the pass too; `predict` may answer in another one."""
+        return PRECISION
+
+    @property
+    def is_classifier(self) -> bool:
+        """Return True if there is one prediction for the whole text, False if there is one per token."""
+        return self.predictions[0].position is None
+
+    @property
+    def answered(self) -> list[int]:
+        """Return the indices of the predictions that make the answer: `generated`, or that of a classifier."""
+        return [0] if self.is_classifier else self.generated
+
+    @property
+    def generated(self) -> list[int]:
+        """Return the indices of the predictions of generated tokens, of a given translation, or of masked tokens.
+
+        Of a masked language model these are all tokens where none is masked.
+        """
+        if self.generation.masked:
+            return self.generation.masked
+        positions = enumerate(p.position for p in self.predictions)
+        return [i for i, position in positions if position is not None and position >= self.generation.first]
+
+    def visible_lengths(self, prediction: Prediction) -> list[int]:
+        """Return the number of tokens of each stream that a prediction depends on: of a decoder's, those before it."""
+        lengths = [len(stream) for stream in self.streams]
+        if prediction.position is None or self.generation.masked is not None:
+            return lengths
+        return [*lengths[:-1], prediction.position + 1]
+
+    def check_not_edited(self) -> None:
+        """Check that the predictions are those of the model as it is, which is called again.
+
+        Raises:
+            UsageError: the forward pass was edited.
+        """
+        if self.edited is not None:
+            raise UsageError("words are weighed without edits only", "take the explanation without edits")
 
     def manifest(self) -> Manifest:
         """Return all that the page needs except tensors, as JSON data; it is cached, so do not change it."""
+        from glassformer.explain.page.manifest import manifest
+
         return manifest(self)
 
     def tensor(self, id: str, slice: str = "") -> np.ndarray:
@@ -63,7 +153,7 @@ class Explanation(ExplanationData):
         Raises:
             UsageError: there is no such tensor, or no such slice of it.
         """
-        return tensor_values.get_tensor(self, id, slice)
+        return self.records.tensor(id, slice)
 
     @property
     def trace(self) -> Trace:
@@ -76,7 +166,7 @@ class Explanation(ExplanationData):
             raise UsageError("this text is too long for one trace", "use `records` instead")
         return self.records.trace
 
-    def attribute(self, method: str = "erase", **request: Any) -> Any:
+    def attribute(self, method: str = "erase", **request: Any) -> Attribution:
         """Return the attribution of one prediction to the words; keyword arguments as in `AttributeRequest`.
 
         Raises:
@@ -86,7 +176,7 @@ class Explanation(ExplanationData):
 
         return attribute_fields(self, method=method, **request)
 
-    def what_if(self, *edits: str, other: ExplanationData | None = None) -> WhatIf:
+    def what_if(self, *edits: str, other: Explanation | None = None) -> WhatIf:
         """Return what the model predicts when steps are replaced: `e.what_if("decoder.1.cross.head2=0")`.
 
         Args:
@@ -101,26 +191,36 @@ class Explanation(ExplanationData):
             UsageError: an edit is malformed, names no step, does not fit it or never acts; or the text has more than
                 128 tokens.
         """
+        from glassformer.explain.edits.what_if import what_if
+
         return what_if(self, edits, other)
 
     def sweep_parts(self) -> PartsSweep:
         """Return the effect of switching off each head and feed-forward block, and of each head alone."""
+        from glassformer.explain.edits.sweeps import sweep_parts
+
         return sweep_parts(self)
 
     def sweep_keys(self) -> KeysSweep:
         """Return the effect of keeping each head from attending to each token."""
+        from glassformer.explain.edits.sweeps import sweep_keys
+
         return sweep_keys(self)
 
     def sweep_layers(self) -> LayersSweep:
         """Return what the model would predict after each layer, with the later ones skipped."""
+        from glassformer.explain.edits.states import sweep_layers
+
         return sweep_layers(self)
 
-    def sweep_states(self, other: ExplanationData) -> StatesSweep:
+    def sweep_states(self, other: Explanation) -> StatesSweep:
         """Return the share of the answer that each state of the residual stream carries.
 
         Args:
             other: the explanation of a second text with another answer.
         """
+        from glassformer.explain.edits.states import sweep_states
+
         return sweep_states(self, other)
 
     def sweep_checkpoints(self) -> CheckpointsSweep:
@@ -129,9 +229,9 @@ class Explanation(ExplanationData):
         Raises:
             UsageError: the explanation has no edits.
         """
-        if self.edited is None:
-            raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
-        return sweep_checkpoints(self.run, self.request)
+        from glassformer.explain.edits.sweeps import sweep_checkpoints
+
+        return sweep_checkpoints(self)
 
     def contributions(self, prediction: int | None = None) -> Contributions:
         """Return the parts whose sum is the logit of a prediction minus that of its contrast.
@@ -139,9 +239,11 @@ class Explanation(ExplanationData):
         Args:
             prediction: index of the prediction, by default the first generated token.
         """
+        from glassformer.explain.edits.contributions import contributions
+
         return contributions(self, prediction)
 
-    def readings(self) -> list[Any]:
+    def readings(self) -> list[Reading]:
         """Return the layers and steps to read a word alignment from, the one that agrees best with erasing words first.
 
         Raises:
@@ -152,7 +254,7 @@ class Explanation(ExplanationData):
         return readings(self)
 
     @property
-    def plot(self) -> Any:
+    def plot(self) -> ExplanationPlots:
         """Return the figures of this explanation: `explanation.plot.attribution()`."""
         from glassformer.explain.figures.explanation_plots import ExplanationPlots
 
@@ -170,7 +272,7 @@ class Explanation(ExplanationData):
 
         write_saved_page(Path(path), self, parameters=parameters)
 
-    def page(self) -> Any:
+    def page(self) -> NotebookPage:
         """Return the page as the output of a notebook cell: a few seconds to compute, a few megabytes."""
         from glassformer.explain.page.notebook import NotebookPage
 
@@ -180,3 +282,26 @@ class Explanation(ExplanationData):
         from glassformer.explain.page.notebook import mimebundle
 
         return mimebundle(self)
+
+
+def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t1") -> Explanation:
+    """Return the explanation of one text: encode and decode it as `predict` would, then record one forward pass.
+
+    Args:
+        subject: a loaded `Run`.
+        request: the text, or a whole request.
+        trace_id: the name of this explanation on the page.
+
+    Raises:
+        UsageError: the request does not suit this task, vocabulary or context; or an edit does not fit the text.
+        CheckpointError: the requested checkpoint is damaged.
+        DivergedError: the model's logits are NaN or infinite.
+    """
+    request = TraceRequest(request) if isinstance(request, str) else request
+    if request.edits:
+        from glassformer.explain.edits.what_if import explain_edited
+
+        return explain_edited(subject, request, trace_id)
+    from glassformer.explain.compute import compute_explanation
+
+    return compute_explanation(subject, request, trace_id)

@@ -10,11 +10,11 @@ Tensors are recorded by `trace.py`; `capture/attach.py` defines which.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from functools import cached_property, wraps
+from typing import Any, Literal, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -22,11 +22,28 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.capture.records import BLOCKED, Check, Record, UnknownRecord
+from glassformer.explain.capture.tape import Check, Step, UnknownRecord
 from glassformer.explain.request import MAX_FULL_TOKENS
 from glassformer.explain.trace import Trace, trace
 from glassformer.nn.attention import Tap
 from glassformer.utils.device import tuned
+
+Key = TypeVar("Key")
+Result = TypeVar("Result")
+
+
+def weak_cache(function: Callable[[Key], Result]) -> Callable[[Key], Result]:
+    """Return the function with its results cached by weak references to its argument."""
+    results: WeakKeyDictionary[Key, Result] = WeakKeyDictionary()
+
+    @wraps(function)
+    def cached(key: Key) -> Result:
+        if key not in results:
+            results[key] = function(key)
+        return results[key]
+
+    return cached
+
 
 _AXIS_SLICE = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 
@@ -34,85 +51,43 @@ WireDtype: TypeAlias = Literal["f32", "i32", "u8"]
 """Element types in which tensors are sent."""
 
 
-@dataclass(frozen=True)
-class Node:
-    """A record without its value.
-
-    Attributes:
-        record: the record, with a meta tensor as its value.
-        sizes: the sizes of its axes.
-        dtype: the element type in which it is sent.
-        low: the smallest finite value; None where there is none.
-        high: the largest finite value; None where there is none.
-    """
-
-    record: Record
-    sizes: tuple[int, ...]
-    dtype: WireDtype
-    low: float | None
-    high: float | None
-
-    @staticmethod
-    def from_record(record: Record) -> Node:
-        value = record.value
-        shape_only = replace(record, value=torch.empty_like(value, device="meta"))
-        return Node(shape_only, tuple(value.shape), wire_dtype(value), *_finite_range(value))
-
-
-class RecordStore(Mapping[str, Record]):
+class RecordStore(Mapping[str, Step]):
     """The records of one forward pass by id, in order of computation; those not kept are recorded again when read.
 
-    Args:
-        model: the model to run.
-        inputs: its arguments.
-        lengths: the number of tokens of each stream.
-        tap: called with every step that can be edited, as in `trace`.
-
     Attributes:
-        nodes: every record without its value.
+        steps: every step without its value.
         trace: the trace, where everything is kept; else None.
         checks: the checks of the forward pass.
         layered: one layer's records are kept at a time.
     """
 
     def __init__(
-        self, model: nn.Module, inputs: Mapping[str, Any], lengths: Mapping[str, int], tap: Tap | None = None
+        self, model: nn.Module, inputs: Mapping[str, Any], streams: Sequence[Sized], tap: Tap | None = None
     ) -> None:
         self._tap = tap
         self._model, self._inputs = model, dict(inputs)
-        self.layered = max(lengths.values(), default=0) > MAX_FULL_TOKENS
+        self.layered = max(map(len, streams), default=0) > MAX_FULL_TOKENS
         # The layer whose records are kept, where only one is.
         self._layer = ""
-        self._layer_records: dict[str, Record] = {}
+        self._layer_records: dict[str, Step] = {}
         layers = tuple(self._layers())
         trace, self._kept = self._capture((lambda id: not id.startswith(layers)) if self.layered else "*")
         self.trace = None if self.layered else trace
         self.checks: list[Check] = trace.checks
-        self.nodes = {id: Node.from_record(record) for id, record in self._kept.items()}
-        if self.layered:
-            self._add_layers()
+        steps = {id: step.without_value() for id, step in self._kept.items()}
+        for layer in layers if self.layered else ():
+            steps |= {id: step.without_value() for id, step in self._capture(f"{layer}*")[1].items()}
+        self.steps = {id: steps[id] for id in trace.computed}
 
-    def _add_layers(self) -> None:
-        """Record one layer after the other and add its nodes, in order of computation."""
-        nodes, layers = self.nodes, list(self._layers())
-        for layer in layers:
-            _, records = self._capture(f"{layer}*")
-            nodes |= {id: Node.from_record(record) for id, record in records.items()}
-        order = ["src_embedding.", "embedding.", "encoder.", "tgt_embedding.", "decoder.", ""]
-        order[2:3] = [*(x for x in layers if x.startswith("encoder")), "encoder."]
-        order[-2:-1] = [*(x for x in layers if x.startswith("decoder")), "decoder."]
-        rank = {id: next(i for i, prefix in enumerate(order) if id.startswith(prefix)) for id in nodes}
-        self.nodes = {id: nodes[id] for id in sorted(nodes, key=rank.__getitem__)}
-
-    def captured(self, id: str) -> Record | None:
+    def captured(self, id: str) -> Step | None:
         """Return a record, or None where that needs another forward pass; safe from any thread."""
         return self._kept.get(id) or self._layer_records.get(id)
 
-    def __getitem__(self, id: str) -> Record:
+    def __getitem__(self, id: str) -> Step:
         if id in self._kept:
             return self._kept[id]
-        if id not in self.nodes:
-            raise UnknownRecord(f"there is no tensor {id[:80]!r}", f"the last is {next(reversed(self.nodes))}")
+        if id not in self.steps:
+            raise UnknownRecord(f"there is no tensor {id[:80]!r}", f"the last is {next(reversed(self.steps))}")
         layer = next(layer for layer in self._layers() if id.startswith(layer))
         if layer != self._layer:
             _, self._layer_records = self._capture(f"{layer}*")
@@ -120,12 +95,44 @@ class RecordStore(Mapping[str, Record]):
         return self._layer_records[id]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.nodes)
+        return iter(self.steps)
 
     def __len__(self) -> int:
-        return len(self.nodes)
+        return len(self.steps)
 
-    def _capture(self, only: str | Callable[[str], bool]) -> tuple[Trace, dict[str, Record]]:
+    def tensor(self, id: str, slice: str = "") -> np.ndarray:
+        """Return the values of a step or a parameter, or a slice of them: "head:3;token:0-50", see `take_slice`."""
+        held = self.held(id, slice)
+        return to_numpy(take_slice(self[id].value, self._axes(id), slice)) if held is None else held
+
+    def held(self, id: str, slice: str = "") -> np.ndarray | None:
+        """Return `tensor`, or None where that needs another forward pass; safe from any thread."""
+        if id in self.steps:
+            step = self.captured(id)
+            return step and to_numpy(take_slice(step.value, self._axes(id), slice))
+        if id not in self.params:
+            raise UsageError(f"there is no tensor or parameter {id[:80]!r} in this trace")
+        return to_numpy(take_slice(get_parameter(self._model, id), self.params[id], slice))
+
+    def _axes(self, id: str) -> list[str]:
+        return [axis.name for axis in self.steps[id].axes]
+
+    @cached_property
+    def params(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the parameters that the steps use, with those of their axes."""
+        found: dict[str, tuple[str, ...]] = {}
+        for step in self.steps.values():
+            for role, name in step.params.items():
+                if name:
+                    found.setdefault(name, _param_axes(step, role))
+        return found
+
+    @property
+    def n_layers(self) -> dict[str, int]:
+        """Return the number of layers of each stack, in order of computation."""
+        return {step.stack: step.layer + 1 for step in self.steps.values() if step.layer is not None}
+
+    def _capture(self, only: str | Callable[[str], bool]) -> tuple[Trace, dict[str, Step]]:
         """Run one forward pass; return the trace, and its records."""
         device = next(iter(self._inputs.values())).device
         with tuned(device), torch.no_grad(), trace(self._model, only, tap=self._tap) as records:
@@ -160,9 +167,6 @@ def take_slice(value: Tensor, axes: Sequence[str], spec: str) -> Tensor:
         axes: the names of its axes.
         spec: "head:3" drops that axis, "token:0-50" keeps a range without its end, "vocab:1.5.9" keeps a list;
             several are joined by ";".
-
-    Raises:
-        UsageError: the slice is malformed, or names an axis or an index that does not exist.
     """
     chosen = _slices(axes, value.shape, spec)
     # From the last axis on, so that dropping one does not move the others.
@@ -190,11 +194,7 @@ def axis_indices(axes: Sequence[str], shape: Sequence[int], spec: str) -> list[l
 
 
 def _slices(axes: Sequence[str], shape: Sequence[int], spec: str) -> dict[int, int | slice | list[int]]:
-    """Return what a slice selects by the number of the axis.
-
-    Raises:
-        UsageError: as in `take_slice`.
-    """
+    """Return what a slice selects by the number of the axis."""
     chosen: dict[int, int | slice | list[int]] = {}
     for item in spec.split(";") if spec else []:
         match = _AXIS_SLICE.fullmatch(item)
@@ -222,14 +222,25 @@ def _indices(name: str, text: str, size: int) -> int | slice | list[int]:
     return numbers if "." in text else numbers[0]
 
 
-def _finite_range(value: Tensor) -> tuple[float | None, float | None]:
-    """Return the smallest and the largest value, of those that are finite and no blocked scores."""
-    if value.dtype == torch.bool:
-        value = value.to(torch.uint8)
-    if not value.numel():
-        return None, None
-    low, high = (x.item() for x in torch.aminmax(value))
-    # Where there is a NaN both are NaN.
-    if math.isfinite(low) and math.isfinite(high) and low > -BLOCKED:
-        return low, high
-    return _finite_range(value[value.isfinite() & (value > -BLOCKED)])
+def _param_axes(step: Step, role: str) -> tuple[str, ...]:
+    """Return the names of the axes of a step's parameter."""
+    match step.op, role:
+        case "lookup", _:
+            return ("bigram" if step.site == "bigrams" else "vocab", "feature")
+        case "embedding_bag", _:
+            return ("ngram", "feature")
+        case "positions", _:
+            return ("token", "feature")
+        case "linear", "weight":
+            # Tied embeddings share one table, so its axes have the same names in both uses.
+            return ("vocab", "feature") if step.axes[-1].name == "vocab" else ("out", "in")
+        case "linear", _:
+            return ("out",)
+    # The weight and bias of a norm.
+    return (step.axes[-1].name,)
+
+
+def get_parameter(model: nn.Module, name: str) -> Tensor:
+    """Return a parameter or buffer by name, without listing all names, which takes a third of a second."""
+    path, _, attribute = name.rpartition(".")
+    return getattr(model.get_submodule(path), attribute)

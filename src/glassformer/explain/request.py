@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from glassformer.config import DecodeConfig
-from glassformer.config.fields import number, string
 from glassformer.config.requests import build_request, check_request
+from glassformer.config.settings import number, string
 
 MAX_FULL_TOKENS, MAX_LAYERED_TOKENS = 128, 512
 """Longest streams captured whole, and longest captured one layer at a time; a longer text is cut to that."""
@@ -32,8 +32,20 @@ class DecodeLimits(DecodeConfig):
     max_new_tokens: int = number(256, "[1, 1024]")
 
 
+class Request:
+    """A request, whose fields are checked as it is built; the error names the field."""
+
+    def __post_init__(self) -> None:
+        check_request(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """Return a request from parsed JSON."""
+        return build_request(cls, data)
+
+
 @dataclass(frozen=True)
-class TraceRequest:
+class TraceRequest(Request):
     """One text to explain."""
 
     text: str = string(MAX_TEXT)
@@ -57,9 +69,6 @@ class TraceRequest:
     other_text: str | None = string(MAX_TEXT, None)
     """A second text, whose values the edits with =B take."""
 
-    def __post_init__(self) -> None:
-        check_request(self)
-
     def without_edits(self) -> TraceRequest:
         """Return the request for the same text without edits."""
         return replace(self, edits=(), other_text=None)
@@ -67,15 +76,6 @@ class TraceRequest:
     def of_other_text(self) -> TraceRequest:
         """Return the request for the second text, of the same weights."""
         return TraceRequest(self.other_text or "", decode=self.decode, checkpoint=self.checkpoint, member=self.member)
-
-    @staticmethod
-    def from_dict(data: Any) -> TraceRequest:
-        """Return a request from parsed JSON.
-
-        Raises:
-            UsageError: a field is missing, unknown, of the wrong type or out of range; it is named.
-        """
-        return build_request(TraceRequest, data)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults as JSON data."""

@@ -16,12 +16,20 @@ import torch
 from torch import nn
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.runs.checkpoints import STATE, TENSORS, checkpoint_folders, load_checkpoint
+from glassformer.models.ensemble import member_of
+from glassformer.runs.checkpoints import (
+    STATE,
+    TENSORS,
+    WEIGHTS,
+    checkpoint_folders,
+    load_checkpoint,
+    load_snapshot,
+    snapshot_folders,
+)
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
+from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.runs.sealed_folder import sealed_sha256
-from glassformer.runs.snapshots import WEIGHTS, load_snapshot, snapshot_folders
-from glassformer.runs.tensor_file import Weights, load_weights
 from glassformer.tasks import Task
 from glassformer.utils.atomic_io import read_json
 
@@ -94,12 +102,7 @@ def list_checkpoints(subject: Subject) -> list[CheckpointInfo]:
 
 
 def with_checkpoint(subject: Subject, name: str) -> Subject:
-    """Return the subject with the weights of a checkpoint: their moving average, where training kept one.
-
-    Raises:
-        UsageError: the run has no checkpoint of this name.
-        CheckpointError: it is damaged, or belongs to another model.
-    """
+    """Return the subject with the weights of a checkpoint: their moving average, where training kept one."""
     if name == MODEL:
         return subject
     match = _NAME.fullmatch(name)
@@ -115,6 +118,12 @@ def with_checkpoint(subject: Subject, name: str) -> Subject:
     model = subject.task.build_model()
     load_weights(model, _weights(folder, subject.task.tokenizer.sha256))
     return _loaded.setdefault(key, LoadedSubject(subject, model.to(subject.device).eval()))
+
+
+def with_member(subject: Subject, member: int) -> Subject:
+    """Return the subject with one model of its ensemble, counted from 1; raises as `member_of`."""
+    model = member_of(subject.model, member)
+    return subject if model is subject.model else LoadedSubject(subject, model)
 
 
 def checkpoint_step(subject: Subject, name: str) -> int | None:

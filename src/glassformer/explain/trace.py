@@ -20,24 +20,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.attach import attach
-from glassformer.explain.capture.attention_hooks import FusedContext
 from glassformer.explain.capture.exact_inference import exact_forward, exact_inference
-from glassformer.explain.capture.module_hooks import ModuleHooks
-from glassformer.explain.capture.records import Check, Record, UnknownRecord
-from glassformer.explain.capture.tape import Tape
+from glassformer.explain.capture.hooks import FusedContext, ModuleHooks
+from glassformer.explain.capture.tape import Check, Step, Tape, UnknownRecord
 from glassformer.nn.attention import MultiHeadAttention, Tap
+
+if TYPE_CHECKING:
+    from glassformer.explain.figures.trace_plots import TracePlots
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 
 
-class Trace(Mapping[str, Record]):
+class Trace(Mapping[str, Step]):
     """The records of a forward pass by id, in order of computation.
 
     It can be read while the block is still open.
@@ -48,16 +49,16 @@ class Trace(Mapping[str, Record]):
         self._tape = tape
         self._checks: list[Check] | None = None
 
-    def __getitem__(self, id: str) -> Record:
+    def __getitem__(self, id: str) -> Step:
         if id in self._tape.steps:
-            return self._tape.record(id)
-        if id in self._tape.skipped:
+            return self._tape.steps[id]
+        if id in self._tape.computed:
             raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "add it to `only`")
-        if not self._tape.steps and not self._tape.skipped:
+        if not self._tape.computed:
             raise UnknownRecord(
                 f"the trace holds no step yet, so none called {id!r}", "call the model inside `with trace(model)`"
             )
-        hint = _nearest(id, [*self._tape.steps, *self._tape.skipped])
+        hint = _nearest(id, [*self._tape.computed])
         raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
 
     def __iter__(self) -> Iterator[str]:
@@ -72,7 +73,7 @@ class Trace(Mapping[str, Record]):
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.values())) or "a trace without records"
 
-    def find(self, pattern: str) -> list[Record]:
+    def find(self, pattern: str) -> list[Step]:
         """Return the records whose ids match a wildcard: `t.find("decoder.*.cross.weights")`."""
         return [record for id, record in self.items() if fnmatchcase(id, pattern)]
 
@@ -83,6 +84,11 @@ class Trace(Mapping[str, Record]):
             whole = self._tape.call is not None and self._tape.output is not None
             self._checks = [self.check()] if whole and not self.edited else []
         return self._checks
+
+    @property
+    def computed(self) -> list[str]:
+        """Return the ids of all steps of the pass in order, also of those that `only` leaves out."""
+        return list(self._tape.computed)
 
     @property
     def edited(self) -> list[str]:
@@ -119,7 +125,7 @@ class Trace(Mapping[str, Record]):
         return Check("explicit against fused attention", value, tolerance, value <= tolerance, meaning)
 
     @property
-    def plot(self) -> Any:
+    def plot(self) -> TracePlots:
         """Return the figures of these records: `t.plot.attention(layer=1)`."""
         from glassformer.explain.figures.trace_plots import TracePlots
 
@@ -148,7 +154,7 @@ def trace(
         names: ids for modules by path, to use instead of the path.
         tap: called with the id of every step of the forward pass, kept or not, and a copy of its tensor with the batch
             axis first; returns the tensor to record and use instead, of the same shape and type. Steps computed
-            only for the record (`Site.edit` is empty) are not passed. A mask is boolean and broadcasts to
+            only for the record (`Site.editable` is False) are not passed. A mask is boolean and broadcasts to
             (B, H, Q, K). A cache keeps the keys and values from before the tap.
 
     Yields:
@@ -175,5 +181,5 @@ def trace(
         _tracing.reset(token)
         hooks.remove()
     if missed := tape.unmatched():
-        hint = _nearest(missed[0], [*tape.steps, *tape.skipped])
+        hint = _nearest(missed[0], [*tape.computed])
         raise UsageError(f"only={missed[0]!r} matches no step that was computed", hint)

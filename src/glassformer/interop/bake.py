@@ -18,8 +18,8 @@ from torch import nn
 from glassformer.data.splits import Split
 from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.models import MaskedLanguageModel
+from glassformer.models.encoder_models import TextEncoder
 from glassformer.models.ensemble import members_of
-from glassformer.models.text_encoder import TextEncoder
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task

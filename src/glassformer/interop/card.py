@@ -1,13 +1,158 @@
-"""The card of an exported model: Markdown with a YAML head, as model hubs read it."""
+"""The card of an exported folder, with examples of how to use it."""
 
 from __future__ import annotations
 
-from glassformer.interop.card_examples import example_of
 from glassformer.interop.export_facts import ExportFacts
-from glassformer.report import sentences
+from glassformer.report import text
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.reporting import TaskReport
+
+_TOKENIZER = """\
+from tokenizers import Tokenizer
+
+tokenizer = Tokenizer.from_file("tokenizer.json")
+tokenizer.encode_special_tokens = True
+"""
+_PIPELINE = """\
+from transformers import pipeline
+
+print(pipeline("{}", ".")("a text"))
+"""
+_ONNX = f"""\
+import numpy as np
+import onnxruntime
+{_TOKENIZER}"""
+_PAST = """\
+decoder = onnxruntime.InferenceSession("decoder_step.onnx")
+shapes = {one.name: one.shape for one in decoder.get_inputs()}
+layers, _, heads, _, width = shapes["past_keys"]
+keys = values = np.zeros((layers, 1, heads, 0, width), np.float32)
+"""
+EXAMPLES = {
+    ("ctranslate2", "translator"): f"""\
+import ctranslate2
+{_TOKENIZER}model = ctranslate2.Translator(".")
+source = tokenizer.encode("a text", add_special_tokens=False).tokens
+result = model.translate_batch([source], beam_size=4, min_decoding_length=0)[0]
+ids = [tokenizer.token_to_id(token) for token in result.hypotheses[0]]
+print(tokenizer.decode(ids))
+""",
+    ("ctranslate2", "language_model"): f"""\
+import ctranslate2
+{_TOKENIZER}model = ctranslate2.Generator(".")
+prompt = tokenizer.encode("a text", add_special_tokens=False).tokens
+result = model.generate_batch([prompt], max_length=40, sampling_topk=0)[0]
+print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequences[0]]))
+""",
+    ("hf", "classifier"): _PIPELINE.format("text-classification").replace('"."', '".", truncation=True'),
+    ("hf", "masked_language_model"): _PIPELINE.format("fill-mask").replace("a text", "a [MASK] text"),
+    ("hf", "language_model"): _PIPELINE.format("text-generation"),
+    ("hf", "translator"): """\
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")
+ids = model.generate(**tokenizer("a text", return_tensors="pt"))
+print(tokenizer.decode(ids[0], skip_special_tokens=True))
+""",
+    ("onnx", "language_model"): f"""\
+{_ONNX}{_PAST}ids = new = np.array([tokenizer.encode("a text", add_special_tokens=False).ids])
+for _ in range(40):
+    inputs = {{"input_ids": new, "past_keys": keys, "past_values": values}}
+    if "recent_ids" in shapes:
+        inputs["recent_ids"] = ids[:, : ids.shape[1] - new.shape[1]][:, -15:]
+    logits, keys, values = decoder.run(None, inputs)
+    logits[..., [0, 1, 2, 4]] = -np.inf  # of the special tokens only [EOS] is generated
+    new = logits[:, -1:].argmax(axis=-1)
+    ids = np.concatenate([ids, new], axis=1)
+    if new[0, 0] == 3:
+        break
+print(tokenizer.decode(ids[0].tolist()))
+""",
+    ("onnx", "translator"): f"""\
+{_ONNX}{_PAST}ids = np.array([[*tokenizer.encode("a text", add_special_tokens=False).ids, 3]])  # 3 is [EOS]
+source = {{"input_ids": ids, "attention_mask": np.ones_like(ids)}}
+memory = onnxruntime.InferenceSession("encoder.onnx").run(None, source)
+inputs = {{"memory_keys": memory[0], "memory_values": memory[1], "attention_mask": source["attention_mask"]}}
+new, written = np.array([[2]]), []  # 2 is [BOS]
+for _ in range(40):
+    step = {{"input_ids": new, "past_keys": keys, "past_values": values}}
+    logits, keys, values = decoder.run(None, inputs | step)
+    logits[..., [0, 2]] = -np.inf  # [PAD] and [BOS] are never generated
+    new = logits[:, -1:].argmax(axis=-1)
+    if new[0, 0] == 3:
+        break
+    written.append(int(new[0, 0]))
+print(tokenizer.decode(written))
+""",
+    ("gguf", "language_model"): """\
+import xllamacpp
+
+parameters = xllamacpp.CommonParams()
+parameters.model.path = "model.gguf"
+server = xllamacpp.Server(parameters)
+print(server.handle_completions({"prompt": "a text", "max_tokens": 40, "temperature": 0}))
+""",
+}
+"""By target and kind of model; those of texts in ONNX are made below."""
+_WORDS = {
+    "classifier": """\
+text = "a text"
+encoding = tokenizer.encode(text, add_special_tokens=False)
+ids = np.array([encoding.ids])
+words = [text[start:end] for start, end in encoding.offsets]
+""",
+    "masked_language_model": """\
+parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in ("a", "text")]
+ids = np.array([[*parts[0], 4, *parts[1]]])  # 4 is [MASK]
+words = ["a", "", "text"]
+""",
+}
+_SPELLED = """\
+spelling = json.loads(Path("spelling.json").read_text(encoding="utf-8"))
+number = {ngram: spelling["first"] + i for i, ngram in enumerate(spelling["ngrams"])}
+
+
+def spelled(word):
+    \"\"\"Return the n-grams of a word, which is none of a script without spaces.\"\"\"
+    marked = f"<{word.lower() if spelling['lowercase'] else word}>"
+    places = [(i, i + n) for i in range(len(marked)) for n in spelling["lengths"]]
+    ngrams = [marked[start:end] for start, end in places if end <= len(marked)]
+    known = [number[ngram] for ngram in ngrams if ngram in number]
+    return (known or [1 + byte for byte in marked[1:-1].encode()])[: spelling["most"]]
+
+
+rows = [[0], *(spelled(word) for word in words)]  # row 0 has no n-grams
+ngrams = np.array([[*row, *[0] * (spelling["most"] - len(row))] for row in rows])
+inputs |= {"ngram_index": np.arange(1, len(rows))[None], "ngrams": ngrams}
+"""
+_RESULT = {
+    "classifier": """\
+facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
+print(facts["labels"][logits[0].argmax()])
+""",
+    "masked_language_model": """\
+print(tokenizer.decode([logits[0, ids[0].tolist().index(4), 5:].argmax() + 5]))
+""",
+}
+
+
+def example_of(facts: ExportFacts, spelled: bool) -> str:
+    """Return the lines for an exported model; `spelled` if it reads the character n-grams of words."""
+    if facts.target == "onnx" and facts.kind in _WORDS:
+        words = _WORDS[facts.kind]
+        if not spelled:
+            words = "".join(line for line in words.splitlines(keepends=True) if not line.startswith("words"))
+        inputs = 'inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}\n'
+        run = '[logits] = onnxruntime.InferenceSession("model.onnx").run(None, inputs)\n'
+        parts = ["import json\nfrom pathlib import Path\n\n", _ONNX, words, inputs, _SPELLED if spelled else "", run]
+        return "".join([*parts, _RESULT[facts.kind]])
+    n_new = min(40, facts.context // 2)  # positions end with the context
+    example = EXAMPLES[facts.target, facts.kind].replace("40", str(n_new))
+    if facts.architecture.startswith("Glassformer"):
+        return f"import glassformer.interop.hf_class  # it registers the class\n{example}"
+    return example
+
 
 PIPELINES = {
     "translator": "translation",
@@ -38,7 +183,7 @@ def card(
         "tags: [glassformer]",
     ]
     head += [f"license: {license}"] if license else []
-    trained = f" on {sentences.dataset(record)}" if record is not None else ""
+    trained = f" on {text.dataset(record)}" if record is not None else ""
     intro = f"A {report.model_name} trained from scratch with Glassformer{trained}."
     lines = [*head, "---", "", f"# {facts.run}", "", intro, ""]
     lines += [f"- Exported for {facts.target} as {facts.architecture}, weights in {facts.dtype}."]

@@ -1,4 +1,4 @@
-"""Decide what a model becomes in another library, or say in one sentence why it cannot.
+"""The engines that answer for an exported folder, and which of them does.
 
 Pure functions of the settings of a model: nothing is loaded. The tables follow the model definitions of the other
 libraries: CTranslate2's `specs/transformer_spec.py`, the `modeling_*.py` of Hugging Face's transformers, and the
@@ -7,11 +7,138 @@ folder `src/models` of llama.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
 
-from glassformer.config import Config, ModelConfig
-from glassformer.errors import UsageError
+import numpy as np
+
+from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.errors import CheckpointError, DivergedError, GlassformerError, UsageError
+from glassformer.text.tokenizer import Tokenizer
+
+Hypotheses = list[tuple[list[int], float]]
+"""Tokens and score of each hypothesis, best first; an end token is one of the tokens."""
+
+
+class Engine:
+    """Base class; a library implements the methods of the kinds of models that it can hold.
+
+    Attributes:
+        n_tokens: tokens that the model knows; None where only computing shows it.
+    """
+
+    n_tokens: int | None = None
+
+    def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
+        """Return the probabilities (C,) of the classes of a text.
+
+        Args:
+            ids: its token ids, at least one.
+            words: the surface form of each token, or "".
+        """
+        raise NotImplementedError
+
+    def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
+        """Return the logits (n, V) of the n masked tokens of a text."""
+        raise NotImplementedError
+
+    def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
+        """Return the n_best hypotheses of each source, of at most `limit` tokens."""
+        raise NotImplementedError
+
+    def generate(
+        self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
+    ) -> list[list[int]]:
+        """Return at most n_new tokens after each of several prompts of equal length; an end token is one of them.
+
+        `places` are the row number and the number of earlier tokens of each, of which a run makes its random numbers. A
+        library with random numbers of its own continues them as long as `decode_seed` is the same.
+        """
+        raise NotImplementedError
+
+    def logits(self, ids: list[int]) -> np.ndarray:
+        """Return logits (T, V) of a language model after the last T tokens, up to a constant for each."""
+        raise NotImplementedError
+
+    def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
+        """Return the log-probability of each token of a translation, and of the end token after it."""
+        raise NotImplementedError
+
+
+class CheckedEngine(Engine):
+    """An engine, called through here.
+
+    Args:
+        engine: the engine of a library.
+        path: the folder of its files, for messages.
+        tokenizer: the tokenizer of the texts, each of whose tokens the model has to know.
+        n_classes: classes of a classifier.
+
+    Raises:
+        CheckpointError: the model knows other tokens than the tokenizer.
+    """
+
+    def __init__(self, engine: Engine, path: Path, tokenizer: Tokenizer, n_classes: int) -> None:
+        self._engine, self._path, self._n_classes = engine, path, n_classes
+        self._n_tokens = self.n_tokens = tokenizer.vocab_size
+        if engine.n_tokens not in (None, self._n_tokens):
+            message = f"{path}: the tokenizer has {self._n_tokens} tokens, and the model {engine.n_tokens}"
+            raise CheckpointError(message, "export the run again")
+
+    def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
+        probabilities = self._numbers(self._engine.classify, ids, words)
+        return self._of_shape(probabilities, (self._n_classes,))
+
+    def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
+        logits = self._numbers(self._engine.fill, ids, words)
+        return self._of_shape(logits, (len(logits), self._n_tokens))
+
+    def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
+        found = self._call(self._engine.search, sources, decode, limit, n_best)
+        rows = [ids for hypotheses in found for ids, _ in hypotheses]
+        self._check(len(found) == len(sources) and all(found), "search", "a sentence without a translation")
+        self._check_ids("search", rows, limit)
+        return found
+
+    def generate(
+        self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
+    ) -> list[list[int]]:
+        rows = self._call(self._engine.generate, prompts, decode, n_new, places)
+        self._check(len(rows) == len(prompts), "generate", f"{len(rows)} texts for {len(prompts)}")
+        self._check_ids("generate", rows, n_new)
+        return rows
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except (GlassformerError, MemoryError):
+            raise
+        except Exception as error:  # each library has classes of its own
+            message = f"the library of {self._path} cannot compute with it: {str(error)[:300]}"
+            raise CheckpointError(message, "export the run again") from error
+
+    def _numbers(self, function: Callable[..., Any], *arguments: Any) -> np.ndarray:
+        numbers = np.asarray(self._call(function, *arguments))
+        if not np.isfinite(numbers).all():
+            raise DivergedError(f"the model in {self._path} gives numbers that are not finite", "export the run again")
+        return numbers
+
+    def _of_shape(self, numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        self._check(numbers.shape == shape, "compute", f"an array {numbers.shape}, where {shape} is expected")
+        return numbers
+
+    def _check_ids(self, name: str, rows: Sequence[Sequence[int]], most: int) -> None:
+        for row in rows:
+            self._check(1 <= len(row) <= most, name, f"{len(row)} tokens, where 1 to {most} are expected")
+            self._check(all(0 <= token < self._n_tokens for token in row), name, "a token that is in no vocabulary")
+
+    def _check(self, is_right: bool, name: str, what: str) -> None:
+        if not is_right:
+            message = f"the library of {self._path} gives {what} when it should {name}"
+            raise CheckpointError(message, "export the run again")
+
 
 Target: TypeAlias = Literal["ctranslate2", "hf", "onnx", "gguf"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -74,18 +201,6 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
             return _choose_onnx(kind, n_members)
         case "gguf":
             return _choose_gguf(kind, config, n_members)
-
-
-def summary(kind: str | None, config: Config) -> str:
-    """Return in one line where a model can be exported to, and which settings are in the way elsewhere."""
-    found, obstacles = list[str](), list[str]()
-    for target in TARGETS:
-        try:
-            choice = choose(kind, config, 1, target)
-            found.append(f"{target} ({'approximate' if choice.approximate else 'exact'})")
-        except UsageError as error:
-            obstacles.append(error.message)
-    return "; ".join([", ".join(found), *obstacles])
 
 
 def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice:

@@ -11,8 +11,8 @@ import numpy as np
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.choose import Engine, Hypotheses
 from glassformer.interop.ctranslate2_file import check_ctranslate2
-from glassformer.interop.engine import Engine, Hypotheses
 from glassformer.interop.export_facts import ExportFacts
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer

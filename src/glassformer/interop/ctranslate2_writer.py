@@ -18,11 +18,8 @@ from glassformer.errors import UsageError
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import d_head_of
 from glassformer.nn.attention import MultiHeadAttention
-from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import FeedForward, SwiGLU
-from glassformer.nn.layers import Decoder, DecoderLayer, Encoder, EncoderLayer
-from glassformer.nn.norms import LayerNorm, RMSNorm
-from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
+from glassformer.nn.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding
+from glassformer.nn.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, LayerNorm, RMSNorm, SwiGLU
 from glassformer.text.tokenizer import BOS, EOS, UNK
 
 
@@ -131,12 +128,12 @@ def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
     _fill_norm(spec.self_attention.layer_norm, layer.self_residual.norm)
     block = layer.feed_forward
     if isinstance(block, SwiGLU):
-        _fill_linear(spec.ffn.linear_0, block.w_gate)
-        _fill_linear(spec.ffn.linear_0_noact, block.w_in)
+        _fill_linear(spec.ffn.linear_0, block.gate_proj)
+        _fill_linear(spec.ffn.linear_0_noact, block.up_proj)
     else:
         assert isinstance(block, FeedForward)
-        _fill_linear(spec.ffn.linear_0, block.w_in)
-    _fill_linear(spec.ffn.linear_1, block.w_out)
+        _fill_linear(spec.ffn.linear_0, block.up_proj)
+    _fill_linear(spec.ffn.linear_1, block.down_proj)
     _fill_norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
 
 

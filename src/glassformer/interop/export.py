@@ -1,30 +1,94 @@
-"""Export a run: choose what it becomes, write it, load it again with its library, and compare."""
+"""Export a run to another library: a new folder, written whole, loaded again and compared with the run."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from torch import nn
 
-from glassformer.errors import UsageError
-from glassformer.explain.ensemble_member import with_member
+from glassformer.errors import ResourceError, UsageError
 from glassformer.interop.bake import BakedRun, bake
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
 from glassformer.interop.export_facts import CARD, FACTS, KIND, ExportFacts
-from glassformer.interop.new_folder import new_folder
-from glassformer.interop.tokenizer_file import tokenizer_file
-from glassformer.models.ensemble import members_of
+from glassformer.interop.hf_writer import tokenizer_file
+from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
 from glassformer.tasks import Task
+from glassformer.utils.atomic_io import remove_folder, sync
+
+_counter = itertools.count()
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """Yield the path of a folder to make, which becomes `out` at the end of the block.
+
+    If the block fails, nothing is left of it. What earlier processes left that were killed meanwhile is removed first.
+
+    Args:
+        out: a path where there is nothing, or an empty folder; a link to one is followed.
+
+    Raises:
+        ResourceError: the disk cannot be written.
+    """
+    out = Path(os.path.realpath(out))
+    try:
+        _remove_leftovers(out)
+        temporary = out.with_name(f".tmp-{out.name}-{os.getpid()}-new{next(_counter)}")
+        temporary.mkdir(parents=True)
+    except OSError as error:
+        raise _cannot_write(out, error) from error
+    try:
+        yield temporary / out.name
+        if out.is_dir():
+            out.rmdir()  # it is empty, or this fails
+        os.replace(temporary / out.name, out)
+        sync(out.parent)
+    except OSError as error:
+        raise _cannot_write(out, error) from error
+    finally:
+        with suppress(OSError):
+            remove_folder(temporary)
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Remove folders that processes which are gone began for `out`."""
+    for path in out.parent.glob(".tmp-*"):
+        process, _, count = path.name.removeprefix(f".tmp-{out.name}-").partition("-")
+        is_temporary = process.isdecimal() and len(process) < 10 and count.removeprefix("new").isdecimal()
+        if is_temporary and not _is_running(int(process)) and path.is_dir() and not path.is_symlink():
+            with suppress(OSError):
+                remove_folder(path)
+
+
+def _is_running(process: int) -> bool:
+    """Return True if there is such a process, or if that cannot be known."""
+    if os.name == "nt" or process == os.getpid():
+        return True  # Windows has no signal that changes nothing
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _cannot_write(out: Path, error: OSError) -> ResourceError:
+    return ResourceError(f"{out} cannot be written: {error.strerror or error}", "choose a folder that can be written")
+
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +183,7 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     out, o = Path(out), ExportOptions(**options)
     _check_arguments(target, out, o.quantization)
     path, allow_changed = run.path, bool(getattr(run, "allow_changed_data", False))
-    model = _on_cpu((run if o.member is None else with_member(cast(Any, run), o.member)).model.eval())
+    model = _on_cpu((run.model if o.member is None else member_of(run.model, o.member)).eval())
     if o.bake:
         run = bake(run.path, run.task, model, allow_changed)
         model = run.model

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.config.validation import TASK_NAMES, build, build_config
+from glassformer.config.recipes import config_from_dict
+from glassformer.config.validation import TASK_NAMES, build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
 from glassformer.utils.safe_read import check_regular, open_regular, read_json_object
@@ -145,7 +146,7 @@ def read_facts(folder: Path) -> ExportFacts:
     if (facts.kind == "classifier") != bool(facts.labels):
         raise CheckpointError(f"{path}: a {facts.kind} with {len(facts.labels)} labels", "export the run again")
     try:
-        build_config({"task": facts.task, "decode": facts.decode}, str(path))
+        config_from_dict({"task": facts.task, "decode": facts.decode}, str(path))
     except UsageError as error:
         raise CheckpointError(error.message, error.hint) from error
     return facts

@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from glassformer.config import Config, DecodeConfig
-from glassformer.config.limits import length_limit, window_start
 from glassformer.config.recipes import override
-from glassformer.errors import UsageError
-from glassformer.interop.checked_engine import CheckedEngine
-from glassformer.interop.engine import Engine, Hypotheses
+from glassformer.config.requests import length_limit, window_start
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.choose import CheckedEngine, Engine, Hypotheses
 from glassformer.interop.export_facts import ENGINES, FACTS, KIND, ExportFacts, check_files, decode_of, read_facts
-from glassformer.runs.folder import TOKENIZER
+from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
-from glassformer.text import masked as masked_text
+from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
     checked_texts,
     class_answer,
@@ -38,18 +37,39 @@ from glassformer.text.answers import (
     translation_lines,
     warn_of_cut,
 )
-from glassformer.text.lines import chunks_of
+from glassformer.text.long_text import chunks_of
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.safe_read import sha256_regular
 
 logger = logging.getLogger(__name__)
 
 CHUNK = 256
 """Texts of a stream that are answered together."""
+TORCH_FREE = ("ctranslate2", "onnx")
+"""Libraries that answer without torch, in the order of preference."""
 
 
 def is_exported(path: Path) -> bool:
     """Return True if a folder is an exported model; nothing of it is checked."""
     return (path / FACTS).is_file() and (path / MANIFEST).is_file()
+
+
+def export_of_run(run: Path, target: str) -> Path:
+    """Return the folder in which a run keeps its own export, whether it is there or not; another model has another.
+
+    Raises:
+        CheckpointError: the run holds no trained model, or its folder of exports is a link to another place.
+    """
+    folder = RunFolder(run)
+    manifest = folder.require_model_folder() / MANIFEST
+    if not manifest.is_file():
+        raise CheckpointError(f"{manifest} is missing", "use a run of this version")
+    exported = folder.exports / f"{target}-{sha256_regular(manifest)[:12]}"
+    for path in (folder.exports, exported):
+        if path.is_symlink():
+            message = f"{path} is a link, and nothing is written through one inside of a run"
+            raise CheckpointError(message, "replace it by a folder, or use --engine torch")
+    return exported
 
 
 def load_exported(path: Path | str, device: str = "auto") -> ExportedModel:

@@ -20,9 +20,9 @@ import numpy as np
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.engine import Engine
+from glassformer.interop.choose import Engine
 from glassformer.interop.export_facts import ExportFacts
-from glassformer.interop.gguf_file import check_gguf
+from glassformer.interop.gguf_writer import check_gguf
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import Tokenizer
 

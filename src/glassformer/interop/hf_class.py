@@ -37,8 +37,8 @@ from transformers.modeling_outputs import (
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.ensemble import Ensemble
+from glassformer.nn.embeddings import SinusoidalPositions, sinusoidal
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch
-from glassformer.nn.positions import SinusoidalPositions, sinusoidal
 from glassformer.text.tokenizer import SPECIAL_TOKENS
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import DivergedError
-from glassformer.interop.engine import Hypotheses
+from glassformer.interop.choose import Hypotheses
 
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """Function of the newest tokens (R,), of the row of the last call that each row continues (R,), and of the sentence of
@@ -100,14 +100,15 @@ def sample(
     """
     written: list[list[int]] = [[] for _ in places]
     active, logits = np.arange(len(places)), first
+    # As in `decode.sampling`, a number for each position of a row's text, of which these are the next.
+    u = np.stack([np.random.default_rng([decode.decode_seed, row]).random(n + n_new)[n:] for row, n in places])
     for t in range(n_new):
         logits = logits.astype(np.float64)
         logits[:, list(suppress)] = -np.inf
         if decode.temperature == 0:
             tokens = logits.argmax(axis=1)
         else:
-            u = [hashed_uniform(decode.decode_seed, row, n + t) for row, n in (places[i] for i in active.tolist())]
-            tokens = _sampled(np.exp(log_softmax(logits / decode.temperature)), decode, np.array(u))
+            tokens = _sampled(np.exp(log_softmax(logits / decode.temperature)), decode, u[active, t])
         for i, token in zip(active, tokens.tolist(), strict=True):
             written[i].append(token)
         unfinished = np.flatnonzero(tokens != eos)
@@ -128,23 +129,6 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
         raise DivergedError("the model's logits are NaN, so it cannot generate", "export an earlier checkpoint")
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
-def hashed_uniform(seed: int, row: int, position: int) -> float:
-    """Return a number in [0, 1), the hash of its arguments, as `decode.sampling.hashed_uniform` does."""
-    h = _mix(seed)
-    h = _mix(h ^ _mix(row + 1))
-    h = _mix(h ^ _mix(-1 - position))
-    return (h >> 12) * 2.0**-52
-
-
-def _mix(x: int) -> int:
-    """Apply SplitMix64 to the low 64 bits of x."""
-    low = (1 << 64) - 1
-    x = (x + 0x9E3779B97F4A7C15) & low
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & low
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & low
-    return x ^ (x >> 31)
 
 
 def _sampled(p: np.ndarray, decode: DecodeConfig, u: np.ndarray) -> np.ndarray:

@@ -29,11 +29,11 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 from glassformer.errors import UsageError
-from glassformer.interop.onnx_spelling import SPELLING, spelling_json
+from glassformer.interop.onnx_engine import SPELLING, spelling_json
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import d_head_of
+from glassformer.models.encoder_models import TextEncoder
 from glassformer.models.ensemble import members_of
-from glassformer.models.text_encoder import TextEncoder
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramCache, NgramEmbedding
 from glassformer.text.tokenizer import Tokenizer
 

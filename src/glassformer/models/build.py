@@ -1,4 +1,4 @@
-"""From numbers to parts: the layers and stacks a `ModelConfig` describes. Only numbers pass through here."""
+"""From numbers to parts: the layers and stacks a `ModelConfig` describes, and what a forward pass costs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,29 @@ from torch.overrides import TorchFunctionMode
 
 from glassformer.config import ModelConfig
 from glassformer.nn import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention, Residual
-from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import FeedForward, SwiGLU
-from glassformer.nn.norms import LayerNorm, RMSNorm
-from glassformer.nn.positions import LearnedPositions, Rotation, SinusoidalPositions
+from glassformer.nn.embeddings import LearnedPositions, Rotation, SinusoidalPositions, TokenEmbedding
+from glassformer.nn.layers import FeedForward, LayerNorm, RMSNorm, SwiGLU
+
+
+def encoder_flops(c: ModelConfig, length: float) -> float:
+    """Return the FLOPs of the encoder, for texts of `length` tokens."""
+    return c.n_layers * (_attention_flops(c, length) + _feed_forward_flops(c))
+
+
+def decoder_flops(c: ModelConfig, length: float, vocab_size: int, cross: bool) -> float:
+    """Return the FLOPs of the decoder with its output projection; causal attention sees half of the keys on average."""
+    layer = _attention_flops(c, length / 2) + _feed_forward_flops(c) + (_attention_flops(c, length) if cross else 0)
+    return c.n_layers * layer + 2 * c.d_model * vocab_size
+
+
+def _attention_flops(c: ModelConfig, n_keys: float) -> float:
+    """Return the FLOPs of four projections, then scores and weighted sum over `n_keys`."""
+    width = c.n_heads * d_head_of(c)
+    return 8 * c.d_model * width + 4 * n_keys * width
+
+
+def _feed_forward_flops(c: ModelConfig) -> float:
+    return (6 if c.activation == "swiglu" else 4) * c.d_model * d_ff_of(c)
 
 
 class _NoInitialisation(TorchFunctionMode):

@@ -1,14 +1,29 @@
-"""An ensemble: models of one kind from different random starts, asked together."""
+"""Models that answer: in inference mode, and several of one kind together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from glassformer.errors import UsageError
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Disable dropout and gradients within the block; training mode is restored afterwards."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(was_training)
 
 
 class Ensemble(nn.Module):
@@ -45,3 +60,16 @@ def mean_logits(logits: Sequence[Float[Tensor, "... V"]]) -> Float[Tensor, "... 
 def members_of(model: nn.Module) -> list[nn.Module]:
     """Return the models that are trained independently: an ensemble's members, or the model itself."""
     return list(model.members) if isinstance(model, Ensemble) else [model]
+
+
+def member_of(model: nn.Module, number: int) -> nn.Module:
+    """Return one model of an ensemble, counted from 1; a single model is its own first member.
+
+    Raises:
+        UsageError: there are fewer members.
+    """
+    members = members_of(model)
+    if not 1 <= number <= len(members):
+        kind = f"an ensemble of {len(members)}" if len(members) > 1 else "a single model"
+        raise UsageError(f"there is no member {number}: this run is {kind}", "members are counted from 1")
+    return members[number - 1]

@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_decoder, make_embedding, make_rotation
+from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
-from glassformer.nn.masks import Mask
+from glassformer.nn.embeddings import positions_of
 from glassformer.nn.ngram_embeddings import HashedNgramEmbedding, NgramCache
-from glassformer.nn.positions import positions_of
 
 
 class LanguageModel(nn.Module):

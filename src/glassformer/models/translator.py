@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import copy
+from dataclasses import replace
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_decoder, make_embedding, make_encoder, make_rotation
+from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
-from glassformer.nn.masks import Mask
-from glassformer.nn.positions import positions_of
+from glassformer.nn.embeddings import positions_of
 
 BASE = ModelConfig(
     n_layers=6,
@@ -33,22 +33,6 @@ BIG = replace(BASE, d_model=1024, n_heads=16, d_ff=4096, dropout=0.3)
 """The paper's big model (table 3)."""
 
 
-@dataclass(frozen=True)
-class TreeAttention:
-    """Attention of a sentence's hypotheses, which are branches of one tree whose nodes are the positions of the cache.
-
-    A search that drops one hypothesis and continues another twice changes the paths and moves no keys and values.
-
-    Attributes:
-        depth: position of the new nodes in their texts, equal in all.
-        paths: True where a node is on the path of a new node, which attends to it; the K nodes are those in the cache,
-            then the n new ones. None if all are, with n = 1.
-    """
-
-    depth: int
-    paths: Bool[Tensor, "B n K"] | None
-
-
 class Translator(nn.Module):
     """Encoder and decoder (paper, figure 1).
 
@@ -65,11 +49,14 @@ class Translator(nn.Module):
         super().__init__()
         self.config, self.max_len = config, max_len
         self.tgt_embedding = make_embedding(config, vocab_size, max_len)
-        tied = config.tie_embeddings
-        self.src_embedding = self.tgt_embedding if tied else make_embedding(config, vocab_size, max_len)
+        if config.tie_embeddings:  # two modules with the same parameters
+            same = {id(parameter): parameter for parameter in self.tgt_embedding.parameters()}
+            self.src_embedding = copy.deepcopy(self.tgt_embedding, same)
+        else:
+            self.src_embedding = make_embedding(config, vocab_size, max_len)
         self.encoder = make_encoder(config)
         self.decoder = make_decoder(config, cross=True)
-        self.output = None if tied else nn.Linear(config.d_model, vocab_size, bias=False)
+        self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self)
 
     @staticmethod
@@ -96,7 +83,7 @@ class Translator(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """Return the memory (B, S, D) of the source (B, S)."""
         positions = positions_of(src.shape[1], None, src.device)
-        x, mask = self.src_embedding(src, positions, stream="source"), Mask.of(padding_mask=src_padding_mask)
+        x, mask = self.src_embedding(src, positions), Mask.of(padding_mask=src_padding_mask)
         return self.encoder(x, mask, make_rotation(self.config, positions))
 
     def decode(
@@ -105,22 +92,21 @@ class Translator(nn.Module):
         memory: Float[Tensor, "B S D"],
         src_padding_mask: Bool[Tensor, "B S"] | None = None,
         cache: DecoderCache | None = None,
-        tree: TreeAttention | None = None,
+        positions: Int[Tensor, "#R T"] | None = None,
+        mask: Mask | None = None,
     ) -> Float[Tensor, "R T V"]:
         """Return logits after each of tgt_in (R, T): R is B, or B · beam with a sentence's rows adjacent.
 
-        With a cache, tgt_in holds only the tokens since the last call, and memory is read once. With `tree` R is B, and
-        the T tokens of a row are the new nodes of T hypotheses instead of a text.
+        With a cache, tgt_in holds only the tokens since the last call, and memory is read once.
+        `positions` and `mask` of tgt_in are those of a text, read from left to right, unless they are given.
         """
-        n_new, n_past, device = tgt_in.shape[1], 0 if cache is None else cache.length, tgt_in.device
-        if tree is None:
-            positions = positions_of(n_new, cache, device)
-            mask = Mask.of(causal=(n_new, n_past + n_new), device=device)
-        else:
-            positions = torch.full((1, n_new), tree.depth, device=device)
-            mask = None if tree.paths is None else Mask(tree.paths[:, None], may_hide_all_keys=False)
+        if positions is None:
+            positions = positions_of(tgt_in.shape[1], cache, tgt_in.device)
+        if mask is None:
+            n_keys = tgt_in.shape[1] + (0 if cache is None else cache.length)
+            mask = Mask.of(causal=(tgt_in.shape[1], n_keys), device=tgt_in.device)
         x = self.decoder(
-            self.tgt_embedding(tgt_in, positions, stream="target"),
+            self.tgt_embedding(tgt_in, positions),
             memory,
             mask=mask,
             memory_mask=Mask.of(padding_mask=src_padding_mask),

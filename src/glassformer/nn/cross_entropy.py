@@ -4,7 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.nn.fused.cross_entropy import CrossEntropySum, is_faster
+from glassformer.nn.fused import CrossEntropySum, is_faster
 
 IGNORE_INDEX = -100
 """The label of a position that is not scored."""

@@ -1,12 +1,97 @@
-"""From token ids to vectors: the token embedding, scaled, plus its position."""
+"""From token ids to vectors: the token embedding, scaled, plus its position (sinusoidal, learned, rotary or none).
+
+Sinusoidal and learned positions are vectors added to the token embeddings; rotary positions rotate queries and keys in
+self attention. Positions are given per row, (B, L), since texts packed into a row begin at 0 each; B is 1 where all
+rows have the same.
+"""
+
+from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from glassformer.nn.cache import DecoderCache
 from glassformer.nn.dropout import Dropout
+
+
+def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
+    """Return the positions of n_new tokens after those in the cache, equal in every row."""
+    start = 0 if cache is None else cache.length
+    return torch.arange(start, start + n_new, device=device)[None]
+
+
+def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:
+    """Return PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(same) (paper, 3.5).
+
+    Every position differs, and PE(pos + k) is a rotation of PE(pos) that depends only on k. An odd d_model loses its
+    last cosine.
+    """
+    position = torch.arange(n_positions, dtype=torch.float64)[:, None]
+    even = torch.arange(0, d_model, 2, dtype=torch.float64)
+    angle = position / 10000.0 ** (even / d_model)  # (L, ceil(D/2))
+    table = torch.empty(n_positions, d_model, dtype=torch.float64)
+    table[:, 0::2] = angle.sin()
+    table[:, 1::2] = angle.cos()[:, : d_model // 2]
+    return table.float()
+
+
+class SinusoidalPositions(nn.Module):
+    """Fixed sinusoids of positions 0 … max_len - 1, times an amplitude (1 in the paper)."""
+
+    table: Tensor
+
+    def __init__(self, max_len: int, d_model: int, amplitude: float = 1.0) -> None:
+        super().__init__()
+        self.amplitude = amplitude
+        self.register_buffer("table", sinusoidal(max_len, d_model) * amplitude, persistent=False)
+
+    def forward(self, positions: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
+        return self.table[positions]
+
+
+class LearnedPositions(nn.Module):
+    """One trained vector per position, as in BERT and GPT-2 (the paper found no difference)."""
+
+    def __init__(self, max_len: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_len, d_model))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, positions: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
+        return self.weight[positions]
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Rotary positions (Su et al. 2021): cosines and sines, each (B, L, E).
+
+    Feature j is paired with j + E/2, as in most implementations; the paper pairs neighbours, which is the same up to a
+    permutation of features.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    base: float = 10000.0
+
+    @staticmethod
+    def at(positions: Int[Tensor, "B L"], d_head: int, base: float = 10000.0) -> "Rotation":
+        """Return the rotation of each position, for heads of even width d_head."""
+        if d_head % 2:
+            raise ValueError(f"rotary positions need an even d_head, not {d_head}")
+        frequency = base ** (-torch.arange(0, d_head, 2, device=positions.device).float() / d_head)
+        angle = positions.float()[..., None] * frequency  # (B, L, E/2)
+        angle = torch.cat([angle, angle], dim=-1)
+        return Rotation(angle.cos(), angle.sin(), base)
+
+    def rotate(self, x: Float[Tensor, "B H L E"]) -> Float[Tensor, "B H L E"]:
+        """Rotate queries or keys, every head alike."""
+        first, second = x.chunk(2, dim=-1)
+        turned = torch.cat([-second, first], dim=-1)
+        return x * self.cos[:, None].to(x.dtype) + turned * self.sin[:, None].to(x.dtype)
 
 
 class TokenEmbedding(nn.Module):
@@ -34,7 +119,7 @@ class TokenEmbedding(nn.Module):
         self.positions, self.dropout = positions, Dropout(dropout)
 
     def forward(
-        self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"], stream: str = ""
+        self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"]
     ) -> Float[Tensor, "B L D"]:
         """Return the sum of token embeddings, positions and further embeddings (`more`), such as n-grams."""
         x = nn.functional.embedding(ids, self.weight) * self.scale

@@ -1,19 +1,92 @@
-"""Encoder and decoder layers, and stacks of them (paper, figure 1).
+"""Encoder and decoder layers, and stacks of them (paper, figure 1): norms, feed-forward blocks, residuals.
 
 A layer receives its parts as arguments; `models/build.py` makes them from a configuration.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.attention import Mask, MultiHeadAttention
 from glassformer.nn.cache import DecoderCache, LayerCache
 from glassformer.nn.dropout import Dropout
-from glassformer.nn.feed_forward import FeedForward, SwiGLU
-from glassformer.nn.masks import Mask
-from glassformer.nn.positions import Rotation
+from glassformer.nn.embeddings import Rotation
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / √(var + eps) · weight + bias over the features (Ba et al. 2016); the paper's norm."""
+
+    def __init__(self, d_model: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight, self.bias = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(nn.Module):
+    """x / √(mean(x²) + eps) · weight (Zhang and Sennrich 2019): LayerNorm without mean and bias."""
+
+    def __init__(self, d_model: int, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+        mean_square = x.float().square().mean(dim=-1, keepdim=True)
+        return (x * torch.rsqrt(mean_square + self.eps)).to(x.dtype) * self.weight.to(x.dtype)
+
+
+Activation = Literal["relu", "gelu", "swiglu"]
+
+
+def activate(name: object, hidden: Float[Tensor, "... F"]) -> Float[Tensor, "... F"]:
+    """Apply the activation of that name element by element.
+
+    Raises:
+        ValueError: there is none of that name (or a class or function came where a name is expected).
+    """
+    match name:
+        case "relu":
+            return F.relu(hidden)
+        case "gelu":
+            return F.gelu(hidden)
+        case _:
+            raise ValueError(f"there is no activation {name!r}: `activate` in nn/layers.py has no case")
+
+
+class FeedForward(nn.Module):
+    """down_proj(activation(up_proj(x))) (paper, 3.3, with ReLU; GELU as in BERT and GPT)."""
+
+    def __init__(self, d_model: int, d_ff: int, activation: Activation = "relu", bias: bool = True) -> None:
+        super().__init__()
+        activate(activation, torch.empty(0))  # one that is missing fails here, not in the first forward
+        self.activation = activation
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+        return self.down_proj(activate(self.activation, self.up_proj(x)))
+
+
+class SwiGLU(nn.Module):
+    """down_proj(silu(gate_proj(x)) ⊙ up_proj(x)) (Shazeer 2020): three matrices, so d_ff · 2/3 costs the same."""
+
+    def __init__(self, d_model: int, d_ff: int, bias: bool = True):
+        super().__init__()
+        self.gate_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Residual(nn.Module):
@@ -56,7 +129,7 @@ class EncoderLayer(nn.Module):
 
     def output_projections(self) -> list[nn.Linear]:
         """Return the linear layers that end a residual branch."""
-        return [self.self_attention.o_proj, self.feed_forward.w_out]
+        return [self.self_attention.o_proj, self.feed_forward.down_proj]
 
 
 class DecoderLayer(nn.Module):
@@ -110,7 +183,7 @@ class DecoderLayer(nn.Module):
     def output_projections(self) -> list[nn.Linear]:
         """Return the linear layers that end a residual branch."""
         cross = [] if self.cross_attention is None else [self.cross_attention.o_proj]
-        return [self.self_attention.o_proj, *cross, self.feed_forward.w_out]
+        return [self.self_attention.o_proj, *cross, self.feed_forward.down_proj]
 
     def _attend_to_memory(
         self, x: Float[Tensor, "R T D"], memory: Float[Tensor, "B S D"], mask: Mask | None, cache: LayerCache | None

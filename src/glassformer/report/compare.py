@@ -18,9 +18,8 @@ from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.significance import CHANCE, holm, welch
 from glassformer.report.run_record import RunRecord, load_run_record, readable_records
 from glassformer.report.seeds import load_seeds, summary_stats
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import SplitRecord
-from glassformer.runs.seeds_folder import SeedsFolder
 
 Answers = tuple[list[str], list[str]]
 """What was right and what was predicted, example by example."""
@@ -63,7 +62,6 @@ class Compared:
 
     @property
     def several(self) -> bool:
-        """Return True if there are enough seeds for a standard deviation."""
         return len(self.scores) > 1
 
 

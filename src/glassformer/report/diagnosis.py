@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from glassformer.report.run_record import RunRecord, readable_records
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import task_class
+from glassformer.utils.findings import FEW_EXAMPLES as FEW
+from glassformer.utils.findings import Finding
 
 PADDING = 0.25
 UNKNOWN = 0.05
-TRUNCATED = 0.2
 OVERFIT = 1.1
 LEARNED = 0.95
 RISEN = 1.2
@@ -32,14 +32,6 @@ NEGLIGIBLE = 0.005
 FEW_EXAMPLES = 500
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What is the matter, and what to try: empty where nothing is known."""
-
-    matter: str
-    remedy: str
-
-
 def diagnose(facts: RunRecord) -> list[Finding]:
     """Return all diagnostics of a run, the most severe first; empty if nothing stands out."""
     with readable_records(facts.path):
@@ -51,12 +43,14 @@ def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
     broken = [row.step for row in facts.training if not (_finite(row.loss) and _finite(row.grad_norm))]
     if facts.diverged:
         matter = f"the loss stopped being a number at step {facts.diverged.step}: {facts.diverged.message}"
-        yield Finding(matter, "lower --lr; set --max-grad-norm 1; raise --warmup")
+        remedy = "lower --lr; set --max-grad-norm 1; raise --warmup"
+        yield Finding(matter, remedy, "divergence", {"step": facts.diverged.step})
     elif broken:
-        yield Finding(f"the loss stopped being a number at step {broken[0]}", "lower --lr; set --max-grad-norm 1")
+        matter, remedy = f"the loss stopped being a number at step {broken[0]}", "lower --lr; set --max-grad-norm 1"
+        yield Finding(matter, remedy, "divergence", {"step": broken[0]})
     if facts.evaluation is None and facts.diverged is None:  # a run that diverged would diverge again
         matter = f"the run is not finished (step {facts.steps})"
-        yield Finding(matter, RunFolder(facts.path).resume_command)
+        yield Finding(matter, RunFolder(facts.path).resume_command, "unfinished", {"step": facts.steps})
 
 
 def training_loss(facts: RunRecord) -> Iterator[Finding]:
@@ -76,11 +70,15 @@ def training_loss(facts: RunRecord) -> Iterator[Finding]:
             f"the loss jumps ({spikes} times to more than {SPIKE:g} times what it just was; from "
             f"{start:.3g} to {end:.3g} over the run)",
             "the learning rate is too large: halve --lr, or raise --warmup",
+            "training loss",
+            {"spikes": spikes, "start": start, "end": end},
         )
     if LEARNED * start < end <= RISEN * start:
         yield Finding(
             f"the loss hardly moved (from {start:.3f} to {end:.3f})",
             "raise --lr; see with --overfit-batch whether it can learn at all; look at labels with: data show",
+            "training loss",
+            {"start": start, "end": end},
         )
 
 
@@ -95,10 +93,13 @@ def validation_loss(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(
             f"it overfits: the validation loss was best ({before:.3f}) at epoch {epoch:.1f} and ended at {last:.3f}",
             "fewer --epochs or a --patience, more --model.dropout or --word-mask-prob, a smaller model, or more data",
+            "validation loss",
+            {"best": before, "epoch": epoch, "last": last},
         )
     if last < (1 - STILL_IMPROVING) * before and not _solved(facts, last):
         matter = f"it was still improving (validation loss {before:.3f} → {last:.3f})"
-        yield Finding(matter, "train longer: more --epochs, --steps or --minutes")
+        remedy = "train longer: more --epochs, --steps or --minutes"
+        yield Finding(matter, remedy, "validation loss", {"best": before, "last": last})
 
 
 def _solved(facts: RunRecord, loss: float) -> bool:
@@ -109,44 +110,44 @@ def _solved(facts: RunRecord, loss: float) -> bool:
 
 
 def text(facts: RunRecord) -> Iterator[Finding]:
-    """Yield findings about padding, unknown tokens, truncated texts and too few examples."""
-    train, task_report, shares = facts.data.train, facts.task_report, facts.logged("padding")
+    """Yield findings about padding, unknown tokens, examples left out and too few examples."""
+    train, shares = facts.data.train, facts.logged("padding")
     if shares and (mean := statistics.fmean(shares)) > PADDING:
         yield Finding(
             f"{mean:.0%} of the computation is padding",
             "let batches be cut by --max-tokens rather than --batch-size; with it already, raise --max-tokens",
+            "padding",
+            {"share": mean},
         )
     if (train.unknown_rate or 0.0) > UNKNOWN:
         remedy = "a larger --text.vocab-size, or --text.tokenizer byte-bpe"
-        yield Finding(f"{train.unknown_rate:.1%} of the tokens are unknown", remedy)
+        matter = f"{train.unknown_rate:.1%} of the tokens are unknown"
+        yield Finding(matter, remedy, "unknown tokens", {"rate": train.unknown_rate or 0.0})
     dropped = train.n_dropped or 0
     if dropped > 0.02 * max(1, train.n + dropped):
-        yield Finding(f"{dropped:,} pairs were too long and left out", "a larger --text.max-len")
+        matter = f"{dropped:,} pairs were too long and left out"
+        yield Finding(matter, "a larger --text.max-len", "left out", {"n": dropped})
     if train.n_empty:
         unit = "pairs with an empty side" if train.n_dropped is not None else "texts without a token to predict"
-        yield Finding(f"{train.n_empty:,} {unit} were left out", "look at the data: glassformer data check")
+        matter, remedy = f"{train.n_empty:,} {unit} were left out", "look at the data: glassformer data check"
+        yield Finding(matter, remedy, "left out", {"n": train.n_empty})
     if task_class(facts.config.task).running_text or train.n == 0:
         return
-    truncated = (train.n_truncated or 0) / train.n
-    if truncated > TRUNCATED and all(warning.kind != "truncated texts" for warning in facts.data.warnings):
-        yield Finding(f"{truncated:.0%} of the texts are cut", task_report.truncation_hint)
-    warned = any(warning.kind == "few examples" for warning in facts.data.warnings)
-    if train.n < FEW_EXAMPLES and not warned:
+    if train.n < FEW_EXAMPLES and all(finding.place != FEW for finding in facts.data.findings):
         remedy = "more data helps more than any setting; keep the model small"
-        yield Finding(f"there are only {train.n} training examples", remedy)
+        yield Finding(f"there are only {train.n} training examples", remedy, FEW, {"n": train.n})
 
 
 def data(facts: RunRecord) -> Iterator[Finding]:
-    """Yield the warnings about the data from before the first step."""
-    for warning in facts.data.warnings:
-        yield Finding(warning.matter, warning.remedy)
+    """Yield what was found in the data before the first step."""
+    yield from facts.data.findings
 
 
 def test_used(facts: RunRecord) -> Iterator[Finding]:
     """Yield a finding if the score is implausibly good."""
     if facts.config.data.use_test_as_validation:
         matter = "the test split chose the epoch, so its score is optimistic"
-        yield Finding(matter, "leave out --use-test-as-validation")
+        yield Finding(matter, "leave out --use-test-as-validation", "test split")
 
 
 RULES = (how_it_ended, training_loss, validation_loss, data, text, test_used)

@@ -43,17 +43,14 @@ class RunRecord:
 
     @property
     def task_report(self) -> TaskReport:
-        """Return the report of this task."""
         return task_class(self.config.task).report
 
     @property
     def name(self) -> str:
-        """Return the run's name: its recipe, or else its folder."""
         return self.config.recipe or self.path.name
 
     @property
     def steps(self) -> int:
-        """Return the number of logged steps."""
         return self.training[-1].step if self.training else 0
 
     @property
@@ -67,45 +64,23 @@ class RunRecord:
 
     @property
     def n_parameters(self) -> int | None:
-        """Return the number of trainable parameters."""
         return self.data.preflight.get("n_parameters")
 
     @property
     def score(self) -> Score:
-        """Return the headline test score."""
         return self.task_report.score(self.evaluation or Evaluation())
 
     @property
     def metric(self) -> Metric:
-        """Return the validation metric that selected the weights, or the loss if no other was logged.
-
-        `data.json` names it; else it is the evaluation's headline score, or the first logged.
-        """
-        logged = [name for row in self.validations for name in row.valid or {}]
-        wanted = [self.data.metric, self.evaluation.headline if self.evaluation else None]
-        others = [name for name in logged if name != "loss"]
-        return self.task_report.metric(next((name for name in (*wanted, *others) if name in logged), "loss"))
+        return self.task_report.metric(self.data.metric or "loss")
 
     def validation_score(self, row: StepMetrics) -> float:
-        """Return the metric of a validation; NaN where it has none."""
         score = (row.valid or {}).get(self.metric.name)
         return math.nan if score is None else score
 
     def best_validation(self) -> StepMetrics | None:
-        """Return the validation whose weights are kept, as training logged it; None without any.
-
-        Logs of earlier versions do not say it: there it is the best metric, and of equal ones the lowest loss.
-        """
-        if kept := [row for row in self.validations if row.best]:
-            return kept[-1]
-        rows = [row for row in self.validations if math.isfinite(self.validation_score(row))]
-        sign = 1 if self.metric.higher_is_better else -1
-
-        def rank(row: StepMetrics) -> tuple[float, float]:
-            loss = (row.valid or {}).get("loss")
-            return sign * self.validation_score(row), -math.inf if loss is None or math.isnan(loss) else -loss
-
-        return max(rows, key=rank, default=None)
+        """Return the validation whose weights are kept, as training logged it; None without any."""
+        return next((row for row in reversed(self.validations) if row.best), None)
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.evaluate.metrics import Metric
-from glassformer.report import sentences
+from glassformer.report import text
 from glassformer.report.run_record import RunRecord, load_run_record, readable_records
+from glassformer.runs.folder import SeedsFolder
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.tasks.reporting import Score
 from glassformer.utils.atomic_io import atomic_write_text, write_json
 from glassformer.utils.formatting import cell_text, code, duration, fenced, glassformer_command, table
@@ -46,22 +46,18 @@ class SeedsRecord:
 
     @property
     def missing(self) -> list[int]:
-        """Return the seeds without a score, which diverged or are still to be trained."""
         there = {run.config.train.seed for run in self.runs}
         return [seed for seed in self.seeds if seed not in there]
 
     @property
     def complete(self) -> bool:
-        """Return True if all seeds have a score or diverged."""
         return all(SeedsFolder(self.path).run(seed).read_divergence() is not None for seed in self.missing)
 
     @property
     def ensemble(self) -> Score | None:
-        """Return the headline score of the ensemble of all runs."""
         return None if self.evaluation is None else self.runs[0].task_report.score(self.evaluation)
 
     def scores(self) -> list[float]:
-        """Return the headline test score of each run."""
         return [value for run in self.runs if (value := run.score.value) is not None]
 
 
@@ -173,10 +169,10 @@ def seeds_markdown(facts: SeedsRecord) -> str:
     header = ["", f"validation {validation.title}", f"{scored} {test.title}", "95% interval", "steps", "time"]
     parts = [
         f"# {cell_text(first.name)}, {len(facts.runs)} seeds",
-        f"A {first.task_report.model_name} trained on {sentences.dataset(first)}, with several seeds of "
+        f"A {first.task_report.model_name} trained on {text.dataset(first)}, with several seeds of "
         f"initial weights and data order. {headline(facts)}",
-        f"*{sentences.model(first)}*",
-        *sentences.warnings(best),
+        f"*{text.model(first)}*",
+        *text.warnings(best),
         table(header, rows),
         "Each has its own report in its folder. The mean is what the recipe gives; the spread (sd, lowest and highest) "
         f"is what chance does to one run of it. The best by validation is {best.path.name}: it is what `predict`, "

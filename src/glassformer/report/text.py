@@ -1,4 +1,6 @@
-"""The sentences and tables of `report.md`, section by section.
+"""The sentences and tables of `report.md`, section by section, and those that the model card shares.
+
+How a single number is written is decided in `utils/formatting.py`; nothing here reads or writes files.
 
 It takes a run's facts and returns Markdown, to be read once from top to bottom, the result first; what is
 unknown is said, not left out. Sentences that the model card says too are in `sentences.py`.
@@ -6,18 +8,20 @@ unknown is said, not left out. Sentences that the model card says too are in `se
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from glassformer.evaluate.intervals import FEW, wilson_interval
-from glassformer.report import sentences
+from glassformer.evaluate.significance import FEW, wilson_interval
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import PLOTS, RunFolder
 from glassformer.runs.records import Evaluation, SplitRecord
 from glassformer.utils.formatting import (
     cell_text,
     code,
+    counted,
     duration,
     fenced,
     glassformer_command,
@@ -26,6 +30,114 @@ from glassformer.utils.formatting import (
     quoted,
     table,
 )
+
+UNCLEAN = "The test split was used as validation, so the weights were chosen on it: no clean test score."
+NO_TEST = "There was no test split: these scores are on the validation split, which also chose the weights."
+
+
+def headline(facts: RunRecord) -> str:
+    """Return the score to quote in one sentence, with its interval, split and size; or that there is none."""
+    evaluation, (metric, value, interval) = facts.evaluation, facts.score
+    if evaluation is None:
+        return "It was not evaluated on a test split."
+    if value is None:
+        return "Its evaluation holds no score."
+    spread = f" (95% interval {metric.between(interval)})" if interval else ""
+    over = f"over {counted(evaluation.n, facts.task_report.unit)}"
+    if shared := evaluation.value("also_in_training"):
+        n = evaluation.value("compared_with_training") or 0
+        what = "of them" if n == evaluation.n else f"of {n:,} texts or lines"
+        over += f", {shared:,} {what} also in training"
+    return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, {over}."
+
+
+def model(facts: RunRecord) -> str:
+    """Return what the model is: family, layers, width, heads, parameters, tokenizer."""
+    model, tokenizer, family = facts.config.model, facts.data.tokenizer, facts.task_report.family
+    n = model.n_layers
+    parts = [f"{counted(n, 'layers')}, d_model {model.d_model}, {model.n_heads} heads"]
+    if facts.n_parameters:
+        parts.append(f"{facts.n_parameters:,} parameters{' in all' if model.ensemble_size > 1 else ''}")
+    if tokenizer:
+        parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries")
+        if tokenizer.get("has_ngrams"):
+            parts.append("words read with their n-grams")
+    what = f"{family[0].upper()}{family[1:]} Transformer" if family else "Transformer"
+    if model.ensemble_size > 1:
+        what = f"An ensemble of {model.ensemble_size}, averaging probabilities. Each is one {what[0].lower()}{what[1:]}"
+    begin = facts.config.train.init_from
+    parts.append(f"trained from {f'the weights of {code(begin)}' if begin else 'random weights'}")
+    return f"{what}, {'; '.join(parts)}."
+
+
+def dataset(facts: RunRecord) -> str:
+    """Return what it was trained on and how long that took, for a sentence."""
+    data, took = facts.config.data, f" in {duration(facts.seconds)}" if facts.seconds else ""
+    match data.dataset:
+        case "multi30k":
+            return f"Multi30k, {data.multi30k.src_lang} → {data.multi30k.tgt_lang}{took}"
+        case "files":
+            file = data.files.train_file or data.files.src_file or facts.data.source
+            return f"own data ({code(file)}){took}" if file else f"own data{took}"
+        case name:
+            return {"imdb": "IMDB", "imdb-texts": "IMDB without labels", "shakespeare": "tiny Shakespeare"}.get(
+                name, name
+            ) + took
+
+
+def cautions(facts: RunRecord) -> list[str]:
+    """Return what a reader must know before believing the score: of the data, and of the evaluation."""
+    found = map(str, facts.data.findings)
+    unclean = [UNCLEAN] if facts.config.data.use_test_as_validation else []
+    return [*unclean, *(f"{each[0].upper()}{each[1:]}." for each in found), *caveats(facts)]
+
+
+def caveats(facts: RunRecord) -> list[str]:
+    """Return what the evaluation itself says against its score; nothing before there is one."""
+    evaluation = facts.evaluation
+    if evaluation is None:
+        return []
+    caveats_found = [NO_TEST] if evaluation.split != "test" else []
+    return caveats_found + [
+        *_few_scored(facts),
+        *facts.task_report.warnings(evaluation),
+        *(evaluation.scores.get("notes") or []),
+    ]
+
+
+def warnings(facts: RunRecord) -> list[str]:
+    """Return `cautions` as quotations."""
+    return [quoted(f"**Mind:** {caution}") for caution in cautions(facts)]
+
+
+def _few_scored(facts: RunRecord) -> list[str]:
+    """Return a warning about the wide interval if few examples were scored."""
+    evaluation, (metric, value, interval) = facts.evaluation, facts.score
+    if evaluation is None or value is None or not 0 < evaluation.n < FEW or not interval:
+        return []
+    n, unit = evaluation.n, facts.task_report.unit
+    few = f"Only {counted(n, unit)} {'was' if n == 1 else 'were'} scored"
+    low, high = map(metric.write, interval)
+    if low == high:  # drawn again and again from one sentence, which is always the same
+        return [f"{few}, which says nothing of {metric.title} on others."]
+    return [f"{few}: {metric.title} may be anything from {low} to {high}."]
+
+
+def use(facts: RunRecord, run: str) -> str:
+    """Return how to predict with and evaluate the run, in the shell and in Python."""
+    predict = facts.task_report.example_command(shlex.quote(run))
+    on_valid = ("--split", "valid") if facts.evaluation and facts.evaluation.split == "valid" else ()
+    shell = f"{predict}\n{glassformer_command('evaluate', run, *on_valid, '--json')}"
+    literal = json.dumps(run, ensure_ascii=False)  # a string of Python too
+    python = f'import glassformer\n\nrun = glassformer.load({literal})\nprint(run.predict(["…"]))'
+    parts = [fenced(shell, "sh"), fenced(python, "python")]
+    if facts.config.data.dataset == "files":
+        parts.append(
+            "`evaluate` reads the run's data again, by the paths that the training was given: a relative one from the "
+            "folder in which the training was started. Or name test files."
+        )
+    return "\n\n".join(parts)
+
 
 MOST_VALIDATIONS = 12
 """Longest table of validations."""
@@ -48,7 +160,7 @@ def report_markdown(facts: RunRecord, plots: list[str]) -> str:
         *("## Result", *_result(facts, plots)),
         *("## Training", *_training(facts, plots)),
         *("## Data", *_data(facts, plots)),
-        *("## Use it", "From the folder that holds this one:", sentences.use(facts, facts.path.name)),
+        *("## Use it", "From the folder that holds this one:", use(facts, facts.path.name)),
         *("## Reproduce it", *_reproduce(facts)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -65,10 +177,10 @@ def _opening(facts: RunRecord) -> list[str]:
     on = f" on {cell_text(device)}" if device else ""
     return [
         f"# {cell_text(facts.name)}",
-        f"A {facts.task_report.model_name} trained on {sentences.dataset(facts)}{on}. {sentences.headline(facts)}",
-        f"*{sentences.model(facts)}*",
+        f"A {facts.task_report.model_name} trained on {dataset(facts)}{on}. {headline(facts)}",
+        f"*{model(facts)}*",
         *([quoted(facts.config.note)] if facts.config.note else []),
-        *sentences.warnings(facts),
+        *warnings(facts),
     ]
 
 
@@ -105,21 +217,21 @@ def _training(facts: RunRecord, plots: list[str]) -> list[str]:
 def _how_it_went(facts: RunRecord) -> list[str]:
     """Return sentences: how long, how fast, with what, and which weights were kept."""
     train, took = facts.config.train, f", {duration(facts.seconds)} with validation" if facts.seconds else ""
-    sentences = [f"{facts.steps:,} steps, {facts.training[-1].epoch:.2f} epochs{took}."]
+    lines = [f"{facts.steps:,} steps, {facts.training[-1].epoch:.2f} epochs{took}."]
     speeds, padding = sorted(facts.logged("tokens_per_s")), facts.logged("padding")
     if speeds and padding:
         speed, share = speeds[len(speeds) // 2], percent(sum(padding) / len(padding))
-        sentences.append(f"{speed:,.0f} tokens per second (median); padding was {share} of a batch.")
+        lines.append(f"{speed:,.0f} tokens per second (median); padding was {share} of a batch.")
     optimizer = OPTIMIZERS.get(train.optimizer, train.optimizer)
-    sentences.append(f"{optimizer}, peak rate {number(train.lr)}, {train.schedule} schedule, seed {train.seed}.")
+    lines.append(f"{optimizer}, peak rate {number(train.lr)}, {train.schedule} schedule, seed {train.seed}.")
     if train.label_smoothing:
         more = f"label smoothing of {train.label_smoothing:g} and dropout"
-        sentences.append(f"The training loss includes {more}; the validation loss has neither.")
+        lines.append(f"The training loss includes {more}; the validation loss has neither.")
     if best := facts.best_validation():
         value = facts.validation_score(best)
         score = f"{facts.metric.title} on validation: {facts.metric.write(value)}{_interval(facts, value)}"
-        sentences.append(f"Kept: the weights of step {best.step:,} ({score}).")
-    return sentences
+        lines.append(f"Kept: the weights of step {best.step:,} ({score}).")
+    return lines
 
 
 def _interval(facts: RunRecord, share: float) -> str:
@@ -200,5 +312,5 @@ def _reproduce(facts: RunRecord) -> list[str]:
         *([f"It was started with {code(env['command'])}."] if env.get("command") else []),
         *([table(["", ""], known, left=2)] if known else []),
         "The same number of steps, seed, versions, processor and number of threads give the same run on a CPU; others "
-        "give one that is close. Without `OMP_NUM_THREADS` the number of threads follows the load of the machine.",
+        "give one that is close. Without `--threads` or `OMP_NUM_THREADS` that number follows the load of the machine.",
     ]

@@ -1,4 +1,7 @@
-"""The report of a run: `report.md` for people, `report.json` for programs, `plots/*.png` for both.
+"""The report of a run: `report.md` for people, `report.json` for programs, `plots/*.png`; and its model card.
+
+It must make sense to someone who has the `model/` folder alone, so it repeats the score and the limits that
+the report holds in full.
 
 Everything is read back from the run folder, so a report can be written again at any time, without the data
 and without the model. The sentences are in `text.py`, the pictures in `plots.py`.
@@ -6,24 +9,84 @@ and without the model. The sentences are in `text.py`, the pictures in `plots.py
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
 
 from glassformer.config.recipes import config_to_dict
+from glassformer.report import text
 from glassformer.report.plots import draw_all
-from glassformer.report.run_record import RunRecord, load_run_record, readable_records
+from glassformer.report.run_record import RunRecord, readable_records
 from glassformer.report.text import report_markdown
 from glassformer.runs.folder import PLOTS, RunFolder
 from glassformer.runs.records import JsonObject
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
+from glassformer.utils.formatting import cell_text, code, percent
+
+FILES = """\
+- `config.json`: the architecture, the text settings and the hash of the tokenizer
+- `model.safetensors`: the weights; safetensors, no pickle
+- `tokenizer.json`: the tokenizer, trained on the training split alone
+- `manifest.json`: sizes and SHA-256 of these files; loading checks them"""
 
 
-def write_report(run_dir: Path) -> None:
-    """Write report.json, report.md and plots/ from what else is in a run folder; what is not is missed in words.
+def model_card(facts: RunRecord) -> str:
+    """Return the card of a run's model as Markdown."""
+    share = (facts.data.train.n_truncated or 0) / max(facts.data.train.n, 1)
+    cut = f"; {percent(share)} of the {facts.task_report.inputs_name} were longer" if share else ""
+    labels = facts.data.label_names or []
+    shown, more = ", ".join(map(code, labels[:50])), len(labels) - 50
+    classes = f"{shown} and {more} more" if more > 0 else shown
+    parts = [
+        _front_matter(facts),
+        f"# {cell_text(facts.name)}",
+        f"A {facts.task_report.model_name} trained from scratch with Glassformer on {text.dataset(facts)}. "
+        f"{text.model(facts)}",
+        *("## Score", text.headline(facts), *_scores(facts), *text.warnings(facts)),
+        *("## Limits", facts.task_report.limits),
+        f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}.",
+        *(("## Classes", classes) if labels else ()),
+        *("## Use it", text.use(facts, "path/to/run"), "## Files", FILES),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front_matter(facts: RunRecord) -> str:
+    """Return the metadata of a Hugging Face model card; licence and languages are for the owner to add."""
+    report, task = facts.task_report, facts.task_report.pipeline_tag
+    lines = ["library_name: glassformer", *([f"pipeline_tag: {task}"] if task else []), "tags:", "- transformer"]
+    evaluation = facts.evaluation
+    metric, value, _ = report.score(evaluation) if evaluation else (None, None, None)
+    if evaluation and metric and value is not None:
+        lines += ["model-index:", f"- name: {json.dumps(facts.name)}", "  results:", "  - task:"]
+        lines += [f"      type: {task or facts.config.task}", "    dataset:"]
+        lines += [
+            f"      name: {json.dumps(facts.data.source)}",
+            f"      type: {json.dumps(facts.config.data.dataset)}",
+        ]
+        lines += [f"      split: {evaluation.split}", "    metrics:", f"    - type: {metric.name}"]
+        lines += [f"      value: {value:.6g}"]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _scores(facts: RunRecord) -> list[str]:
+    """Return the test scores in a list; before a test, the validation that chose the weights."""
+    if facts.evaluation:
+        names = facts.task_report.names(facts.evaluation)
+        scores = [facts.task_report.score(facts.evaluation, name) for name in names]
+        return ["\n".join(f"- {score.metric.title}: {score.text}" for score in scores)] if scores else []
+    best = facts.best_validation()
+    if best is None:
+        return []
+    value = facts.metric.write(facts.validation_score(best))
+    return [f"On validation, at step {best.step:,}: {facts.metric.title} {value}."]
+
+
+def write_report(facts: RunRecord) -> None:
+    """Write report.json, report.md and plots/ into a run folder; what its record lacks is missed in words.
 
     Raises:
-        CheckpointError: not a run folder, or one of its files is damaged.
+        CheckpointError: a part of the folder is a link, or its records cannot be shown.
     """
-    folder, facts = RunFolder(run_dir), load_run_record(run_dir)
+    folder = RunFolder(facts.path)
     folder.refuse_links(folder.plots)
     with readable_records(folder.path):
         images = draw_all(facts)

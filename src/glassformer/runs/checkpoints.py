@@ -1,4 +1,7 @@
-"""Checkpoints of a run: saved whole or not at all, checked byte for byte when loaded.
+"""Checkpoints of a run, saved whole or not at all and checked byte for byte, and snapshots of its weights.
+
+A snapshot cannot be resumed from, for it has no optimizer; that is a checkpoint's business. Snapshots lie at
+the start and at steps that double, because most of what can be seen happens early.
 
     checkpoints/
       step-00001000/  state.safetensors  state.json  manifest.json
@@ -11,16 +14,53 @@ What the state is, this module does not know: tensors under names, and a JSON ob
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import suppress
 from pathlib import Path
 
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs import sealed_folder
+from glassformer.runs.model_folder import Weights, read_tensors, tensor_chunks
 from glassformer.runs.records import JsonObject, parse_json_object
-from glassformer.runs.tensor_file import Weights, read_tensors, tensor_chunks
+from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
 from glassformer.utils.atomic_io import atomic_write_text, remove_folder, remove_leftovers
 
-KIND = "glassformer checkpoint"
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_KIND = "glassformer snapshot"
+WEIGHTS = "weights.safetensors"
+FIRST = 16
+"""The first snapshot after the start; the next are at twice as many steps each."""
+
+
+def is_snapshot_step(step: int) -> bool:
+    """Return True for the steps whose weights are kept: 0, 16, 32, 64, 128 and so on."""
+    return step == 0 or (step >= FIRST and step & (step - 1) == 0)
+
+
+def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
+    """Keep the weights after `step` steps; a full disk is told and survived, for training matters more."""
+    target = folder / f"step-{step:08d}"
+    try:
+        write_sealed_folder(target, SNAPSHOT_KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
+    except ResourceError as error:
+        logger.warning(f"{error.message}; the snapshot of step {step} is not kept, training goes on")
+        return False
+    return True
+
+
+def snapshot_folders(folder: Path) -> list[tuple[int, Path]]:
+    """Return (steps, folder) of every snapshot, oldest first."""
+    folders = folder.glob("step-*")
+    return sorted((int(p.name[5:]), p) for p in folders if p.is_dir() and p.name[5:].isdigit())
+
+
+def load_snapshot(path: Path) -> Weights:
+    """Load the weights of one snapshot; errors as in `read_sealed_folder`."""
+    return read_tensors(read_sealed_folder(path, SNAPSHOT_KIND, [WEIGHTS])[WEIGHTS], path / WEIGHTS)
+
+
+CHECKPOINT_KIND = "glassformer checkpoint"
 TENSORS, STATE = "state.safetensors", "state.json"
 KEEP = 2
 """How many checkpoints a run keeps: the newest, and the one before it, which stands in where the newest is damaged."""
@@ -44,10 +84,10 @@ def save_checkpoint(folder: Path, name: str, tensors: Weights, state: JsonObject
     """
     target = folder / name
     remove_leftovers(folder)
-    if not sealed_folder.is_intact(target, KIND):
+    if not sealed_folder.is_intact(target, CHECKPOINT_KIND):
         text = json.dumps(state, sort_keys=True, indent=1)
         files = {TENSORS: tensor_chunks(tensors), STATE: [text.encode("utf-8")]}
-        sealed_folder.write_sealed_folder(target, KIND, files, replace=True)
+        sealed_folder.write_sealed_folder(target, CHECKPOINT_KIND, files, replace=True)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
         atomic_write_text(folder / "latest", name + "\n")
         for path in [path for path in checkpoint_folders(folder) if path.name <= name][:-keep]:
@@ -61,7 +101,7 @@ def load_checkpoint(path: Path) -> tuple[Weights, JsonObject]:
     Raises:
         CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
     """
-    files = sealed_folder.read_sealed_folder(path, KIND, (TENSORS, STATE))
+    files = sealed_folder.read_sealed_folder(path, CHECKPOINT_KIND, (TENSORS, STATE))
     return read_tensors(files[TENSORS], path / TENSORS), parse_json_object(files[STATE], path / STATE)
 
 
@@ -74,7 +114,7 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
     warnings = []
     for path in reversed(checkpoint_folders(folder)):
         try:
-            sealed_folder.check_sealed_folder(path, KIND)
+            sealed_folder.check_sealed_folder(path, CHECKPOINT_KIND)
         except CheckpointError as error:
             warnings.append(f"{error.message}; falling back to the checkpoint before it")
         else:

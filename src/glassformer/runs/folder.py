@@ -1,7 +1,10 @@
 """The folder of a run: the one place that names its files, reads and writes them, and says what state it is in.
 
 Nothing here trains, scores or tells; a run that was cut short lacks files, and reading says so with None. How a
-folder inside it is sealed is `sealed_folder.py`'s business, what a value means `values.py`'s. It imports no torch.
+folder inside it is sealed is `sealed_folder.py`'s business, what a value means `records.py`'s. It imports no torch.
+
+Several runs that differ in their seed alone are in one folder, each a run folder like any other; what is said of
+them together is `report/seeds.py`'s, and training them `training/multi_seed.py`'s.
 """
 
 from __future__ import annotations
@@ -14,18 +17,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.config import Config
-from glassformer.config.recipes import config_from_dict, dump_config
+from glassformer.config.recipes import config_from_dict, config_to_dict, dump_config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.lock import LOCK
-from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics, dataclass_from_json
+from glassformer.runs.records import (
+    DataRecord,
+    Divergence,
+    Evaluation,
+    JsonObject,
+    StepMetrics,
+    check_start_record,
+    dataclass_from_json,
+    is_of_type,
+    start_record,
+)
 from glassformer.runs.sealed_folder import is_intact
-from glassformer.runs.start_record import check_start_record, start_record
 from glassformer.utils import atomic_io, safe_read
 from glassformer.utils.formatting import glassformer_command
 from glassformer.utils.safe_read import LIMITS
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
+
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +48,7 @@ EXPORT_FACTS = "glassformer.json"
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"
-"""In `env.json`: the record of what the run was begun with (`start_record.py`)."""
+"""In `env.json`: the record of what the run was begun with (`records.py`)."""
 
 
 class RunFolder:
@@ -88,7 +101,6 @@ class RunFolder:
 
     @property
     def resume_command(self) -> str:
-        """Return the command that resumes the run, quoted for a shell."""
         return glassformer_command("train", "--resume", self.path)
 
     @property
@@ -137,7 +149,7 @@ class RunFolder:
         if first and all(name in {*begun, LOCK} or name.startswith(".tmp-") for name in names):
             atomic_io.remove_leftovers(self.path)
             for name in names & begun:
-                atomic_io.fs.remove(self.path / name)
+                (self.path / name).unlink()
 
     @property
     def model_folder(self) -> Path | None:
@@ -165,16 +177,17 @@ class RunFolder:
 
     # What it was begun with
 
-    def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> None:
-        """Write what is known before the first step."""
-        atomic_io.fs.make_folder(self.path)
-        atomic_io.write_json(self.env, env | {BEGUN: start_record(config, data.as_json(), tokenizer.sha256)})
+    def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> JsonObject:
+        """Write what is known before the first step; return the record of it that checkpoints hold too."""
+        record = start_record(config, data.as_json(), tokenizer.sha256)
+        self.path.mkdir(parents=True, exist_ok=True)
+        atomic_io.write_json(self.env, env | {BEGUN: record})
         atomic_io.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
         self.write_config(config)
+        return record
 
     def write_config(self, config: Config) -> None:
-        """Write the configuration, or another in its place."""
         atomic_io.atomic_write_text(self.config, dump_config(config))
 
     def read_config(self) -> Config:
@@ -197,7 +210,6 @@ class RunFolder:
         return Tokenizer.load(self.tokenizer)
 
     def read_env(self) -> JsonObject:
-        """Read versions, device, precision and command; empty if nothing was written."""
         env = safe_read.read_json_object(self.env) if self.env.exists() else {}
         return {name: value for name, value in env.items() if name != BEGUN}
 
@@ -254,24 +266,20 @@ class RunFolder:
 
     def clear_divergence(self) -> None:
         """Delete the divergence record, since training resumes from before it."""
-        if self.diverged.exists() or self.diverged.is_symlink():
-            atomic_io.fs.remove(self.diverged)
+        self.diverged.unlink(missing_ok=True)
 
     def read_divergence(self) -> Divergence | None:
-        """Read the divergence record; None if the run did not diverge."""
         at = self.diverged
         return dataclass_from_json(Divergence, safe_read.read_json(at), at) if at.exists() else None
 
     # Scores
 
     def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[JsonObject]) -> None:
-        """Write every prediction, then the scores."""
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions)
         atomic_io.atomic_write_text(self.predictions, rows)
         atomic_io.write_json(self.evaluation, evaluation.as_json())
 
     def read_evaluation(self) -> Evaluation | None:
-        """Read the scores; None before the evaluation."""
         at = self.evaluation
         return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
 
@@ -298,3 +306,64 @@ def _step_of(line: bytes) -> int | None:
         return None
     step = row.get("step") if isinstance(row, dict) else None
     return step if type(step) is int and step > 0 else None
+
+
+class SeedsFolder:
+    """Several runs on disk; making one touches nothing."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = path = Path(path)
+        self.seeds_file = path / SEEDS  # written before the first run, so that all of them can go on
+        self.ensemble = path / "ensemble.json"  # scores of all runs as one
+        self.report, self.report_json = RunFolder(path).report, RunFolder(path).report_json
+
+    @property
+    def exists(self) -> bool:
+        return self.seeds_file.is_file()
+
+    def run(self, seed: int) -> RunFolder:
+        return RunFolder(self.path / f"seed-{seed}")
+
+    def begin(self, config: Config, seeds: list[int]) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        atomic_io.write_json(self.seeds_file, {"seeds": seeds, "config": config_to_dict(config)})
+
+    def read(self) -> tuple[Config, list[int]]:
+        """Read the configuration and the seeds to train; raise CheckpointError if the file is damaged."""
+        value = safe_read.read_json_object(self.seeds_file, LIMITS["settings"])
+        try:
+            seeds = value["seeds"]
+            if not is_of_type(seeds, list[int]) or not seeds or len({*seeds}) < len(seeds):
+                raise ValueError("no list of seeds")
+            return config_from_dict(value["config"], str(self.seeds_file), of_a_run=True), seeds
+        except (TypeError, KeyError, ValueError, UsageError) as error:
+            raise CheckpointError(f"{self.seeds_file} does not say which seeds of what to train") from error
+
+    @property
+    def finished(self) -> list[RunFolder]:
+        return [run for seed in self.read()[1] if (run := self.run(seed)).finished]
+
+    def write_ensemble(self, evaluation: Evaluation) -> None:
+        atomic_io.write_json(self.ensemble, evaluation.as_json())
+
+    def read_ensemble(self) -> Evaluation | None:
+        at = self.ensemble
+        return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
+
+    @property
+    def best(self) -> RunFolder:
+        """Return the run with the best validation, as the report names it.
+
+        Raises:
+            CheckpointError: not all seeds are finished.
+        """
+        name = safe_read.read_json_object(self.report_json).get("best") if self.report_json.exists() else None
+        runs = [self.run(seed) for seed in self.read()[1]]
+        if name is None:
+            begun = [run.path for run in runs if run.model_folder]
+            one = f"; or name one that is finished: {begun[0]}" if begun else ""
+            hint = f"go on with: {RunFolder(self.path).resume_command}{one}"
+            raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
+        if found := [run for run in runs if run.path.name == name]:
+            return found[0]
+        raise CheckpointError(f"{self.report_json} names a best run that is none of the {len(runs)} seeds")

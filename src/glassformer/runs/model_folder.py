@@ -1,9 +1,12 @@
-"""The folder of a trained model: what is needed to use it, and nothing of the training.
+"""The folder of a trained model, and its tensors in the safetensors format, which can hold nothing but numbers.
+
+Written here, because the format is a header and the bytes, so that a checkpoint is streamed and never
+copied whole, and two names may share memory. Read by the safetensors library, whose parser is hardened.
 
     model/  config.json  model.safetensors  tokenizer.json  README.md  manifest.json
 
-The tokenizer belongs to the weights, so `config.json` holds its SHA-256. Building the model is `api.py`'s
-business; this module makes sure that doing so is safe.
+The tokenizer belongs to the weights, so `config.json` holds its SHA-256. `tasks/restoring.py` compares the weights with
+the model that the configuration describes.
 """
 
 from __future__ import annotations
@@ -11,41 +14,165 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from glassformer.config import ModelConfig, TextConfig
-from glassformer.config.validation import build
-from glassformer.errors import CheckpointError, UsageError
-from glassformer.models.build import d_ff_of, d_head_of
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from glassformer.errors import CheckpointError
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
-from glassformer.runs.folder import MODEL_KIND as KIND
-from glassformer.runs.folder import TOKENIZER
+from glassformer.runs.folder import MODEL_KIND, TOKENIZER
 from glassformer.runs.records import JsonObject, parse_json_object
 from glassformer.runs.sealed_folder import (
-    Entry,
     check_sealed_file,
     read_manifest,
     read_sealed_file,
     update_sealed_folder,
     write_sealed_folder,
 )
-from glassformer.runs.tensor_file import Weights, check_shapes, read_shapes, read_tensors, tensor_chunks
+from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import finish_replacement, remove_leftovers
+from glassformer.utils.safe_read import LIMITS
+
+Weights = dict[str, Tensor]
+"""Parameters by name."""
+
+MAX_HEADER_BYTES = 16 << 20
+"""A header takes about a hundred bytes a tensor."""
+
+_NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+_WIDTHS = {name: dtype.itemsize for dtype, name in _NAMES.items()}
+"""Bytes of a number of each type."""
+
+
+def tensor_chunks(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a safetensors file: the header's length, the header, each tensor.
+
+    Equal names and values always give equal bytes, whatever the order of insertion, the device and the memory layout.
+
+    Args:
+        tensors: the tensors by name.
+        metadata: words that other libraries read.
+    """
+    # Widest numbers first, so that every tensor begins at a multiple of its own width.
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+    end = 0
+    for name in order:
+        tensor = tensors[name]
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        dtype, shape = _NAMES[tensor.dtype], list(tensor.shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in order:
+        # The format is little-endian, as is every machine torch is built for.
+        flat = tensors[name].detach().cpu().contiguous().reshape(-1)
+        yield flat.view(torch.uint8).numpy().data
+
+
+def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tuple[int, ...]]:
+    """Read the header of a safetensors file alone: the shape of each tensor.
+
+    Raises:
+        CheckpointError: it is no header, or describes other than the bytes that follow it.
+    """
+    with safe_read.open_regular(path, max_bytes) as file:
+        size = os.fstat(file.fileno()).st_size
+        n_header = int.from_bytes(file.read(8), "little")
+        if size < 8 or n_header > min(size - 8, MAX_HEADER_BYTES):
+            raise CheckpointError(f"{path} is not a safetensors file: its header does not fit")
+        header = safe_read.parse_json(file.read(n_header), path)
+    shapes: dict[str, tuple[int, ...]] = {}
+    n_bytes = 0
+    for name, facts in header.items() if isinstance(header, dict) else ():
+        if name == "__metadata__":
+            continue
+        shape = facts.get("shape") if isinstance(facts, dict) else None
+        width = _WIDTHS.get(str(facts.get("dtype"))) if isinstance(facts, dict) else None
+        if width is None or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+            raise CheckpointError(
+                f"{path} is not a sound safetensors file: {name[:80]!r} has no shape or no known type"
+            )
+        shapes[name] = tuple(shape)
+        n_bytes += width * math.prod(shape)
+    if not isinstance(header, dict) or n_bytes != size - 8 - n_header:
+        raise CheckpointError(f"{path} is not a sound safetensors file: its header describes {n_bytes:,} bytes")
+    return shapes
+
+
+def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
+    """Read the tensors in the bytes of a safetensors file.
+
+    Raises:
+        CheckpointError: the header is too large, or not one; `where` is named.
+    """
+    n_header = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or n_header > min(len(data) - 8, MAX_HEADER_BYTES):
+        raise CheckpointError(f"{where} is not a safetensors file: its header does not fit")
+    try:
+        return safetensors.torch.load(data)
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise CheckpointError(f"{where} is not a sound safetensors file: {error}") from error
+
+
+def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each parameter; of a model on torch's "meta" device, which has no memory, too."""
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+def check_shapes(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise a CheckpointError if the weights found are not those that are expected, by name and shape."""
+    if odd := sorted(expected.keys() ^ found.keys()):
+        message = f"{odd[0][:80]} (of {len(odd)} names) is in only one"
+        raise CheckpointError(f"the weights are not this model's: {message}")
+    for name, shape in expected.items():
+        if shape != found[name]:
+            raise CheckpointError(f"the weight {name} should have shape {shape}, not {found[name]}")
+
+
+def load_weights(model: nn.Module, weights: Weights) -> None:
+    """Copy named weights into a model, all of them or none.
+
+    Raises:
+        CheckpointError: a name or a shape does not match.
+    """
+    check_shapes(shapes_of(model), {name: tuple(tensor.shape) for name, tensor in weights.items()})
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 TOKENIZERS = (TOKENIZER, "target_tokenizer.json")
-MAX_LAYERS = 4096
-"""Most layers of all models of an ensemble: building one takes about a millisecond."""
-MAX_POSITIONS = 1 << 25
-"""Most numbers in tables of positions, which are computed and not in the weights, beyond the number of weights."""
 Shapes = Mapping[str, tuple[int, ...]]
 """Shape of each weight, by name."""
-LayersOf = Mapping[str, Callable[[ModelConfig], int]]
-"""By the name of a task: how many layers its models of some sizes have."""
 
 
-def save_model(folder: Path, config: JsonObject, tensors: Weights, tokenizers: Mapping[str, bytes], card: str) -> None:
+def save_model(
+    folder: Path, config: JsonObject, tensors: Weights, tokenizers: Mapping[str, bytes], card: str | None = None
+) -> None:
     """Write the model folder; an earlier one is replaced whole, and stands if anything fails.
 
     Args:
@@ -53,7 +180,7 @@ def save_model(folder: Path, config: JsonObject, tensors: Weights, tokenizers: M
         config: JSON; its "model" and "text" sections are those of the run's configuration.
         tensors: the weights by name.
         tokenizers: contents of `tokenizer.json` (and `target_tokenizer.json`).
-        card: the model card, in Markdown.
+        card: the model card, in Markdown; None before there is a score (`replace_card`).
 
     Raises:
         ResourceError: the disk is full, or cannot be written.
@@ -61,35 +188,29 @@ def save_model(folder: Path, config: JsonObject, tensors: Weights, tokenizers: M
     full_config = {**config, "tokenizer_files": _hashes(tokenizers)}
     text = json.dumps(full_config, ensure_ascii=False, indent=2) + "\n"
     files = {CONFIG: [text.encode("utf-8")], WEIGHTS: tensor_chunks(tensors)}
-    files |= {name: [data] for name, data in tokenizers.items()} | {CARD: [card.encode("utf-8")]}
+    files |= {name: [data] for name, data in tokenizers.items()}
+    if card is not None:
+        files[CARD] = [card.encode("utf-8")]
     remove_leftovers(folder.parent, folder.name)
-    write_sealed_folder(folder, KIND, files, replace=True)
+    write_sealed_folder(folder, MODEL_KIND, files, replace=True)
 
 
 def replace_card(folder: Path, card: str) -> None:
     """Give a sealed model another card, as `update_sealed_folder` does: its weights are not written again."""
-    update_sealed_folder(folder, KIND, {CARD: [card.encode("utf-8")]})
+    update_sealed_folder(folder, MODEL_KIND, {CARD: [card.encode("utf-8")]})
 
 
-def load_model_files(
-    folder: Path, n_layers: LayersOf, shapes: Callable[[JsonObject], Shapes] | None = None
-) -> tuple[JsonObject, Weights]:
-    """Load the configuration and the weights that `save_model` wrote, after all checks.
+def read_description(folder: Path) -> tuple[JsonObject, Shapes]:
+    """Read the configuration that `save_model` wrote, and the shapes in the header of the weights.
 
-    Everything but the weights is read first, and of these only the header: they are read when it is known that they
-    are the weights of the model that the configuration describes, so that no file takes memory beyond that model's.
-
-    Args:
-        folder: the model folder.
-        n_layers: of each task.
-        shapes: returns the shapes of the weights of the model that a configuration describes.
+    The weights are read when it is known that they are those of the model that the configuration describes, so that no
+    file takes memory beyond that model's.
 
     Raises:
-        CheckpointError: a file is missing or damaged, the tokenizer is another model's, or the
-            configuration describes another model than its weights are of.
+        CheckpointError: a file is missing or damaged, or the tokenizer is another model's.
     """
     finish_replacement(folder)
-    entries = read_manifest(folder, KIND)
+    entries = read_manifest(folder, MODEL_KIND)
     missing = {CONFIG, WEIGHTS, TOKENIZERS[0]} - entries.keys()
     unknown = entries.keys() - {CONFIG, WEIGHTS, CARD, *TOKENIZERS}
     if odd := missing or unknown:
@@ -100,57 +221,22 @@ def load_model_files(
     if config.pop("tokenizer_files", None) != _hashes(tokenizers):
         message = f"the tokenizer in {folder} is not the one its weights were trained with"
         raise CheckpointError(message, "copy model folders whole; their files cannot be exchanged")
-    found = _read_weights_shapes(folder, entries[WEIGHTS])
-    _bound_sizes(config, n_layers, found, folder / CONFIG)
-    if shapes is not None:
-        check_shapes(shapes(config), found)
-    weights = read_tensors(read_sealed_file(folder, WEIGHTS, entries[WEIGHTS]), folder / WEIGHTS)
-    for name, tensor in weights.items():
+    try:
+        return config, read_shapes(folder / WEIGHTS)
+    except CheckpointError:
+        check_sealed_file(folder, WEIGHTS, entries[WEIGHTS])  # damage is named as such
+        raise
+
+
+def read_weights(folder: Path) -> Weights:
+    """Read the weights; raise CheckpointError where they are damaged, or not finite."""
+    weights = read_sealed_file(folder, WEIGHTS, read_manifest(folder, MODEL_KIND)[WEIGHTS])
+    tensors = read_tensors(weights, folder / WEIGHTS)
+    for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
             raise CheckpointError(f"{folder / WEIGHTS} holds NaN or infinity in {name}", "use an earlier checkpoint")
-    return config, weights
-
-
-def _read_weights_shapes(folder: Path, entry: Entry) -> Shapes:
-    """Return the shapes in the header of the weights, whose bytes are compared with the manifest's if it is unsound."""
-    try:
-        return read_shapes(folder / WEIGHTS)
-    except CheckpointError:
-        check_sealed_file(folder, WEIGHTS, entry)  # damage is named as such
-        raise
+    return tensors
 
 
 def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-
-
-def _bound_sizes(config: JsonObject, n_layers: LayersOf, found: Shapes, where: Path) -> None:
-    """Refuse sizes that would have a model built, and time or memory taken, beyond the weights that came."""
-    n_weights = sum(map(math.prod, found.values()))
-    labels, vocab_size, task = (config.get("label_names") or [], config.get("vocab_size"), str(config.get("task")))
-    if not isinstance(labels, list):
-        raise CheckpointError(f"{where}: label_names should be a list")
-    if type(vocab_size) is not int or vocab_size < 1:
-        raise CheckpointError(f"{where}: vocab_size should be a positive size, not {vocab_size!r}")
-    if vocab_size > n_weights:
-        raise CheckpointError(f"{where}: vocab_size {vocab_size:,} is beyond the {n_weights:,} weights that are there")
-    if task not in n_layers:
-        raise CheckpointError(f"{where}: there is no task {task!r}")
-    try:
-        c = build(ModelConfig, config.get("model"), "model", str(where))
-        max_len = build(TextConfig, config.get("text"), "text", str(where)).max_len
-    except UsageError as error:
-        raise CheckpointError(error.message, error.hint) from error
-    # Every model has at least these: projections and feed-forward of each layer, one embedding, a head.
-    layer = c.d_model * (4 * c.n_heads * max(1, d_head_of(c)) + 2 * d_ff_of(c))
-    if (n_modules := n_layers[task](c) * c.ensemble_size) > min(MAX_LAYERS, len(found)):
-        raise CheckpointError(
-            f"{where} describes a model of {n_modules:,} layers, but {len(found):,} tensors are there"
-        )
-    at_least = n_layers[task](c) * layer + (vocab_size + (len(labels) if len(labels) > 2 else 0)) * c.d_model
-    if (at_least := at_least * c.ensemble_size) > n_weights:
-        message = f"describes a model of {at_least:,} weights or more, but {n_weights:,} are there"
-        raise CheckpointError(f"{where} {message}")
-    # Positions are allocated for the longest text and are not in the weights.
-    if max_len * c.d_model * c.ensemble_size > max(MAX_POSITIONS, n_weights):
-        raise CheckpointError(f"{where}: max_len {max_len:,} is beyond any text")

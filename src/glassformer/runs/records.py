@@ -1,4 +1,6 @@
-"""What the JSON files of a run folder hold, as values: the data it saw, a line of its log, its scores.
+"""What the JSON files of a run folder hold, as values: its start, the data it saw, a line of its log, its scores.
+
+`env.json` and every checkpoint hold it, so that a run is not resumed with other settings or another record of its data.
 
 Reading forgives what it does not know and what is not there, since a run may be older than this code or cut
 short; only what could not be used is refused. Which file holds what is `folder.py`'s business.
@@ -6,14 +8,82 @@ short; only what could not be used is refused. Which file holds what is `folder.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glassformer.utils.safe_read import parse_json
-from glassformer.utils.typed_json import check_types, dataclass_from_json, is_of_type, json_object
+from glassformer.config import Config
+from glassformer.config.recipes import config_from_dict, config_to_dict
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.utils.atomic_io import finite
+from glassformer.utils.findings import Finding
+from glassformer.utils.safe_read import check_types, dataclass_from_json, is_of_type, json_object, parse_json
+
+FORMAT = 2
+"""Of the record, and of the state in a checkpoint. Format 1 recorded neither settings nor data."""
+
+
+def start_record(config: Config, data: JsonObject, tokenizer: str) -> JsonObject:
+    """Return the record of a configuration, the content of `data.json` and a tokenizer's SHA-256."""
+    text = json.dumps(finite(data), sort_keys=True, allow_nan=False)
+    return {
+        "format": FORMAT,
+        "config": config_to_dict(config),
+        "data": hashlib.sha256(text.encode("ascii")).hexdigest(),
+        "tokenizer": tokenizer,
+    }
+
+
+def check_start_record(recorded: object, now: JsonObject, where: Path, files: tuple[Path, Path, Path]) -> None:
+    """Compare a record read from `where` with that of the run's configuration, data and tokenizer `files` today.
+
+    Raises:
+        CheckpointError: they differ; the first setting that does is named.
+    """
+    start_new, undo = "start a new run; this one can still be read", "restore it, or start a new run"
+    if not isinstance(recorded, dict) or type(recorded.get("format")) is not int:
+        message = f"{where} does not say what the run was begun with, as files of earlier versions do not"
+        raise CheckpointError(message, start_new)
+    if recorded["format"] != FORMAT:
+        raise CheckpointError(f"{where} has the format {recorded['format']}, not {FORMAT}", start_new)
+    was, settings = _flat(_settings(recorded.get("config"), where)), _flat(now["config"])
+    for name in sorted(was.keys() | settings.keys()):
+        old, new = (json.dumps(values[name])[:100] if name in values else "not set" for values in (was, settings))
+        if old != new:
+            message = f"{files[0]}: {name} is {new}; the run was begun with {old} ({where})"
+            raise CheckpointError(message, undo)
+    for name, path in (("data", files[1]), ("tokenizer", files[2])):
+        if recorded.get(name) != now[name]:
+            raise CheckpointError(f"{path} is not the one that the run was begun with ({where})", undo)
+
+
+def _settings(recorded: object, where: Path) -> JsonObject:
+    """Return recorded settings with the defaults of those that came to this version after them."""
+    try:
+        config = config_from_dict(
+            {"recipe": "", **recorded} if isinstance(recorded, dict) else {}, str(where), of_a_run=True
+        )
+    except (UsageError, RecursionError) as error:
+        message = f"{where} does not hold the settings that the run was begun with: {error}"
+        raise CheckpointError(message, "start a new run; this one can still be read") from error
+    return config_to_dict(config)
+
+
+def _flat(settings: Any) -> dict[str, Any]:
+    """Return nested settings by their dotted names."""
+    flat: dict[str, Any] = {}
+    nested = [("", settings)]
+    while nested:
+        prefix, value = nested.pop()
+        if isinstance(value, dict):
+            nested += [(f"{prefix}.{name}".removeprefix("."), item) for name, item in value.items()]
+        else:
+            flat[prefix] = value
+    return flat
+
 
 JsonObject = dict[str, Any]
 """A JSON object."""
@@ -65,28 +135,6 @@ class SplitRecord:
 
 
 @dataclass(frozen=True)
-class DataWarning:
-    """A warning about the data: what is the matter, what to do about it, and what it is about ("few examples").
-
-    `joint` joins the first two to a sentence.
-    """
-
-    matter: str
-    remedy: str = ""
-    kind: str = ""
-    joint: str = ": "
-
-    def __str__(self) -> str:
-        return f"{self.matter}{self.joint}{self.remedy}" if self.remedy else self.matter
-
-    @staticmethod
-    def from_json(value: object) -> DataWarning:
-        """Return the warning of a record; those of an earlier version are one sentence, and stay one."""
-        fields = value if isinstance(value, dict) else {"matter": value}
-        return DataWarning(*(str(fields.get(name, "")) for name in ("matter", "remedy", "kind", "joint")))
-
-
-@dataclass(frozen=True)
 class DataRecord:
     """`data.json`: what a run was given, known before its first step.
 
@@ -114,18 +162,15 @@ class DataRecord:
     pipes: list[str] = field(default_factory=list)
 
     @property
-    def warnings(self) -> list[DataWarning]:
+    def findings(self) -> list[Finding]:
         """Return the warnings from before the first step."""
-        found = self.preflight.get("warnings")
-        return [DataWarning.from_json(warning) for warning in found] if isinstance(found, list) else []
+        return [dataclass_from_json(Finding, each, "data.json") for each in self.preflight.get("warnings") or []]
 
     @property
     def train(self) -> SplitRecord:
-        """Return the training split; an empty record if nothing is known."""
         return self.splits.get("train", SplitRecord())
 
     def as_json(self) -> JsonObject:
-        """Return the record for the file: all fields, and of a split those that were counted."""
         return asdict(self) | {"splits": {name: _present(split) for name, split in self.splits.items()}}
 
     @classmethod
@@ -166,7 +211,6 @@ class StepMetrics:
     stop: int | None = None
 
     def line(self) -> str:
-        """Return the line of JSON, its newline included."""
         logged = {key: value for key, value in _present(self).items() if key not in NOT_LOGGED and value == value}
         if not self.best:
             del logged["best"]
@@ -191,26 +235,21 @@ class Evaluation:
 
     @property
     def n(self) -> int:
-        """Return the number of scored examples."""
         return self.scores.get("n") or 0
 
     @property
     def headline(self) -> str | None:
-        """Return the headline score, if the evaluation names one."""
         return self.scores.get("headline")
 
     @property
     def baselines(self) -> dict[str, JsonObject]:
-        """Return the baselines by name, each with its own scores."""
         return self.scores.get("baselines") or {}
 
     @property
     def examples(self) -> list[JsonObject]:
-        """Return a few example predictions."""
         return self.scores.get("examples") or []
 
     def value(self, name: str) -> float | int | None:
-        """Return a score; None where there is none."""
         value = self.scores.get(name)
         return value if isinstance(value, int | float) else None
 
@@ -221,7 +260,6 @@ class Evaluation:
         return interval if sound else None
 
     def as_json(self) -> JsonObject:
-        """Return the record for the file: task and split with the scores."""
         return {"task": self.task, "split": self.split, **self.scores}
 
     @classmethod

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.known_columns import KnownColumns
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.diagnostics import changed_files
 from glassformer.data.schema import DataSchema
 from glassformer.data.sources import is_pipe
@@ -111,7 +111,7 @@ def _named_files(data: DataConfig) -> list[str]:
     if data.dataset != "files":
         return []
     names = [getattr(data.files, f.name) for f in fields(FilesConfig) if f.name.endswith("_file")]
-    return [name for name in (*names, data.pseudo_file) if name]
+    return [name for name in names if name]
 
 
 def _could_be_read_once(name: str, record: DataRecord) -> bool:

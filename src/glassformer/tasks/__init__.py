@@ -5,10 +5,10 @@ from __future__ import annotations
 from glassformer.config.recipes import TASK_NAMES, nearest
 from glassformer.errors import UsageError
 from glassformer.tasks.base import Task
-from glassformer.tasks.classify.task import Classify
-from glassformer.tasks.lm.task import LanguageModelling
-from glassformer.tasks.pretrain.task import Pretrain
-from glassformer.tasks.translate.task import Translate
+from glassformer.tasks.classify import Classify
+from glassformer.tasks.lm import LanguageModelling
+from glassformer.tasks.pretrain import Pretrain
+from glassformer.tasks.translate import Translate
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in (Classify, Translate, LanguageModelling, Pretrain)}
 

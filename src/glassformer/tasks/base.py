@@ -1,8 +1,7 @@
 """Define the interface of a task; everything in which tasks differ is behind it.
 
-A task is made of three layers: `TaskData` (schema, encoding, batches), `TaskModel` (model, logits, loss) and `Task`
-(validation, evaluation, prediction). A training example passes `encode` → `epoch_batches` → `make_batch` → `logits` →
-`loss_sum`; a text to predict passes `predict`. To add a task, write one file beside this one and register it.
+A training example passes `encode` → `epoch_batches` → `make_batch` → `loss_sum`; a text to predict passes `predict`.
+To add a task, write one file beside this one and register it.
 """
 
 from __future__ import annotations
@@ -17,40 +16,34 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
-from glassformer.config import Config, DecodeConfig, FilesConfig, ModelConfig
-from glassformer.data.batch_sampler import BatchPlan, length_buckets, shuffled_length_buckets
-from glassformer.data.batching import Batch
+from glassformer.config import Config, DecodeConfig, FilesConfig
+from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, fingerprint
 from glassformer.data.pretokenized.loader import pretokenized_corpus
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.data.storage import ArrayWriter, cached_arrays
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.models.ensemble import Ensemble, members_of
-from glassformer.models.inference import evaluation_mode
+from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.process_settings import turns
 
 EVALUATION_TOKENS = 8192
 """Tokens per batch when no gradient is needed."""
 PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name))
 """Settings of sentence pairs, for the `ignores` of tasks without them."""
-SELF_TRAINING = frozenset({"data.pseudo_file", "data.pseudo_min_probability"})
-"""Settings of pseudo-labels, for the `ignores` of tasks without labels."""
 HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
 """Settings of the n-gram embeddings of running text, for the `ignores` of tasks that read examples."""
 WORD_VOCAB_SIZE = 20_000
 """Automatic vocabulary size of word tokenizers."""
 
 
-class TaskData(ABC):
-    """Schema, encoding and batches of one task with one tokenizer.
+class Task(ABC):
+    """A task with one tokenizer: its data, its model, and how it is validated, evaluated and used.
 
     Args:
         config: the run's configuration.
@@ -62,15 +55,37 @@ class TaskData(ABC):
         schema: the columns of its tables, or running text.
         ignores: settings that do not apply: fields ("model.pooling") and whole sections ("decode").
         running_text: whether its data is one text, in which single examples and truncation have no meaning.
+        metric: the score that selects the checkpoint.
+        report: how its runs are reported.
+        fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
+        explain_as: the kind of model that `explain` traces; None where it cannot.
     """
 
     name: ClassVar[str]
     schema: ClassVar[DataSchema]
     ignores: ClassVar[frozenset[str]] = frozenset()
     running_text: ClassVar[bool] = False
+    metric: str
+    report: ClassVar[TaskReport] = TaskReport()
+    fits_baselines: ClassVar[bool] = False
+    explain_as: ClassVar[Literal["classifier", "masked_language_model", "translator", "language_model"] | None] = None
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
         self.config, self.tokenizer, self.label_names = config, tokenizer, label_names
+
+    @classmethod
+    def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
+        """Return the task with `tokenizer`, or with one trained on the training split."""
+        tokenizer = tokenizer or data.tokenizer
+        tokenizer = tokenizer or Tokenizer.train(cls.tokenizer_texts(data.train), config.text, data.extra_tokens)
+        return cls(config, tokenizer, cls.classes_of(data.train))
+
+    def with_config(self, config: Config) -> Task:
+        task = copy.copy(self)
+        task.config = config
+        return task
+
+    # --- data -----------------------------------------------------------------------------------------------
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
@@ -82,7 +97,6 @@ class TaskData(ABC):
 
     @classmethod
     def tokenizer_texts(cls, train: Split) -> list[str]:
-        """Return the texts on which the tokenizer is trained."""
         return train.text
 
     @classmethod
@@ -146,12 +160,9 @@ class TaskData(ABC):
         device = next(model.parameters()).device
         for index in group.shard(self.eval_batches(corpus)):
             turns.give_way()
-            make_room()
             yield self.make_batch(corpus, index).to(device)
 
-
-class TaskModel(TaskData):
-    """Model, logits and loss of a task."""
+    # --- model and loss -------------------------------------------------------------------------------------
 
     @property
     def suppress_tokens(self) -> list[int]:
@@ -167,34 +178,19 @@ class TaskModel(TaskData):
     def build_single_model(self) -> nn.Module:
         """Return one randomly initialised model."""
 
-    @classmethod
-    @abstractmethod
-    def n_layers(cls, model: ModelConfig) -> int:
-        """Return the number of Transformer layers, encoder and decoder together."""
-
     @abstractmethod
     def forward_flops(self, length: float) -> float:
-        """Return the FLOPs per token of one model's forward pass on texts of `length` tokens; see `models/cost.py`."""
+        """Return the FLOPs per token of one model's forward pass on texts of `length` tokens; see `models/build.py`."""
 
     @abstractmethod
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the model's logits, (B, C) or (B, T, V)."""
 
     def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        """Return the cross-entropy in nats, summed over the labels of a batch.
-
-        For an ensemble in training it is the mean of its members' losses, since each learns by itself; otherwise the
-        loss of their mean probability.
-        """
-        models = members_of(model) if model.training else [model]
-        return torch.stack([self.single_loss_sum(each, batch, label_smoothing) for each in models]).mean()
-
-    def single_loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        """Return `loss_sum` of one model, or of the mean probability of an ensemble."""
+        """Return the cross-entropy in nats, summed over a batch's labels; an ensemble's is its mean probability's."""
         return cross_entropy_sum(self.logits(model, batch), batch.labels, label_smoothing)
 
     def mean_loss(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> float:
-        """Return nats per label over a whole corpus."""
         nats, n_labels = self.total_loss(model, corpus, group)
         return nats / max(1, n_labels)
 
@@ -210,38 +206,10 @@ class TaskModel(TaskData):
         nats, n = group.all_reduce(nats, n_labels)
         return nats, int(n)
 
-
-class Task(TaskModel):
-    """A task: its data, its model, and how it is validated, evaluated and used.
-
-    Attributes:
-        metric: the score that selects the checkpoint.
-        report: how its runs are reported.
-        fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
-        explain_as: the kind of model that `explain` traces; None where it cannot.
-    """
-
-    metric: str
-    report: ClassVar[TaskReport] = TaskReport()
-    fits_baselines: ClassVar[bool] = False
-    explain_as: ClassVar[Literal["classifier", "masked_language_model", "translator", "language_model"] | None] = None
-
-    @classmethod
-    def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
-        """Return the task with `tokenizer`, or with one trained on the training split."""
-        tokenizer = tokenizer or data.tokenizer
-        tokenizer = tokenizer or Tokenizer.train(cls.tokenizer_texts(data.train), config.text, data.extra_tokens)
-        return cls(config, tokenizer, cls.classes_of(data.train))
-
-    def with_config(self, config: Config) -> Task:
-        """Return a copy of the task with another configuration."""
-        task = copy.copy(self)
-        task.config = config
-        return task
+    # --- scores and answers ---------------------------------------------------------------------------------
 
     @property
     def higher_is_better(self) -> bool:
-        """Return True if higher values of `metric` are better."""
         return self.report.metric(self.metric).higher_is_better
 
     @abstractmethod

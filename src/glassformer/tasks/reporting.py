@@ -23,7 +23,6 @@ class Score(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the formatted value; empty if there is none."""
         return "" if self.value is None else self.metric.write(self.value)
 
 
@@ -66,7 +65,6 @@ class TaskReport:
     comparison_keys: ClassVar[tuple[str, str] | None] = None
 
     def metric(self, name: str) -> Metric:
-        """Return the metric of a name, the task's own first."""
         return metric(name, self.metrics)
 
     def score(self, evaluation: Evaluation, name: str | None = None) -> Score:

@@ -1,7 +1,8 @@
-"""Restore the task of a trained model from what its folder says, and check that models can answer together."""
+"""Restore the task and the weights of a trained model, and check that models can answer together."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +13,8 @@ from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.build import without_memory
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder
+from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
 from glassformer.runs.records import JsonObject, dataclass_from_json
-from glassformer.runs.tensor_file import shapes_of
 from glassformer.tasks import Task, task_class
 
 
@@ -26,6 +27,43 @@ class ModelFacts:
     vocab_size: int
     label_names: list[str] | None = None
     precision: str = "auto"
+
+
+MAX_POSITIONS = 1 << 25
+"""Most numbers in tables of positions, which are computed and not in the weights, beyond the number of weights."""
+
+
+def load_model_folder(folder: RunFolder) -> tuple[Task, Weights]:
+    """Return the task and the weights of a run folder, or of a model folder alone, after all checks.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, the tokenizer is another model's, or the configuration describes
+            another model than its weights are of.
+    """
+    model_folder = folder.require_model_folder()
+    facts, found = read_description(model_folder)
+    task = restore_task(facts, model_folder, folder)
+    _check_described(task, found, model_folder / MODEL_CONFIG)
+    return task, read_weights(model_folder)
+
+
+def _check_described(task: Task, found: Shapes, where: Path) -> None:
+    """Compare the shapes of the weights with those of the task's model, which is built without memory.
+
+    The number of modules and the tables of positions take time and memory even so, and are bounded by the weights.
+    """
+    config, n_weights = task.config.model, sum(map(math.prod, found.values()))
+    if (n_layers := config.n_layers * config.ensemble_size) > len(found):
+        raise CheckpointError(f"{where} describes a model of {n_layers:,} layers, but {len(found):,} tensors are there")
+    if task.config.text.max_len * config.d_model * config.ensemble_size > max(MAX_POSITIONS, n_weights):
+        raise CheckpointError(f"{where}: max_len {task.config.text.max_len:,} is beyond any text")
+    try:
+        with without_memory():
+            check_shapes(shapes_of(task.build_model()), found)
+    except CheckpointError as error:
+        raise CheckpointError(f"{where}: {error.message}", error.hint) from error
+    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # sizes beyond 64 bits
+        raise CheckpointError(f"{where} describes no model: {str(error)[:200]}") from error
 
 
 def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Task:
@@ -57,13 +95,6 @@ def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Ta
     if kind.explain_as == "classifier" and len(set(names)) < max(2, len(names)):
         raise CheckpointError(f"{where}: label_names should be two different names or more")
     return kind(config, tokenizer, known.label_names)
-
-
-def weight_shapes(facts: JsonObject, model_folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights of the model that a model folder describes; nothing is allocated."""
-    task = restore_task(facts, model_folder, RunFolder(model_folder))
-    with without_memory():
-        return shapes_of(task.build_model())
 
 
 def check_joins(runs: Sequence[tuple[Path, Task]], other: Path, task: Task) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from glassformer.config import Config, DataConfig
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.data.datasets.local_files import load_test
+from glassformer.config.recipes import override
+from glassformer.data.datasets.local_files import load_test, load_text_data
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.overlap import overlap_text, overlap_with_training
-from glassformer.data.splits import Split
+from glassformer.data.splits import Split, overlap_text, overlap_with_training
 from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
@@ -57,7 +56,6 @@ class ScoredData:
 
     @property
     def baselines(self) -> Split | None:
-        """Return the texts to fit baselines on."""
         return self.train if self.fits_baselines else None
 
     def facts(self) -> JsonObject:
@@ -88,9 +86,10 @@ def scored_data(run: Scored, name: str, data: DataConfig | None, allow_changed: 
 
     Raises:
         DataError: the data is not there, has no such split, or has changed.
-        UsageError: a split is named together with test files.
+        UsageError: a split is named together with test files; a setting of the data is outside its interval.
     """
     allow_changed = allow_changed or run.allow_changed_data
+    data = None if data is None else override(Config(data=data), {}, "configuration").data
     task, own = run.task, run.config.data
     files = data.files if data is not None and data.dataset == "files" else None
     if data is not None and files is not None and (files.test_file or files.test_src_file) and name == "test":

@@ -2,6 +2,9 @@
 
 Each kind is one function that builds and trains a `tokenizers.Tokenizer`; what is common to them is around it.
 Encoding, saving and loading are in `tokenizer.py`.
+
+Characters stand alone, and the splitting rules of words and of byte-level BPE never join a single newline to the text
+on either side of it, nor a word to the one before its space. Merged characters (`bpe`) know no such place.
 """
 
 from __future__ import annotations
@@ -20,10 +23,37 @@ from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text.ngrams import UNSPACED
 
+_LINE_BEGINS = re.compile(r"(?<=\S\n)(?=\S)|(?<=\S\r\n)(?=\S)")
+_WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")  # the space goes with the word behind it
+
+
+def find_split(text: str, start: int, reach: int) -> int | None:
+    """Return the first start of a line within `reach` from `start` on, else the first end of a word there.
+
+    None without either.
+    """
+    for pattern in (_LINE_BEGINS, _WORD_ENDS):
+        if found := pattern.search(text, start, start + reach):
+            return found.start()
+    return None
+
+
+def split_text(text: str, size: int) -> list[str]:
+    """Split a text into parts of about `size` characters; of more where it cannot be split."""
+    parts, begins, at = list[str](), 0, size
+    while at < len(text):
+        if (found := find_split(text, at, size)) is None:
+            at += size
+        else:
+            parts.append(text[begins:found])
+            begins, at = found, found + size
+    return [*parts, text[begins:]]
+
+
 logger = logging.getLogger(__name__)
 
 PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]")
-MOST_CHARACTERS, LONG = 1 << 10, 1 << 20
+MOST_CHARACTERS, MAX_PART = 1 << 10, 1 << 20
 """Characters of a word that merges are trained on at a time: each merge visits the whole of a word that holds it.
 And characters of a text: a longer one is given to the backend in parts, cut between words."""
 SPACE = "▁"  # U+2581, the mark for a space inside a token
@@ -228,9 +258,6 @@ def _lowercase(config: TextConfig) -> list[normalizers.Normalizer]:
     return [normalizers.Lowercase()] if config.lowercase else []
 
 
-_WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")
-
-
 class _Texts:
     """The texts, extra tokens cut out (they need no letters of their own), noting whether there was any.
 
@@ -266,7 +293,7 @@ class _Texts:
     def _pieces(self, text: str) -> Iterator[str]:
         """Yield a long text in parts that are cut before single spaces, which begin them."""
         begin = 0
-        while len(text) - begin > LONG and (found := _WORD_ENDS.search(text, begin + LONG // 2)):
+        while len(text) - begin > MAX_PART and (found := _WORD_ENDS.search(text, begin + MAX_PART // 2)):
             yield text[begin : found.start()]
             # The mark that `bpe` puts before a text is this space's.
             begin = found.start() + self.marks_start

@@ -1,4 +1,8 @@
-"""How words are spelled, as numbers: character n-grams, so that a word never seen is still a word.
+"""How words are spelled, as numbers: character n-grams, and pairs of neighbouring words.
+
+"not good" says more than "not" and "good" do. Attention has to learn that from examples; a bag of words and pairs is
+told (Wang and Manning 2012, "Baselines and Bigrams"), and so is a model that has rows for pairs (Joulin et al. 2017,
+"Bag of Tricks for Efficient Text Classification", which hashes them; here they are listed, so that they can be read).
 
 A bag of n-grams says what a word looks like: "refunding" shares most of its n-grams with "refund" and "funding"
 (Bojanowski et al. 2017, "Enriching Word Vectors with Subword Information"). Unlike there the n-grams are not
@@ -13,7 +17,72 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+FEWEST = 3
+"""Texts that a pair must be in: what is in fewer says little of other texts."""
+_CHUNK = 1 << 21
+"""Pairs that are counted at a time."""
+
+
+def bigrams_of_texts(
+    texts: Sequence[str],
+    encode: Callable[[Sequence[str]], list[list[int]]],
+    token_of: Callable[[int], str | None],
+    vocab_size: int,
+    special: int,
+    max_bigrams: int,
+) -> list[str]:
+    """Return the most frequent bigrams of texts as "token token", encoding 1,024 texts at a time."""
+    ids = (ids for start in range(0, len(texts), 1024) for ids in encode(texts[start : start + 1024]))
+    pairs = common_bigrams(ids, vocab_size, special, max_bigrams)
+    return [f"{token_of(first)} {token_of(second)}" for first, second in pairs]
+
+
+def common_bigrams(
+    texts: Iterable[Sequence[int]], vocab_size: int, special: int, max_bigrams: int
+) -> list[tuple[int, int]]:
+    """Return the pairs of adjacent ids that occur in the most texts, and in at least `FEWEST`, most frequent first.
+
+    Args:
+        texts: the ids of the training texts.
+        vocab_size: ids are below it.
+        special: ids below this one are special tokens, which are in no pair.
+        max_bigrams: maximum number of pairs.
+    """
+    keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    waiting: list[np.ndarray] = []
+    n_waiting = 0
+
+    def count() -> None:
+        nonlocal keys, counts, n_waiting
+        new, times = np.unique(np.concatenate(waiting), return_counts=True) if waiting else (keys[:0], counts[:0])
+        both, where = np.unique(np.concatenate([keys, new]), return_inverse=True)
+        counts = np.bincount(where, np.concatenate([counts, times]), len(both)).astype(np.int64)
+        keys, n_waiting = both, 0
+        waiting.clear()
+
+    for text in texts:
+        pairs = keys_of(np.asarray(text, np.int64), vocab_size, special)
+        waiting.append(np.unique(pairs))
+        n_waiting += len(pairs)
+        if n_waiting >= _CHUNK:
+            count()
+    count()
+    order = np.argsort(-counts, kind="stable")[:max_bigrams]
+    chosen = keys[order[counts[order] >= FEWEST]]
+    return [divmod(int(key), vocab_size) for key in chosen]
+
+
+def keys_of(ids: Int[np.ndarray, " L"], vocab_size: int, special: int) -> Int[np.ndarray, " P"]:
+    """Return first · vocab_size + second for each pair of neighbours without a special token."""
+    first, second = ids[:-1], ids[1:]
+    words = (first >= special) & (second >= special)
+    return (first * vocab_size + second)[words]
+
 
 LENGTHS = (3, 4, 5)
 """Characters of an n-gram of a word, the marks "<" and ">" at its ends counted."""
@@ -75,16 +144,16 @@ class NgramVocabulary:
             max_ngrams: maximum number of n-grams.
         """
         counts: Counter[str] = Counter()
-        for text, n in Counter(surfaces).items():
-            for ngram in dict.fromkeys(ngrams_of(text)):
-                counts[ngram] += 1 if text[0] == "<" else n
+        for surface, n in Counter(surfaces).items():
+            for ngram in dict.fromkeys(ngrams_of(surface)):
+                counts[ngram] += 1 if surface[0] == "<" else n
         shared = sorted((-n, ngram) for ngram, n in counts.items() if n > 1)
         return NgramVocabulary([ngram for _, ngram in shared[:max_ngrams]])
 
-    def lookup(self, surfaces: str) -> list[int]:
+    def lookup(self, surface: str) -> list[int]:
         """Return the ids of the n-grams of one surface form, or of its bytes if none is listed."""
-        known = [self._number[ngram] for ngram in ngrams_of(surfaces) if ngram in self._number]
-        characters = surfaces[1:-1][:MOST] if surfaces[0] == "<" else surfaces[0]
+        known = [self._number[ngram] for ngram in ngrams_of(surface) if ngram in self._number]
+        characters = surface[1:-1][:MOST] if surface[0] == "<" else surface[0]
         return known[:MOST] or [1 + byte for byte in characters.encode("utf-8", "replace")[:MOST]]
 
 
@@ -111,11 +180,11 @@ def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     return surfaces
 
 
-def ngrams_of(surfaces: str) -> Iterator[str]:
+def ngrams_of(surface: str) -> Iterator[str]:
     """Yield all n-grams of one surface form, listed or not; of a very long one those it begins with."""
-    surfaces = surfaces[:MOST_CHARACTERS]
-    if surfaces[0] == "<":
-        for start in range(len(surfaces)):
-            yield from (surfaces[start : start + n] for n in LENGTHS if start + n <= len(surfaces))
+    surface = surface[:MOST_CHARACTERS]
+    if surface[0] == "<":
+        for start in range(len(surface)):
+            yield from (surface[start : start + n] for n in LENGTHS if start + n <= len(surface))
     else:
-        yield from (surfaces[:n] for n in range(2, len(surfaces) + 1))
+        yield from (surface[:n] for n in range(2, len(surface) + 1))

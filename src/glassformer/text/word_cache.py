@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from glassformer.text.splitting import split_text
+from glassformer.text.backends import split_text
 from glassformer.text.tokenizer import LONG, Tokenizer
 
 MOST_WORDS = 1 << 17

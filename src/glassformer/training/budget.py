@@ -1,6 +1,6 @@
 """How fast this machine trains this run, and what a budget in minutes is in steps.
 
-The speed is measured once, before the run begins, on real steps of a model that is thrown away. From there the
+The speed is measured once, before the run begins, on real steps of its model, which are then undone. From there the
 learning rate and the end of the run are functions of the step alone: `--minutes 10` is, to the last bit, the
 run that `--steps` with the number found would have been, and can be repeated and resumed.
 """
@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-
-import torch
 
 from glassformer.config import Config, TrainConfig
 from glassformer.training.context import RunContext
@@ -39,36 +37,41 @@ class Pace:
     padding: float
 
 
-def measure_pace(run: RunContext) -> Pace:
-    """Time real steps, and a validation where the budget is in minutes.
+def measure_pace(context: RunContext, state: TrainState) -> Pace:
+    """Time real steps, and a validation where the budget is in minutes; the state is then as before.
 
     Of several processes the first has the clock.
     """
-    minutes = run.config.train.minutes
+    with state.trial(context.config.train):
+        return _measure(context, state)
+
+
+def _measure(context: RunContext, state: TrainState) -> Pace:
+    minutes = context.config.train.minutes
     patience = PATIENCE_SECONDS if minutes is None else max(PATIENCE_SECONDS, MEASURING * 60 * minutes)
-    torch.manual_seed(run.config.train.seed)
-    state = TrainState.start(run.task.build_model().to(run.device), run.task, run.group)
-    plan = run.task.epoch_batches(run.train, 0)
-    warm_up, timed = batches_to_time(run.config.train, len(plan))
+    plan = context.task.epoch_batches(context.train, 0)
+    warm_up, timed = batches_to_time(context.config.train, len(plan))
     times: list[float] = []
     n_tokens = n_slots = 0.0
     began = time.perf_counter()
     for step in range(warm_up + timed):
-        (late,) = run.group.broadcast(time.perf_counter() - began > patience)
+        (late,) = context.group.broadcast(time.perf_counter() - began > patience)
         if late and len(times) >= FEWEST:
             break
         start = time.perf_counter()
-        batches = local_batches(run, [plan[step % len(plan)]])
-        optimizer_step(state, run, batches, 0.1 * run.config.train.lr)
+        if context.threads is not None:
+            context.threads.adjust()
+        batches = local_batches(context, [plan[step % len(plan)]])
+        optimizer_step(state, context, batches, 0.1 * context.config.train.lr)
         if step >= warm_up or (late and step > 0):
             times.append(time.perf_counter() - start)
             n_tokens += sum(batch.n_tokens for batch in batches)
             n_slots += sum(batch.n_slots for batch in batches)
     seconds = sum(times) / len(times)
-    validation = 0.0 if minutes is None else _time_validation(run, state)
-    update_takes = seconds * run.config.train.accumulate
-    n_tokens, n_slots = run.group.all_reduce(n_tokens, n_slots)
-    return Pace(*run.group.broadcast(update_takes, validation, n_tokens / sum(times), 1 - n_tokens / n_slots))
+    validation = 0.0 if minutes is None else _time_validation(context, state)
+    update_takes = seconds * context.config.train.accumulate
+    n_tokens, n_slots = context.group.all_reduce(n_tokens, n_slots)
+    return Pace(*context.group.broadcast(update_takes, validation, n_tokens / sum(times), 1 - n_tokens / n_slots))
 
 
 def batches_to_time(config: TrainConfig, batches_per_epoch: int) -> tuple[int, int]:
@@ -84,16 +87,18 @@ def batches_to_time(config: TrainConfig, batches_per_epoch: int) -> tuple[int, i
     return min(WARM_UP, timed), timed
 
 
-def _time_validation(run: RunContext, state: TrainState) -> float:
+def _time_validation(context: RunContext, state: TrainState) -> float:
     """Return the seconds of a validation.
 
     An untrained model never ends its output, so decoding stops at the targets' length.
     """
-    if run.valid.target is not None:
-        longest = 2 + math.ceil(run.valid.target.lengths.mean())
-        run = run.with_config(replace(run.config, decode=replace(run.config.decode, max_new_tokens=longest)))
+    if context.valid.target is not None:
+        longest = 2 + math.ceil(context.valid.target.lengths.mean())
+        context = context.with_config(
+            replace(context.config, decode=replace(context.config.decode, max_new_tokens=longest))
+        )
     began = time.perf_counter()
-    Validator(run).score(state.eval_model, state.weights(), run.valid, run.data.valid)
+    Validator(context).score(state.eval_model, state.weights(), context.valid, context.data.valid)
     return time.perf_counter() - began
 
 

@@ -12,6 +12,7 @@ from glassformer.data.splits import TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.tasks import Task
 from glassformer.training.finetune import PretrainedModel
+from glassformer.utils.cpu_threads import Threads
 from glassformer.utils.device import Precision
 
 
@@ -29,10 +30,11 @@ class RunContext:
     """The run whose weights a new run starts from (`init_from`)."""
     group: ProcessGroup = SINGLE_PROCESS
     """The processes that train together."""
+    threads: Threads | None = None
+    """What adapts the number of threads to the load of the machine; None where that number is fixed."""
 
     @property
     def config(self) -> Config:
-        """Return the task's configuration, the only one."""
         return self.task.config
 
     def with_config(self, config: Config) -> RunContext:

@@ -1,28 +1,75 @@
-"""Finish a trained run: model folder, one evaluation on the test split, report."""
+"""Finish a trained run: model folder, one evaluation on the test split, report; or one batch, learned by heart."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
+import torch
 from torch import nn
 
-from glassformer.data.overlap import overlap_with_training
-from glassformer.report.model_card import model_card
+from glassformer.data.splits import overlap_with_training
+from glassformer.nn.dropout import Dropout
 from glassformer.report.run_record import load_run_record
-from glassformer.report.sentences import caveats
-from glassformer.report.write import write_report
+from glassformer.report.text import caveats
+from glassformer.report.write import model_card, write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
-from glassformer.runs.records import Evaluation
-from glassformer.runs.tensor_file import Weights
+from glassformer.runs.records import Evaluation, StepMetrics
 from glassformer.tasks import Task
 from glassformer.training.context import RunContext
+from glassformer.training.loop import optimizer_step
+from glassformer.training.state import TrainState
 from glassformer.utils.atomic_io import remove_leftovers
 from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
+
+
+MAX_STEPS = 500
+MEMORISED_LOSS = 0.02
+"""Nats per label at which a batch counts as memorised."""
+MAX_EXAMPLES = 32
+
+
+def overfit_batch(context: RunContext, on_step: Callable[[StepMetrics], None] | None = None) -> float:
+    """Train on the first batch without dropout, word dropout, label smoothing and weight decay; save nothing.
+
+    Returns:
+        The last loss in nats per label; what it means is logged.
+    """
+    config = context.config.train
+    config = replace(config, label_smoothing=0.0, word_mask_prob=0.0, word_unknown_prob=0.0, ema_decay=0.0)
+    config = replace(config, adversarial=0.0)
+    config = replace(config, **{config.optimizer: _without_decay(getattr(config, config.optimizer))})
+    context = context.with_config(replace(context.config, train=config))
+    torch.manual_seed(config.seed)
+    state = TrainState.start(context.task.build_model().to(context.device), context.task)
+    for module in state.model.modules():
+        if isinstance(module, Dropout):
+            module.p = 0.0
+    index = context.task.epoch_batches(context.train, 0)[0][:MAX_EXAMPLES]
+    batch = context.task.make_batch(context.train, index).to(context.device)
+    loss = float("inf")
+    for step in range(1, MAX_STEPS + 1):
+        lr = config.lr * min(1.0, step / 20)
+        loss, norm = optimizer_step(state, context, [batch], lr)
+        state.progress.step = step
+        if on_step is not None:
+            on_step(StepMetrics(step, 0.0, loss, lr, norm, 0.0, 0.0, 0.0, step / MAX_STEPS))
+        if loss < MEMORISED_LOSS:
+            logger.info(f"{len(index)} examples memorised after {step} steps (loss {loss:.3f}): the model can learn")
+            return loss
+    result = f"after {MAX_STEPS} steps on {len(index)} examples the loss is still {loss:.3f}"
+    logger.warning(f"{result}: look for equal inputs with different answers, an unsuitable learning rate, or a bug")
+    return loss
+
+
+def _without_decay(section: Any) -> Any:
+    """Return an optimizer's settings without weight decay, where it has one."""
+    return replace(section, weight_decay=0.0) if hasattr(section, "weight_decay") else section
 
 
 def model_metadata(task: Task) -> dict[str, Any]:
@@ -42,29 +89,28 @@ def model_metadata(task: Task) -> dict[str, Any]:
 
 
 def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
-    """Write `model/`: configuration, weights, tokenizer, and a model card without scores."""
-    weights: Weights = dict(model.named_parameters())
-    metadata = model_metadata(task)
+    """Write `model/`: configuration, weights and tokenizer; its card needs the scores."""
     tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
-    save_model(folder.model, metadata, weights, tokenizer, model_card(folder.path, metadata))
+    save_model(folder.model, model_metadata(task), dict(model.named_parameters()), tokenizer)
 
 
 def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None:
     """Save the model, evaluate it once and write the report; steps that were finished before a resume are skipped.
 
-    The model is saved before its evaluation begins, so that a kill costs no training; afterwards only its card is
-    written again, with the scores.
+    The model and a card without scores are saved before its evaluation begins, so that a kill costs no training.
     """
     if not folder.trained:
         save_task_model(context.task, model, folder)
+        replace_card(folder.model, model_card(load_run_record(folder.path)))
     if not folder.finished:
         evaluate_run(context, model, folder)
-    replace_card(folder.model, model_card(folder.path, model_metadata(context.task)))
-    write_report(folder.path)
+    record = load_run_record(folder.path)
+    replace_card(folder.model, model_card(record))
+    write_report(record)
     # Processes that died while writing leave temporary files; everything they began is complete by now.
     for directory in (folder.path, folder.plots):
         remove_leftovers(directory)
-    for caveat in caveats(load_run_record(folder.path)):
+    for caveat in caveats(record):
         logger.warning(caveat)
 
 

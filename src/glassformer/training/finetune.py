@@ -19,10 +19,9 @@ from glassformer.config import Config, ModelConfig
 from glassformer.config.recipes import remaining_auto
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import WEIGHTS, load_model_files
-from glassformer.runs.tensor_file import Weights
-from glassformer.tasks import TASKS, task_class
-from glassformer.tasks.restoring import restore_task, weight_shapes
+from glassformer.runs.model_folder import WEIGHTS, Weights
+from glassformer.tasks import task_class
+from glassformer.tasks.restoring import load_model_folder
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import sha256_regular
 
@@ -55,9 +54,7 @@ def load_pretrained(path: str) -> PretrainedModel:
         CheckpointError: it is missing or damaged.
     """
     folder = RunFolder(path).require_model_folder()
-    layers = {name: task.n_layers for name, task in TASKS.items()}
-    facts, weights = load_model_files(folder, layers, lambda facts: weight_shapes(facts, folder))
-    task = restore_task(facts, folder, RunFolder(folder))
+    task, weights = load_model_folder(RunFolder(folder))
     config = Config(task=task.name, text=task.config.text, model=task.config.model)
     return PretrainedModel(path, config, task.tokenizer, weights, sha256_regular(folder / WEIGHTS))
 

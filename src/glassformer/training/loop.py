@@ -1,7 +1,7 @@
 """The training loop: one optimizer step, and the steps of a run. Plain PyTorch, shared by all tasks.
 
-It yields a `StepReport` per step, which the progress bar, the log and the tests read. It saves and prints nothing:
-`trainer.py` does, between two reports.
+It yields the `StepMetrics` of each step, which the progress bar, the log and the tests read. It saves and prints
+nothing: `trainer.py` does, between two steps.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ import torch
 from torch import nn
 
 from glassformer.config import TrainConfig
-from glassformer.data.batching import Batch
+from glassformer.data.batches import Batch
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DivergedError
 from glassformer.runs.records import StepMetrics
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.context import RunContext
-from glassformer.training.schedule import lr_factor
+from glassformer.training.losses import adversarial_backward, backward
+from glassformer.training.optimizer import lr_factor
 from glassformer.training.signals import STOPPING, StopRequest
 from glassformer.training.state import Progress, TrainState
 from glassformer.training.validation import Validator
-from glassformer.utils.cpu_threads import make_room
-from glassformer.utils.device import autocast
 from glassformer.utils.process_settings import turns
 
 
 def train_steps(
     state: TrainState, context: RunContext, validator: Validator, request: StopRequest | None = None
 ) -> Iterator[StepMetrics]:
-    """Train until the budget is used or patience is lost; yield one report per step.
+    """Train until the budget is used or patience is lost; yield the metrics of each step.
 
-    A signal that reached any process by the end of a step is in the reports of all, `StepReport.stop`; one that comes
+    A signal that reached any process by the end of a step is in the metrics of all, `StepMetrics.stop`; one that comes
     during validation is in those of the next step. The caller stops there.
     """
     progress, config, request = state.progress, context.config.train, request or StopRequest()
+    threads = context.threads
     while not progress.finished:
         batches = context.task.epoch_batches(context.train, progress.epoch)
         for start in range(progress.position, len(batches), config.accumulate):
             turns.give_way()
-            began, n_threads = time.perf_counter(), make_room()
+            began, n_threads = time.perf_counter(), threads.adjust() if threads else torch.get_num_threads()
             step_batches = batches[start : start + config.accumulate]
             context.group.seed_step(config.seed, progress.step)
             local = local_batches(context, step_batches)
@@ -83,7 +83,9 @@ def train_steps(
                 report = replace(report, valid=scores, best=is_best, seconds=progress.seconds)
             yield report
             if progress.finished:
-                return
+                break
+    if threads is not None:
+        threads.restore()
 
 
 def local_batches(context: RunContext, batches: Sequence[np.ndarray]) -> list[Batch]:
@@ -134,15 +136,11 @@ def optimizer_step(state: TrainState, context: RunContext, batches: list[Batch],
     (n_labels,) = group.all_reduce(sum(batch.n_labels for batch in batches))
     n_labels = max(1.0, n_labels)  # texts of special tokens alone have none
     total = torch.zeros((), device=context.device)
+    add_gradient = adversarial_backward if config.adversarial else backward
     for i, batch in enumerate(batches):
-        with group.sync_gradients(state.train_module, is_last=i == len(batches) - 1):
-            with autocast(context.device, context.precision):
-                inputs = word_dropout(batch, context.task.tokenizer, config.word_mask_prob, config.word_unknown_prob)
-                objective, loss = state.train_module(inputs)
-            if not batch.n_labels:
-                objective, loss = objective * 0.0, loss * 0.0
-            (objective / (n_labels / group.world_size)).backward()
-        total += loss.detach()
+        batch = word_dropout(batch, context.task.tokenizer, config.word_mask_prob, config.word_unknown_prob)
+        is_last = i == len(batches) - 1
+        total += add_gradient(state.train_module, context, batch, n_labels / group.world_size, is_last)
     max_norm = config.max_grad_norm if config.max_grad_norm > 0 else math.inf
     norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm)
     # The only place where the CPU waits for a GPU.

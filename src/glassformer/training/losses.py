@@ -1,4 +1,4 @@
-"""The loss that an optimizer step minimises: cross-entropy, or its mean with adversarial cross-entropy.
+"""The loss of a batch and its gradients: cross-entropy, or its mean with adversarial cross-entropy.
 
 Losses are sums over the labels of a batch in nats; the training loop divides once. Reported is the plain
 cross-entropy in both cases, so that the curves of runs with and without adversarial training can be compared.
@@ -7,95 +7,90 @@ cross-entropy in both cases, so that the curves of runs with and without adversa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from contextlib import contextmanager, nullcontext
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glassformer.config import TrainConfig
-from glassformer.data.batching import Batch
+from glassformer.data.batches import Batch
 from glassformer.models.ensemble import members_of
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.tasks import Task
-
-Loss: TypeAlias = Callable[[Task, nn.Module, Batch], tuple[Tensor, Tensor]]
-"""Returns the sum to minimise and the cross-entropy to report of a batch."""
-
-
-def loss_from_config(config: TrainConfig) -> Loss:
-    """Return the loss that the settings `label_smoothing` and `adversarial` name."""
-    if config.adversarial:
-        return AdversarialLoss(config.label_smoothing, config.adversarial)
-    return CrossEntropyLoss(config.label_smoothing)
+from glassformer.training.context import RunContext
+from glassformer.utils.device import autocast
 
 
 class LossModule(nn.Module):
-    """A model with its task and loss as one module, so that DistributedDataParallel sees one forward pass per batch.
+    """A model with its task's loss as one module, so that DistributedDataParallel sees one forward pass per batch.
 
     Args:
         model: the only child with parameters.
         task: computes the loss of a batch from the model.
-        loss: what to minimise and what to report.
     """
 
-    def __init__(self, model: nn.Module, task: Task, loss: Loss) -> None:
+    def __init__(self, model: nn.Module, task: Task) -> None:
         super().__init__()
-        self.model, self.task, self.loss = model, task, loss
+        self.model, self.task = model, task
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the sum to minimise and the cross-entropy to report."""
-        return self.loss(self.task, self.model, batch)
-
-
-@dataclass(frozen=True)
-class CrossEntropyLoss:
-    """The task's cross-entropy with label smoothing (paper, 5.4)."""
-
-    label_smoothing: float = 0.0
-
-    def __call__(self, task: Task, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the loss twice: it is minimised and reported."""
-        loss = task.loss_sum(model, batch, self.label_smoothing)
-        return loss, loss
+    def forward(self, batch: Batch) -> Float[Tensor, ""]:
+        """Return the cross-entropy with label smoothing; the members of an ensemble learn each by itself."""
+        smoothing = self.task.config.train.label_smoothing
+        sums = [self.task.loss_sum(member, batch, smoothing) for member in members_of(self.model)]
+        return torch.stack(sums).mean()
 
 
-@dataclass(frozen=True)
-class AdversarialLoss:
-    """The mean of the cross-entropy and of the cross-entropy at perturbed embeddings (FGM; Miyato et al. 2017, 3).
+def backward(
+    module: nn.Module,
+    context: RunContext,
+    batch: Batch,
+    divisor: float,
+    is_last: bool,
+    change: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Add the gradient of loss / divisor to the weights' gradients, and return the loss.
 
-    The perturbation of an example's token embeddings points to where its loss rises fastest, and its norm is `epsilon`
-    times theirs. Departure: the paper's norm is absolute and its embeddings are normalised, so that a model cannot
-    outgrow it. Dropout differs between the two passes. The models of an ensemble are perturbed each by its own
-    gradient.
+    Args:
+        module: a `LossModule`, in DDP where there are several processes.
+        context: precision and processes.
+        batch: one without labels runs with those of other processes, and adds zero.
+        divisor: labels of the step.
+        is_last: whether no other pass of this step follows, so that processes average their gradients now.
+        change: what the outputs of the token embeddings pass through.
     """
+    changed = nullcontext() if change is None else embeddings_through(change, module)
+    with context.group.sync_gradients(module, is_last), changed:
+        with autocast(context.device, context.precision):
+            loss = module(batch)
+        if not batch.n_labels:
+            loss = loss * 0.0
+        (loss / divisor).backward()
+    return loss.detach()
 
-    label_smoothing: float
-    epsilon: float
 
-    def __call__(self, task: Task, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the mean over the models of an ensemble."""
-        sums = [self._adversarial_pass(task, member, batch) for member in members_of(model)]
-        objective, loss = (torch.stack(values).mean() for values in zip(*sums, strict=True))
-        return objective, loss
+def adversarial_backward(module: nn.Module, context: RunContext, batch: Batch, divisor: float, is_last: bool) -> Tensor:
+    """Do what `backward` does for the mean of the losses at embeddings x and at x + r (FGM; Miyato et al. 2017, 3).
 
-    def _adversarial_pass(self, task: Task, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        embeddings = list[Tensor]()
-        with _embedding_hook(model, lambda x: embeddings.append(x) or x):
-            loss = task.loss_sum(model, batch, self.label_smoothing)
-        weights = [weight for weight in model.parameters() if weight.requires_grad]
-        # One backward pass gives the gradients of embeddings and weights; a second would cost as much again.
-        gradients = torch.autograd.grad(loss, [*embeddings, *weights], allow_unused=True)
-        slopes, weight_gradients = gradients[: len(embeddings)], gradients[len(embeddings) :]
-        pairs = zip(embeddings, slopes, strict=True)
-        perturbations = iter([perturbation(x.detach(), slope, self.epsilon) for x, slope in pairs])
-        with _embedding_hook(model, lambda x: x + next(perturbations)):
-            adversarial_loss = task.loss_sum(model, batch, self.label_smoothing)
-        used = [(weight, g) for weight, g in zip(weights, weight_gradients, strict=True) if g is not None]
-        clean = PrecomputedGrad.apply(loss.detach(), [g for _, g in used], *(weight for weight, _ in used))
-        return (clean + adversarial_loss) / 2, loss.detach()
+    r, the perturbation of an example's token embeddings, points to where its loss rises fastest, and its norm is
+    `adversarial` times theirs. Departure: the paper's norm is absolute and its embeddings are normalised, so that a
+    model cannot outgrow it. Dropout differs between the two passes.
+    """
+    xs = list[
+        Tensor
+    ]()  # (B, L, D) each: one of a classifier, source and target of a translator, and so for each member
+
+    def keep(x: Tensor) -> Tensor:
+        x.retain_grad()
+        xs.append(x)
+        return x
+
+    loss = backward(module, context, batch, 2 * divisor, False, keep)
+    # x.grad is that of loss / (2 · divisor): r depends on its direction alone.
+    epsilon = context.config.train.adversarial
+    rs = iter([perturbation(x.detach(), cast(Tensor, x.grad), epsilon) for x in xs])
+    backward(module, context, batch, 2 * divisor, is_last, lambda x: x + next(rs))
+    return loss
 
 
 def perturbation(x: Float[Tensor, "B L D"], gradient: Float[Tensor, "B L D"], epsilon: float) -> Float[Tensor, "B L D"]:
@@ -109,28 +104,8 @@ def perturbation(x: Float[Tensor, "B L D"], gradient: Float[Tensor, "B L D"], ep
     return gradient * scale[:, None, None]
 
 
-class PrecomputedGrad(torch.autograd.Function):
-    """A value whose gradients are given; its backward pass may run once.
-
-    The gradients are scaled in place: copies of those of large embeddings would cost what is saved.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, gradients: list[Tensor], *_tensors: Tensor) -> Tensor:
-        ctx.gradients = gradients
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        gradients, ctx.gradients = ctx.gradients, None
-        # Two tied weights share one gradient, which is scaled once.
-        for gradient in {id(gradient): gradient for gradient in gradients}.values():
-            gradient.mul_(grad_outputs[0])
-        return None, None, *gradients
-
-
 @contextmanager
-def _embedding_hook(model: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def embeddings_through(change: Callable[[Tensor], Tensor], model: nn.Module) -> Iterator[None]:
     """Pass the outputs of a model's token embeddings through `change` within the block."""
 
     def hook(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:

@@ -14,10 +14,9 @@ from typing import TypeAlias
 from glassformer.config import Config
 from glassformer.errors import DataError, DivergedError, Interrupted, UsageError
 from glassformer.report.seeds import SeedsRecord, write_seeds_report
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.records import Evaluation
-from glassformer.runs.seeds_folder import SeedsFolder
 from glassformer.training.signals import stop_requests
 from glassformer.training.trainer import OnStep, resume_run, start_run
 
@@ -54,7 +53,7 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
     Args:
         folder: the seeds folder.
         evaluate: scores the runs of several folders as an ensemble.
-        on_step: called with each `StepReport`.
+        on_step: called with the metrics of each step.
 
     Raises:
         UsageError: another process trains into the folder.

@@ -1,36 +1,82 @@
-"""What is known before the first step: size, work, memory, what is cut, and how long it will take."""
+"""What is known before the first step: machine, data, size, work, memory, what is cut, and how long it will take."""
 
 from __future__ import annotations
 
 import math
+import os
+import platform
+import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from glassformer.data.corpus import EncodedCorpus, fingerprint
-from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, warning
-from glassformer.data.overlap import Overlap, n_duplicates, overlap_text, overlap_with_training
-from glassformer.data.splits import Split
-from glassformer.evaluate.intervals import FEW, wilson_interval
-from glassformer.interop.choose import summary
+from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, unknown_finding
+from glassformer.data.splits import Overlap, Split, n_duplicates, overlap_text, overlap_with_training
+from glassformer.evaluate.significance import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
-from glassformer.runs.records import DataWarning, SplitRecord
+from glassformer.runs.records import DataRecord, SplitRecord
+from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.context import RunContext
-from glassformer.utils.formatting import counted, duration, percent
+from glassformer.utils.findings import FEW_EXAMPLES, Finding
+from glassformer.utils.formatting import counted, duration, glassformer_command, percent
+
+PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
+
+
+def describe_environment(device: torch.device, precision: str) -> dict[str, Any]:
+    """Return versions, platform, device, precision, threads and the time (UTC)."""
+    cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
+    return {
+        "versions": package_versions(*PACKAGES),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device.type,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else str(cpu),
+        "precision": precision,
+        "threads": torch.get_num_threads(),
+        "cpus": os.cpu_count(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": glassformer_command(*sys.argv[1:]),
+    }
+
+
+def describe_data(context: RunContext, facts: Preflight) -> DataRecord:
+    """Return sizes, lengths, truncated and unknown tokens, file hashes, and the tokenizer."""
+    t, known = context.task.tokenizer, asdict(facts)
+    known.pop("splits")
+    return DataRecord(
+        context.config.task,
+        context.task.metric,
+        context.config.data.dataset,
+        context.data.train.source,
+        facts.splits,
+        label_names=context.task.label_names,
+        hashes=context.data.hashes,
+        notes=context.data.notes,
+        tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "has_ngrams": t.ngrams is not None},
+        preflight=known,
+        columns=context.data.columns,
+        counts=context.data.counts,
+        pipes=context.data.pipes,
+        base={"path": context.pretrained.path, "sha256": context.pretrained.sha256} if context.pretrained else {},
+    )
 
 
 @dataclass(frozen=True)
 class Preflight:
     """Facts before step 1. FLOPs are of one training step a real token (forward × 3); bytes, seconds.
 
-    `splits` are the parts of the data as the model sees them, the test part's answers apart; `exports` are the
-    libraries that can hold the model; `counts` is what was met in the files; `of_pairs`: examples are pairs.
+    `splits` are the parts of the data as the model sees them, the test part's answers apart; `counts` is what was met
+    in the files; `of_pairs`: examples are pairs.
     """
 
     n_parameters: int
@@ -45,8 +91,7 @@ class Preflight:
     seconds_per_epoch: float
     estimated_seconds: float
     splits: dict[str, SplitRecord]
-    exports: str
-    warnings: list[DataWarning]
+    warnings: list[Finding]
     counts: dict[str, int] = field(default_factory=dict)
     of_pairs: bool = False
 
@@ -65,7 +110,6 @@ class Preflight:
             f"{self.truncated_rate:.1%} of texts{cut} truncated{dropped}; {self.padding:.1%} padding",
             *([f"met         {', '.join(f'{name}: {n:,}' for name, n in self.counts.items())}"] if self.counts else []),
             f"unknown     {', '.join(_unknown(name, split) for name, split in self.splits.items())}",
-            f"export      {self.exports}",
             f"speed       {self.tokens_per_s:,.0f} tokens/s, measured; an epoch takes "
             f"{duration(self.seconds_per_epoch)}, the run about {duration(self.estimated_seconds)}",
         ]
@@ -88,24 +132,23 @@ def _unknown(name: str, split: SplitRecord) -> str:
     return f"{percent(split.unknown_rate or 0.0, 2)} of tokens in {IN_WORDS[name]}{texts}"
 
 
-def preflight(run: RunContext, pace: Pace) -> Preflight:
+def preflight(context: RunContext, pace: Pace, model: nn.Module) -> Preflight:
     """Look at the data and the model; how fast it goes was measured.
 
     What patience may save and validations cost is not known, so `estimated_seconds` is that of the steps.
     """
-    corpus, config, n_batches = run.train, run.config, len(run.task.epoch_batches(run.train, 0))
-    model, c = run.task.build_model(), config.train
-    stats, lengths = corpus.stats, corpus.lengths
+    corpus, config, n_batches = context.train, context.config, len(context.task.epoch_batches(context.train, 0))
+    stats, lengths, c = corpus.stats, corpus.lengths, config.train
     squares = (lengths.astype("float64") ** 2).sum()
     typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
     n_tokens = int(stats.get("n_tokens", 0))
-    per_epoch, splits = pace.step * n_batches / c.accumulate, describe_splits(run)
+    per_epoch, splits = pace.step * n_batches / c.accumulate, describe_splits(context)
     return Preflight(
         n_parameters=n_parameters(model),
         flops_per_token=(6 if c.adversarial else 3)
         * config.model.ensemble_size
-        * run.task.forward_flops(min(typical, config.text.max_len)),
-        memory_bytes=memory(model, run, n_tokens / max(1e-9, 1 - pace.padding) / max(1, n_batches)),
+        * context.task.forward_flops(min(typical, config.text.max_len)),
+        memory_bytes=memory(model, context, n_tokens / max(1e-9, 1 - pace.padding) / max(1, n_batches)),
         n_examples=len(corpus),
         n_tokens=n_tokens,
         padding=pace.padding,
@@ -115,101 +158,81 @@ def preflight(run: RunContext, pace: Pace) -> Preflight:
         seconds_per_epoch=per_epoch,
         estimated_seconds=min((c.epochs or math.inf) * per_epoch, (c.steps or math.inf) * pace.step),
         splits=splits,
-        exports=summary(run.task.explain_as, config),
-        warnings=[*_seen(run, splits), *_cut(run), *_unread(run, splits), *_too_few(run), *_lopsided(run)],
-        counts=run.data.counts,
-        of_pairs=run.task.schema.parallel,
+        warnings=list(_findings(context, splits)),
+        counts=context.data.counts,
+        of_pairs=context.task.schema.parallel,
     )
 
 
-def _seen(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[DataWarning]:
-    """Yield a warning about each part whose texts are in the training part too."""
-    running = run.task.running_text
-    for name, split in list(splits.items())[1:]:
+def _findings(context: RunContext, splits: dict[str, SplitRecord]) -> Iterator[Finding]:
+    """Yield what a reader must know of the data before believing a score."""
+    yield from context.data.findings
+    running = context.task.running_text
+    for name, split in splits.items():
         if split.n_in_training and split.n_compared:
-            shared = overlap_text(IN_WORDS[name], Overlap(split.n_in_training, split.n_compared), running)
+            matter = overlap_text(IN_WORDS[name], Overlap(split.n_in_training, split.n_compared), running)
             remedy = "scores on them say nothing of other texts, so remove them from one of the parts"
-            yield DataWarning(shared, remedy, "texts in training")
-
-
-def _cut(run: RunContext) -> Iterator[DataWarning]:
-    """Yield a warning if many of the training texts are cut."""
-    n, n_cut = run.train.stats.get("n", len(run.train)), run.train.stats.get("n_truncated", 0)
-    if not run.task.running_text and n and n_cut > MANY_CUT * n:
+            yield Finding(matter, remedy, "overlap", {"n": split.n_in_training, "n_all": split.n_compared})
+    n, n_cut = context.train.stats.get("n", len(context.train)), context.train.stats.get("n_truncated", 0)
+    if not running and n and n_cut > MANY_CUT * n:
         share = f"{n_cut:,} of {n:,} training texts ({percent(n_cut / n)})"
-        matter = f"{share} are cut at {run.config.text.max_len} tokens"
-        yield DataWarning(matter, run.task.report.truncation_hint, "truncated texts")
+        matter = f"{share} are cut at {context.config.text.max_len} tokens"
+        yield Finding(matter, context.task.report.truncation_hint, "truncation", {"n": n_cut, "n_all": n})
+    if context.task.tokenizer.ngrams is None:  # which read unknown words
+        for name, split in splits.items():
+            finding = unknown_finding(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n)
+            if name != "train" and finding is not None:
+                yield finding
+    if not running and not context.train.is_running_text:
+        yield from _too_few(len(context.train), len(context.valid), context.task.label_names)
+    if context.task.schema.target == "label":
+        yield from _lopsided(context.data.train.answers)
 
 
-def _unread(run: RunContext, splits: dict[str, SplitRecord]) -> Iterator[DataWarning]:
-    """Yield warnings about splits with many unknown tokens; with n-grams, unknown words are not a problem."""
-    if run.task.tokenizer.ngrams is not None:
-        return
-    for name, split in list(splits.items())[1:]:
-        if message := warning(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n):
-            yield DataWarning(*message, kind="unknown tokens")
-
-
-def _too_few(run: RunContext) -> Iterator[DataWarning]:
-    """Yield a warning about too few examples."""
-    n, n_valid, classes = len(run.train), len(run.valid), run.task.label_names
-    if run.task.running_text or run.train.is_running_text:
-        return
+def _too_few(n: int, n_valid: int, classes: list[str] | None) -> Iterator[Finding]:
+    """Yield findings about too few examples."""
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
-        yield DataWarning(
-            f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts",
-            "add examples before trying settings",
-            "few examples",
-            "; ",
-        )
+        matter = f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts"
+        yield Finding(matter, "add examples before trying settings", FEW_EXAMPLES, {"n": n})
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
-        doubt = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
-        yield DataWarning(
-            f"only {counted(n_valid, 'examples')} to validate on: "
-            f"{doubt if classes else 'scores on others may be far from theirs'}",
-            "give more with --valid-file or --valid-fraction",
-            "few validation examples",
-            ", so ",
-        )
+        of_share = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
+        doubt = of_share if classes else "scores on others may be far from theirs"
+        matter = f"only {counted(n_valid, 'examples')} to validate on: {doubt}"
+        remedy = "give more with --valid-file or --valid-fraction"
+        yield Finding(matter, remedy, "few validation examples", {"n": n_valid})
 
 
-def _lopsided(run: RunContext) -> Iterator[DataWarning]:
-    """Yield warnings about classes that are very rare or very frequent in training."""
-    if run.task.schema.target != "label":
-        return
-    counts = Counter(run.data.train.answers).most_common()
+def _lopsided(labels: Sequence[str]) -> Iterator[Finding]:
+    """Yield findings about classes that are very rare or very frequent in training."""
+    counts = Counter(labels).most_common()
     lonely, (most_frequent, highest) = sorted(label for label, n in counts if n == 1), counts[0]
     if lonely:
         named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
-        yield DataWarning(
-            f"{len(lonely)} of {len(counts)} classes have one training example ({named}): expect them never to be "
-            "answered",
-            "give more of them, or leave them out",
-            "classes of one example",
-            ", and ",
-        )
-    if highest > MOST_OF_A_CLASS * len(run.data.train):
-        share = percent(highest / len(run.data.train))
-        yield DataWarning(
-            f"{share} of the training texts are {most_frequent!r}: guessing is right as often",
-            "read macro F1 and the table of classes, not accuracy",
-            "one class prevails",
-            ", so ",
-        )
+        share = f"{len(lonely)} of {len(counts)} classes have one training example ({named})"
+        matter, remedy = f"{share}: expect them never to be answered", "give more of them, or leave them out"
+        yield Finding(matter, remedy, "classes of one example", {"n": len(lonely), "n_all": len(counts)})
+    if highest > MOST_OF_A_CLASS * len(labels):
+        share = percent(highest / len(labels))
+        matter = f"{share} of the training texts are {most_frequent!r}: guessing is right as often"
+        remedy = "read macro F1 and the table of classes, not accuracy"
+        yield Finding(matter, remedy, "prevailing class", {"n": highest, "n_all": len(labels)})
 
 
-def describe_splits(p: RunContext) -> dict[str, SplitRecord]:
+def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
     """Return each split as the model sees it: sizes, lengths, truncated and unknown tokens.
 
     Of the test split only the texts are read, never the targets.
     """
-    parts = {"train": (p.train, p.data.train), "valid": (p.valid, p.data.valid)}
-    splits = {name: replace(_describe_split(p.task, *part), **_compared(p, part[1])) for name, part in parts.items()}
-    if (test := p.data.test) is not None:
-        running, text = p.task.running_text, p.config.text
-        n_tokens, n_cut, n_unknown, n_texts = count_unknown_tokens(p.task.tokenizer, test.text, text, running)
+    task, data, corpora = context.task, context.data, {"train": context.train, "valid": context.valid}
+    parts = data.splits()
+    splits = {name: _describe_split(task, corpus, parts[name]) for name, corpus in corpora.items()}
+    if (test := data.test) is not None:
+        running = task.running_text
+        n_tokens, n_cut, n_unknown, n_texts = count_unknown_tokens(
+            task.tokenizer, test.text, context.config.text, running
+        )
         splits["test"] = SplitRecord(
             len(test),
             n_tokens,
@@ -218,15 +241,14 @@ def describe_splits(p: RunContext) -> dict[str, SplitRecord]:
             sha256=fingerprint(test, []),
             unknown_rate=n_unknown / max(1, n_tokens),
             n_texts_unknown=None if running else n_texts,
-            **_compared(p, test),
         )
-    return splits
+    return {name: replace(split, **_compared(task, parts[name], data.train)) for name, split in splits.items()}
 
 
-def _compared(p: RunContext, split: Split) -> dict[str, Any]:
+def _compared(task: Task, split: Split, train: Split) -> dict[str, Any]:
     """Return how many examples of a part occur twice, and how many of its texts are in the training part."""
-    counts = {} if p.task.running_text or split.shards else {"n_duplicates": n_duplicates(split)}
-    if split is p.data.train or (overlap := overlap_with_training(split, p.data.train, p.task.running_text)) is None:
+    counts = {} if task.running_text or split.shards else {"n_duplicates": n_duplicates(split)}
+    if split is train or (overlap := overlap_with_training(split, train, task.running_text)) is None:
         return counts
     return counts | {"n_in_training": overlap.n_shared, "n_compared": overlap.n}
 
@@ -253,13 +275,13 @@ def n_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def memory(model: nn.Module, run: RunContext, slots: float) -> float:
+def memory(model: nn.Module, context: RunContext, slots: float) -> float:
     """Return the bytes of weights, gradients, two Adam moments, and roughly the activations of a batch.
 
     Fused attention keeps no matrix of queries by keys. With activation checkpointing, layers keep their input, and one
     layer all activations.
     """
-    c, width = run.config.model, 2 if run.precision == "bf16" else 4
+    c, width = context.config.model, 2 if context.precision == "bf16" else 4
     layer = 16 * c.d_model + 3 * d_ff_of(c)
-    per_slot = c.n_layers * c.d_model + layer if run.config.train.activation_checkpointing else c.n_layers * layer
+    per_slot = c.n_layers * c.d_model + layer if context.config.train.activation_checkpointing else c.n_layers * layer
     return 16 * n_parameters(model) + width * per_slot * slots * c.ensemble_size

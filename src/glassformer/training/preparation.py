@@ -7,25 +7,62 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from glassformer.config import Config
-from glassformer.config.recipes import BUDGETS, dump_config
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.config.recipes import BUDGETS, dump_config, override, remaining_auto
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.download import cache_dir
-from glassformer.data.splits import check_texts_differ
+from glassformer.data.splits import TextData, check_texts_differ
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.run_data import load_run_data
 from glassformer.runs.sealed_folder import package_versions
-from glassformer.tasks import task_class
+from glassformer.tasks import Task, task_class
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.training.auto_config import apply_auto_config
 from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.context import RunContext
-from glassformer.training.environment import PACKAGES
-from glassformer.training.finetune import check_compatible, load_pretrained
-from glassformer.training.preflight import Preflight, preflight
+from glassformer.training.finetune import check_compatible, copy_pretrained_weights, load_pretrained
+from glassformer.training.preflight import PACKAGES, Preflight, preflight
+from glassformer.training.state import TrainState
+from glassformer.utils.cpu_threads import threads_of_run
 from glassformer.utils.device import choose_device, choose_precision
 from glassformer.utils.formatting import counted
+
+
+def apply_auto_config(config: Config, task_type: type[Task], data: TextData) -> tuple[Config, TextData]:
+    """Return the configuration with every setting of `config.auto` chosen, and the data with a note on them.
+
+    The run writes the chosen values to its `config.toml`, so that resuming it chooses nothing again.
+
+    Raises:
+        UsageError: the task cannot choose one of them automatically.
+    """
+    config, data = _as_pretokenized(config, data)
+    if not config.auto:
+        return config, data
+    suggested, reason = task_type.suggest_settings(data, config)
+    if missing := [name for name in config.auto if name not in suggested]:
+        raise UsageError(
+            f"the task {task_type.name} cannot choose {missing[0]} automatically",
+            f"it can choose: {', '.join(suggested) or 'nothing'}; set {missing[0]}, or remove it from auto",
+        )
+    settings = {name: suggested[name] for name in config.auto}
+    values = ", ".join(f"{name} {value:g}" for name, value in settings.items() if value is not None)
+    note = f"{reason}: {values} (chosen automatically; override with flags)"
+    return override(config, settings, "auto"), replace(data, notes=[*data.notes, note])
+
+
+def _as_pretokenized(config: Config, data: TextData) -> tuple[Config, TextData]:
+    """Return the configuration with the text settings of pretokenized data, which brings its tokenizer."""
+    if (shards := data.train.shards) is None:
+        return config, data
+    settings = shards.text | {"ngrams": 0, "bigrams": 0}
+    changed = [f"{name} {value}" for name, value in settings.items() if getattr(config.text, name) != value]
+    notes = [*data.notes, f"taken from {shards.path}: {', '.join(changed)}"] if changed else data.notes
+    remaining = remaining_auto(config, settings)
+    return replace(config, text=replace(config.text, **settings), auto=remaining), replace(data, notes=notes)
+
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +88,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
         raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     device = choose_device(config.train.device)
     precision = choose_precision(config.train.precision, device)
+    threads = threads_of_run(config.train.threads, config.train.deterministic or device.type != "cpu")
     if config.train.init_from and tokenizer is None:
         pretrained = load_pretrained(config.train.init_from)
         check_compatible(config, pretrained)
@@ -71,7 +109,16 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
     valid = task.encode(data.valid, training=False, cache=cache)
     if len(train) == 0 or len(valid) == 0:
         raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
-    return RunContext(data, task, train, valid, device, precision, pretrained)
+    return RunContext(data, task, train, valid, device, precision, pretrained, threads=threads)
+
+
+def new_state(context: RunContext) -> TrainState:
+    """Build the model, with random or pretrained weights, and its optimizer."""
+    torch.manual_seed(context.config.train.seed)
+    model = context.task.build_model().to(context.device)
+    if context.pretrained is not None:
+        copy_pretrained_weights(model, context.pretrained)
+    return TrainState.start(model, context.task, context.group)
 
 
 def prepare_distributed(
@@ -104,18 +151,23 @@ def prepare_distributed(
     raise UsageError(message, "start fewer, or raise --max-tokens or --accumulate")
 
 
-def settle_budget(context: RunContext) -> tuple[RunContext, Preflight]:
+def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, Preflight]:
     """Measure the speed, log the facts of the run, and turn a budget in minutes into steps.
+
+    Args:
+        context: data, task and device.
+        state: the run's, before its first step; so it is afterwards.
 
     Returns:
         The context with a budget that does not depend on the clock, and the facts.
     """
     for note in context.data.notes:
         logger.info(note)
-    pace, config = measure_pace(context), context.config.train
+    pace, config = measure_pace(context, state), context.config.train
     n_batches = len(context.task.epoch_batches(context.train, 0))
     settled = context.with_config(in_updates(context.config, pace, math.ceil(n_batches / config.accumulate)))
-    facts = preflight(settled, pace)
+    state.restart(settled.config.train)
+    facts = preflight(settled, pace, state.model)
     for line in facts.lines():
         logger.info(line)
     for warning in facts.warnings:

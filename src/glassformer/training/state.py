@@ -1,5 +1,8 @@
 """The state of a training run: model, optimizer, moving average, best weights, random generators and progress.
 
+Checkpointing changes no result, compilation only its rounding. The forward method of a layer is replaced and the layer
+is not wrapped, so that the names of the weights stay.
+
 It is saved as named tensors and a JSON object (`runs/checkpoints.py`), from which a run resumes exactly.
 """
 
@@ -7,20 +10,43 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from glassformer.config import TrainConfig
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import CheckpointError
-from glassformer.runs.tensor_file import Weights, load_weights
+from glassformer.nn import Decoder, Encoder
+from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.tasks import Task
-from glassformer.training.activation_checkpointing import prepare_layers
-from glassformer.training.losses import LossModule, loss_from_config
+from glassformer.training.losses import LossModule
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import check_like, load_optimizer_tensors, make_optimizer, optimizer_tensors
+
+
+def prepare_layers(model: nn.Module, config: TrainConfig) -> None:
+    """Checkpoint or compile each encoder and decoder layer of the model in place, as configured."""
+    stacks = [module for module in model.modules() if isinstance(module, Encoder | Decoder)]
+    for layer in (layer for stack in stacks for layer in stack.layers):
+        if config.activation_checkpointing:
+            layer.forward = checkpointed(layer.forward)
+        if config.compile:
+            layer.compile()
+
+
+def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a forward pass that keeps its input only and is recomputed in the backward pass (Chen et al. 2016).
+
+    The random state is restored for it, so that dropout zeroes the same elements.
+    """
+    return wraps(forward)(partial(checkpoint, forward, use_reentrant=False))
 
 
 @dataclass
@@ -48,7 +74,6 @@ class Progress:
     finished: str = ""
 
     def advance(self, n_batches: int, seconds: float) -> None:
-        """Count one step on so many batches."""
         self.step += 1
         self.position += n_batches
         self.seconds += seconds
@@ -69,10 +94,10 @@ class TrainState:
     model: nn.Module
     train_module: nn.Module
     eval_model: nn.Module
-    optimizer: torch.optim.Optimizer
-    ema: MovingAverage | None
-    progress: Progress = field(default_factory=Progress)
-    best: Weights | None = None
+    optimizer: torch.optim.Optimizer = field(init=False)
+    ema: MovingAverage | None = field(init=False)
+    progress: Progress = field(init=False)
+    best: Weights | None = field(init=False)
 
     @staticmethod
     def start(model: nn.Module, task: Task, group: ProcessGroup = SINGLE_PROCESS) -> TrainState:
@@ -87,10 +112,26 @@ class TrainState:
         # The copy is made before `prepare_layers`, so that its layers compute plainly.
         eval_model = copy.deepcopy(model)
         prepare_layers(model, config)
-        train_module = group.wrap_ddp(LossModule(model, task, loss_from_config(config)))
-        ema = MovingAverage(model, config.ema_decay) if config.ema_decay > 0 else None
-        progress = Progress(next_validation=config.validate_every)
-        return TrainState(model, train_module, eval_model, make_optimizer(model, config), ema, progress)
+        train_module = group.wrap_ddp(LossModule(model, task))
+        state = TrainState(model, train_module, eval_model)
+        state.restart(config)
+        return state
+
+    def restart(self, config: TrainConfig) -> None:
+        """Begin with the weights that the model has: a new optimizer and moving average, and no step taken."""
+        self.optimizer, self.best = make_optimizer(self.model, config), None
+        self.ema = MovingAverage(self.model, config.ema_decay) if config.ema_decay > 0 else None
+        self.progress = Progress(next_validation=config.validate_every)
+
+    @contextmanager
+    def trial(self, config: TrainConfig) -> Iterator[None]:
+        """Restore weights and random generators after the block, whose steps count for nothing."""
+        weights = copy_weights(dict(self.model.named_parameters()))
+        generators = {name: generator.get_rng_state() for name, generator in _generators().items()}
+        yield
+        load_weights(self.model, weights)
+        self.restart(config)
+        _restore_generators(generators)
 
     def weights(self) -> Weights:
         """Return the weights to validate and keep: the moving average where there is one."""

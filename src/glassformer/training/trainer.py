@@ -1,44 +1,138 @@
 """Training a run into its folder: log, checkpoints, snapshots, resuming.
 
+A checkpoint may be damaged by hand or made by someone else: each value must have its type, lie in its interval, and
+agree with the others, so that training ends in bounded time and never continues with something that the run had not.
+
 Its files are described in `runs/folder.py`.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, get_args, get_type_hints
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.config import Config
 from glassformer.distributed.process_group import SINGLE_PROCESS, init_distributed
 from glassformer.errors import CheckpointError, DivergedError, ResourceError, UsageError
-from glassformer.runs.checkpoints import STATE, latest_checkpoint, load_checkpoint, save_checkpoint
+from glassformer.runs.checkpoints import (
+    STATE,
+    is_snapshot_step,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    save_snapshot,
+)
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
-from glassformer.runs.records import StepMetrics
-from glassformer.runs.snapshots import is_snapshot_step, save_snapshot
-from glassformer.runs.tensor_file import load_weights
+from glassformer.runs.model_folder import load_weights
+from glassformer.runs.records import JsonObject, StepMetrics
 from glassformer.training.context import RunContext
-from glassformer.training.environment import describe_data, describe_environment
 from glassformer.training.finalize import finish_run
-from glassformer.training.finetune import copy_pretrained_weights, reload_pretrained
-from glassformer.training.loop import requested_stop, train_steps
-from glassformer.training.preparation import prepare_distributed, settle_budget
-from glassformer.training.saved_state import HINT, check_groups, count_groups, read_progress
+from glassformer.training.finetune import reload_pretrained
+from glassformer.training.loop import budget_used, requested_stop, train_steps
+from glassformer.training.preflight import Preflight, describe_data, describe_environment
+from glassformer.training.preparation import new_state, prepare_distributed, settle_budget
 from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
-from glassformer.training.state import TrainState
+from glassformer.training.state import Progress, TrainState
 from glassformer.training.validation import Validator
-from glassformer.utils import atomic_io
 from glassformer.utils.device import choose_device, tuned
 from glassformer.utils.process_settings import turns
+
+LARGEST = 2**53
+"""Counts beyond are not exact in the floats they are compared with."""
+HINT = "restore the checkpoint from a copy, or remove it to resume from the one before"
+
+
+def count_groups(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Return how many tensors of each group a state holds: model, optimizer and so on."""
+    return dict(Counter(name.partition(":")[0] for name in tensors))
+
+
+def check_groups(tensors: Mapping[str, Tensor], recorded: object, where: Path) -> None:
+    """Compare the groups of tensors with the record of those that were saved.
+
+    Raises:
+        CheckpointError: some are missing, or were added.
+    """
+    now, before = count_groups(tensors), recorded if isinstance(recorded, dict) else {}
+    differs = [name for name in sorted(now.keys() | before) if now.get(name) != before.get(name)]
+    if differs:
+        name, n = str(differs[0])[:100], str(before.get(differs[0], 0))[:20]
+        message = f"{where}: {now.get(differs[0], 0)} tensors of the group {name!r} are there, {n} were saved"
+        raise CheckpointError(message, HINT)
+
+
+def read_progress(value: object, where: Path, context: RunContext) -> dict[str, Any]:
+    """Return the fields of `Progress` after checking them against the run's settings and data.
+
+    Raises:
+        CheckpointError: a field is missing, unknown, of another type, or impossible.
+    """
+    names = [f.name for f in fields(Progress)]
+    if not isinstance(value, dict) or value.keys() != {*names}:
+        raise CheckpointError(f"{where}: progress has other fields than this version's", HINT)
+    for name, kind in get_type_hints(Progress).items():
+        if not _has_type(value[name], kind):
+            raise CheckpointError(f"{where}: progress.{name} cannot be {str(value[name])[:100]!r}", HINT)
+    progress = Progress(**value)
+    for holds, rule in _rules(progress, where, context):
+        if not holds:
+            raise CheckpointError(f"{where}: progress is not that of this run: {rule}", HINT)
+    return value
+
+
+def _has_type(value: object, kind: Any) -> bool:
+    """Return whether a JSON value is a finite number, in no case negative, or a string, as the field's type says."""
+    kinds = get_args(kind) or (kind,)  # float | None: a metric, which may be negative or infinite
+    if str in kinds:
+        return isinstance(value, str)
+    if type(None) in kinds:
+        return value is None or (type(value) in (int, float))
+    numbers = (int,) if int in kinds else (int, float)
+    return type(value) in numbers and 0 <= value < LARGEST  # pyright: ignore[reportOperatorIssue]
+
+
+def _rules(p: Progress, where: Path, context: RunContext) -> Iterator[tuple[bool, str]]:
+    """Yield what must hold, each with words for where it does not; later ones rely on those before."""
+    train = context.config.train
+    yield where.parent.name == f"step-{p.step:08d}", f"step {p.step} in {where.parent.name}"
+    yield 0 < p.step <= (train.steps or LARGEST), f"step {p.step} of {train.steps}"
+    yield p.epoch <= min(p.step, math.ceil(train.epochs or p.step)), f"epoch {p.epoch} at step {p.step}"
+    n_batches = len(context.task.epoch_batches(context.train, p.epoch))
+    yield p.position < n_batches, f"batch {p.position} of {n_batches} in an epoch"
+    steps_of_epoch, rest = divmod(p.position, train.accumulate)
+    yield rest == 0, f"batch {p.position}, and a step takes {train.accumulate}"
+    enough = p.step == steps_of_epoch if p.epoch == 0 else p.step >= p.epoch + steps_of_epoch
+    yield enough, f"step {p.step} at batch {p.position} of epoch {p.epoch}"
+    yield p.finished in ("", "budget", "patience"), f"finished {p.finished[:100]!r}"
+    used = budget_used(p, train, n_batches)
+    yield (used >= 1.0) == (p.finished == "budget") or (p.finished == "patience"), f"{used:.0%} of the budget is used"
+    lost = train.patience is not None and p.validations_since_best >= train.patience
+    yield lost or p.finished != "patience", f"{p.validations_since_best} validations without improvement"
+    epoch, every = p.epoch + p.position / n_batches, train.validate_every
+    yield every * (1 - 1e-6) <= p.next_validation <= epoch + every + 1e-6, f"next validation at {p.next_validation}"
+    yield (
+        p.n_validations <= p.validated_step <= p.step,
+        f"{p.n_validations} validations, the last at {p.validated_step}",
+    )
+    yield (p.n_validations == 0) == (p.validated_step == 0), f"a validation at step {p.validated_step}"
+    yield p.best_step <= p.validated_step, f"the best validation at step {p.best_step}"
+    yield (p.best_metric is None) == (p.best_step == 0), f"best metric {p.best_metric}"
+    yield (p.best_loss is None) == (p.best_step == 0), f"best loss {p.best_loss}"
+    yield p.best_metric is None or not math.isnan(p.best_metric), "a best metric that is no number"
+    yield p.validations_since_best <= p.n_validations - (p.best_step > 0), "more validations than there were"
+    yield p.seconds_validating <= p.seconds, "more time of validation than in all"
+
 
 logger = logging.getLogger(__name__)
 
@@ -70,18 +164,28 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) 
                     held.enter_context(lock_folder(folder.path))
                     folder.check_new()
                     held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
-            context, facts = settle_budget(prepare_distributed(config, group))
-            with group.raise_together():
-                if group.is_main:
-                    environment = describe_environment(context.device, context.precision)
-                    folder.begin(context.config, environment, describe_data(context, facts), context.task.tokenizer)
-            with group.raise_together():
-                if not folder.resumable:
-                    message = f"{folder.path} is not visible to every process"
-                    raise UsageError(message, "name an --out on a disk that all machines share")
-            model = Trainer(context, folder, on_step).fit(request)
+            context = prepare_distributed(config, group)  # data, tokenizer, ids
+            state = new_state(context)  # model, optimizer
+            context, facts = settle_budget(context, state)
+            begun_with = _begin(folder, context, facts)
+            model = Trainer(context, folder, state, begun_with, on_step).fit(request)
         if group.is_main:
             finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
+
+
+def _begin(folder: RunFolder, context: RunContext, facts: Preflight) -> JsonObject:
+    """Write what is known before the first step, and return the record of it; in the main process alone."""
+    begun_with: JsonObject = {}
+    with context.group.raise_together():
+        if context.group.is_main:
+            environment = describe_environment(context.device, context.precision)
+            data, tokenizer = describe_data(context, facts), context.task.tokenizer
+            begun_with = folder.begin(context.config, environment, data, tokenizer)
+    with context.group.raise_together():
+        if not folder.resumable:
+            message = f"{folder.path} is not visible to every process"
+            raise UsageError(message, "name an --out on a disk that all machines share")
+    return begun_with
 
 
 def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
@@ -103,11 +207,45 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
             with group.raise_together():
                 if group.is_main:
                     held.enter_context(lock_folder(folder.path))
-                    folder.check_unchanged()
+                begun_with = folder.check_unchanged()
             context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
-            model = Trainer(context, folder, on_step, resume=True).fit(request)
+            state = resumed_state(context, folder, begun_with)
+            model = Trainer(context, folder, state, begun_with, on_step).fit(request)
         if group.is_main:
             finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
+
+
+def resumed_state(context: RunContext, folder: RunFolder, begun_with: JsonObject) -> TrainState:
+    """Return the state in the newest sound checkpoint; without one that before the first step.
+
+    Raises:
+        CheckpointError: the checkpoint is not of this run, or its state is not that of this model.
+    """
+    checkpoint, warnings = latest_checkpoint(folder.checkpoints)
+    for warning in warnings:
+        logger.warning(warning)
+    context.group.assert_same(newest_checkpoint=checkpoint.name if checkpoint else "")
+    if checkpoint is None:
+        logger.info("no checkpoint yet: starting from the beginning")
+        if begin := context.config.train.init_from:
+            pretrained = reload_pretrained(begin, folder.read_data().base.get("sha256", ""))
+            context = replace(context, pretrained=pretrained)
+    state = new_state(context)
+    if checkpoint is not None:
+        tensors, saved = load_checkpoint(checkpoint)
+        where = checkpoint / STATE
+        folder.compare_start(saved.get(BEGUN), begun_with, where)
+        progress = read_progress(saved.get("progress"), where, context)
+        check_groups(tensors, saved.get("groups"), where)
+        try:
+            state.load(tensors, progress)
+        except CheckpointError as error:
+            raise CheckpointError(f"{checkpoint}: {error.message}", error.hint or HINT) from error
+        logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
+    if context.group.is_main:
+        folder.truncate_metrics(state.progress.step)
+        folder.clear_divergence()
+    return state
 
 
 class Trainer:
@@ -116,17 +254,22 @@ class Trainer:
     Args:
         context: data, task, device and processes.
         folder: the run folder; of several processes only the main one writes there.
-        on_report: called with each report in the main process.
-        resume: continue from the newest sound checkpoint; without one training starts from the beginning.
+        state: the model and its optimizer, perhaps resumed.
+        begun_with: the record of what the run was begun with, for its checkpoints.
+        on_step: called with the metrics of each step in the main process.
     """
 
     def __init__(
-        self, context: RunContext, folder: RunFolder, on_step: OnStep | None = None, *, resume: bool = False
+        self,
+        context: RunContext,
+        folder: RunFolder,
+        state: TrainState,
+        begun_with: JsonObject,
+        on_step: OnStep | None = None,
     ) -> None:
-        self.context, self.folder, self.on_step = context, folder, on_step
+        self.context, self.folder, self.state = context, folder, state
+        self.begun_with, self.on_step = begun_with, on_step
         self.config, self.is_main = context.config.train, context.group.is_main
-        self.start_record = folder.check_unchanged()
-        self.state = self._setup(resume)
 
     def fit(self, request: StopRequest) -> nn.Module:
         """Train to the end and return the model with its best weights; the last ones if it was never validated.
@@ -138,10 +281,9 @@ class Trainer:
         state, context, folder = self.state, self.context, self.folder
         if self.config.snapshots and state.progress.step == 0:
             self._save_snapshot()
-        only_main_writes = nullcontext() if self.is_main else atomic_io.reading_only()
         path = folder.metrics if self.is_main else Path(os.devnull)
         hint = f"resume, with any number of processes: … {folder.resume_command}"
-        with request.waiting_for_step(), only_main_writes, open(path, "a", encoding="utf-8", newline="\n") as log:
+        with request.waiting_for_step(), open(path, "a", encoding="utf-8", newline="\n") as log:
             try:
                 with context.group.peer_failures(self._position, hint):
                     for report in train_steps(state, context, Validator(context), request):
@@ -162,7 +304,7 @@ class Trainer:
             return True
         began, progress = time.perf_counter(), self.state.progress
         tensors = self.state.tensors()
-        facts = {"progress": asdict(progress), "groups": count_groups(tensors), BEGUN: self.start_record}
+        facts = {"progress": asdict(progress), "groups": count_groups(tensors), BEGUN: self.begun_with}
         try:
             save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", tensors, facts)
         except ResourceError as error:
@@ -171,35 +313,6 @@ class Trainer:
         finally:
             progress.seconds += time.perf_counter() - began
         return True
-
-    def _setup(self, resume: bool) -> TrainState:
-        """Build the model with random, pretrained or saved weights, and the state around it."""
-        context, folder = self.context, self.folder
-        torch.manual_seed(self.config.seed)
-        model = context.task.build_model().to(context.device)
-        checkpoint = self._newest_checkpoint() if resume else None
-        context.group.assert_same(newest_checkpoint=checkpoint.name if checkpoint else "")
-        if checkpoint is None and self.config.init_from:
-            sha256 = folder.read_data().base.get("sha256", "")
-            copy_pretrained_weights(model, context.pretrained or reload_pretrained(self.config.init_from, sha256))
-        state = TrainState.start(model, context.task, context.group)
-        if checkpoint is not None:
-            tensors, saved = load_checkpoint(checkpoint)
-            where = checkpoint / STATE
-            folder.compare_start(saved.get(BEGUN), self.start_record, where)
-            progress = read_progress(saved.get("progress"), where, context)
-            check_groups(tensors, saved.get("groups"), where)
-            try:
-                state.load(tensors, progress)
-            except CheckpointError as error:
-                raise CheckpointError(f"{checkpoint}: {error.message}", error.hint or HINT) from error
-            logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
-        elif resume:
-            logger.info("no checkpoint yet: starting from the beginning")
-        if resume and self.is_main:
-            folder.truncate_metrics(state.progress.step)
-            folder.clear_divergence()
-        return state
 
     def _after_step(self, report: StepMetrics, log: TextIO) -> None:
         """Log the step, save what is due, and end the run where a signal asks for it."""
@@ -219,17 +332,10 @@ class Trainer:
             raise interruption_error(report.stop, where, f"resume with: {self.folder.resume_command}")
 
     def _save_snapshot(self) -> None:
-        """Save the weights as they would be validated now, the time counted."""
         if self.is_main:
             began, progress = time.perf_counter(), self.state.progress
             save_snapshot(self.folder.snapshots, progress.step, self.state.weights())
             progress.seconds += time.perf_counter() - began
-
-    def _newest_checkpoint(self) -> Path | None:
-        path, warnings = latest_checkpoint(self.folder.checkpoints)
-        for warning in warnings:
-            logger.warning(warning)
-        return path
 
     def _position(self) -> str:
         return f"at step {self.state.progress.step + 1}; the last checkpoint is in {self.folder.path}"

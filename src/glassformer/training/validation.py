@@ -10,7 +10,7 @@ from torch import nn
 
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split
-from glassformer.runs.tensor_file import load_weights
+from glassformer.runs.model_folder import load_weights
 from glassformer.training.context import RunContext
 from glassformer.training.state import TrainState, Weights, copy_weights, is_better
 from glassformer.utils.device import autocast

@@ -13,71 +13,17 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from glassformer.errors import ResourceError
 from glassformer.utils.safe_read import parse_json as parse_json  # written and read under one name
 from glassformer.utils.safe_read import read_json as read_json
 
 _counter = itertools.count()
-
-
-class FileSystem:
-    """What changes a disk: instants between which a process may die, so tests put one here that does."""
-
-    def make_folder(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-
-    def write(self, path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-        with open(path, "xb") as file:  # permissions by umask
-            file.writelines(chunks)
-
-    def sync(self, path: Path) -> None:
-        """Force a file, or a folder's list of names, to the disk."""
-        if path.is_dir() and os.name == "nt":
-            return  # Windows cannot and need not
-        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-        try:
-            _force(handle)
-        finally:
-            os.close(handle)
-
-    def rename(self, old: Path, new: Path) -> None:
-        os.replace(old, new)
-
-    def link(self, old: Path, new: Path) -> None:
-        """Create a second name for a file."""
-        os.link(old, new)
-
-    def remove(self, path: Path) -> None:
-        """Remove a file or an empty folder."""
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-
-
-class NoWriting(FileSystem):
-    """Of several processes of a run all but the first: whatever would change a disk is a bug."""
-
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise RuntimeError("only the first process of a run writes")
-
-    make_folder = write = sync = rename = link = remove = _refuse
-
-
-fs = FileSystem()
-
-
-@contextmanager
-def reading_only() -> Iterator[None]:
-    """Forbid writing files from this process within the block."""
-    global fs
-    before, fs = fs, NoWriting()
-    try:
-        yield
-    finally:
-        fs = before
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:
@@ -93,15 +39,15 @@ def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> tup
     """Write chunks as `atomic_write_bytes`, at bounded memory; return the size in bytes and the SHA-256."""
     temporary = _temporary_name(path)
     with _raise_readably(path):
-        fs.make_folder(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             facts = write_durably(temporary, chunks)
-            fs.rename(temporary, path)
+            os.replace(temporary, path)
         except BaseException:
             with suppress(OSError):
-                fs.remove(temporary)
+                remove(temporary)
             raise
-        fs.sync(path.parent)
+        sync(path.parent)
     return facts
 
 
@@ -140,21 +86,34 @@ def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int
     Not atomic: for files inside a folder that is not yet in place.
     """
     digest = hashlib.sha256()
-
-    def hashed() -> Iterator[bytes | memoryview]:
+    with open(path, "xb") as file:  # permissions by umask
         for chunk in chunks:
             digest.update(chunk)
-            yield chunk
-
-    fs.write(path, hashed())
-    fs.sync(path)
+            file.write(chunk)
+    sync(path)
     return path.stat().st_size, digest.hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Force a file, or a folder's list of names, to the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows cannot and need not
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        _force(handle)
+    finally:
+        os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or an empty folder."""
+    path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def link_or_copy(old: Path, new: Path) -> None:
     """Give a file a second name, as good as a copy of one that is never written again; else copy it."""
     try:
-        fs.link(old, new)
+        os.link(old, new)
     except OSError:  # FAT and some network drives have no hard links
         with open(old, "rb") as file:
             write_durably(new, iter(lambda: file.read(1 << 20), b""))
@@ -172,17 +131,17 @@ def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[
     """
     temporary = _temporary_name(folder)
     with _raise_readably(folder):
-        fs.make_folder(temporary)
+        temporary.mkdir(parents=True)
         try:
             yield temporary
             for path in sorted(temporary.rglob("*")):
-                fs.sync(path)
-            fs.sync(temporary)
+                sync(path)
+            sync(temporary)
             _commit(temporary, folder, replace)
         finally:
             with suppress(OSError):
                 remove_folder(temporary)
-        fs.sync(folder.parent)
+        sync(folder.parent)
         with suppress(OSError):
             remove_folder(_aside(folder))
 
@@ -190,28 +149,32 @@ def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[
 def finish_replacement(folder: Path) -> None:
     """Bring back the earlier folder if the process died between the two renames that replace one."""
     if not folder.exists() and _aside(folder).exists():
-        fs.rename(_aside(folder), folder)
+        os.replace(_aside(folder), folder)
 
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder and what is in it, if it is there; a symbolic link is removed, not followed."""
     if folder.is_symlink():
-        fs.remove(folder)
+        remove(folder)
     elif folder.is_dir():
         if not folder.name.startswith("."):  # a folder half removed must not look like one that is whole
             doomed = _temporary_name(folder)
-            fs.rename(folder, doomed)
+            os.replace(folder, doomed)
             folder = doomed
         for child in sorted(folder.iterdir()):
-            remove_folder(child) if child.is_dir() else fs.remove(child)
-        fs.remove(folder)
+            remove_folder(child) if child.is_dir() else remove(child)
+        remove(folder)
 
 
-def remove_leftovers(parent: Path, name: str = "") -> None:
-    """Remove what processes that died left in `parent`: temporary files (of `name`), folders alike."""
+def remove_leftovers(parent: Path, name: str = "", older_than: float = 0.0) -> None:
+    """Remove what processes that died left in `parent`: temporary files (of `name`), folders alike.
+
+    Where others may be writing, `older_than` is a number of seconds in which a living process would have finished.
+    """
     for path in sorted(parent.glob(f".tmp-{name}*")):
         with suppress(OSError):
-            remove_folder(path) if path.is_dir() else fs.remove(path)
+            if time.time() - path.lstat().st_mtime >= older_than:
+                remove_folder(path) if path.is_dir() else remove(path)
 
 
 def _commit(temporary: Path, folder: Path, replace: bool) -> None:
@@ -219,9 +182,9 @@ def _commit(temporary: Path, folder: Path, replace: bool) -> None:
         if not replace:
             return
         remove_folder(_aside(folder))
-        fs.rename(folder, _aside(folder))
+        os.replace(folder, _aside(folder))
     try:
-        fs.rename(temporary, folder)
+        os.replace(temporary, folder)
     except OSError:
         if replace or not folder.exists():  # otherwise another process was first, and stands
             finish_replacement(folder)

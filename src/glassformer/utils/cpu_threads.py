@@ -7,8 +7,9 @@ other program takes.
 Bounding the spinning instead (`GOMP_SPINCOUNT`, `OMP_WAIT_POLICY`) costs up to half the speed of an idle machine.
 `python -m benchmarks.speed --only f` measures it.
 
-Sums over many numbers are divided among the threads, so another number of threads gives other last bits. Whoever
-needs the same ones again fixes the number: `OMP_NUM_THREADS=2` is torch's way, and here nothing touches it then.
+Only the training loop does so. Sums over many numbers are divided among the threads, so another number of threads
+gives other last bits. Whoever needs the same ones again fixes the number, with `--threads`, `--deterministic` or
+torch's own `OMP_NUM_THREADS`; the log holds the number of each step.
 """
 
 from __future__ import annotations
@@ -59,24 +60,35 @@ def cores() -> set[int]:
 
 
 class Threads:
-    """The number of threads that torch computes with, changed as other programs come and go.
+    """The number of threads that torch trains with, changed as other programs come and go.
 
     Args:
         most: threads on an idle machine. n_cores: logical cores, which others share.
-        look: what has been used so far; another one in tests. began: the same, from when the command began.
+        usage_now: what has been used so far; another one in tests.
     """
 
-    def __init__(self, most: int, n_cores: int, look: Callable[[], Usage] = usage, began: Usage | None = None) -> None:
-        self.most, self.now, self._n_cores, self._look = most, most, n_cores, look
-        self._last = began or look()
+    def __init__(self, most: int, n_cores: int, usage_now: Callable[[], Usage] = usage) -> None:
+        self.most, self.now, self._n_cores, self._usage_now = most, most, n_cores, usage_now
+        self._last = usage_now()
 
-    def fitting(self) -> int:
-        """Return the number of threads to use now, from what others used since the last call.
+    def adjust(self) -> int:
+        """Have torch compute with the number of threads that suits now, and return it; cheap enough for every step."""
+        import torch
 
-        Unchanged within a second.
-        """
+        if torch.get_num_threads() != (n := self.suitable()):
+            torch.set_num_threads(n)
+        return n
+
+    def restore(self) -> None:
+        """Have torch compute with all threads again."""
+        import torch
+
+        torch.set_num_threads(self.most)
+
+    def suitable(self) -> int:
+        """Return the number of threads to use now, from what others used since it was last determined, a second ago."""
         if time.monotonic() - self._last.clock >= LOOK_SECONDS:
-            seen, before = self._look(), self._last
+            seen, before = self._usage_now(), self._last
             seconds, own = seen.clock - before.clock, seen.own - before.own
             free = self._n_cores - max(0.0, seen.all - before.all - own) / seconds
             if own < IDLE * seconds:
@@ -107,37 +119,15 @@ def let_go() -> None:
             ctypes.CDLL(None).omp_pause_resource_all(1)  # omp_pause_soft (OpenMP 5.0, section 3.2.44)
 
 
-_began: Usage | None = None
-_threads: Threads | None = None
-_forked = False
-
-
-def watch() -> None:
-    """Look for the first time, before torch is imported: the first choice then knows what others did meanwhile."""
-    global _began
-    _began = usage()
-
-
-def make_room() -> int:
-    """Compute with as many threads as there is room for, in the thread that calls; returns how many.
-
-    Cheap enough for every step and every batch. A number that was fixed, by OMP_NUM_THREADS or by
-    `torch.set_num_threads` since the last call, stays.
-    """
+def threads_of_run(n: int | None, fixed: bool) -> Threads | None:
+    """Set the number of threads of a run to `n`, or return what adapts it; None where it is fixed."""
     import torch
 
-    global _threads
-    before = torch.get_num_threads()
-    if "OMP_NUM_THREADS" in os.environ or _forked:
-        return before
-    if _threads is None:
-        _threads = Threads(before, len(cores()), began=_began)
-    if before not in (_threads.now, _threads.most):
-        return before
-    n_threads = _threads.fitting()
-    if n_threads != before:
-        torch.set_num_threads(n_threads)
-    return n_threads
+    if n is not None:
+        torch.set_num_threads(n)
+    if n is not None or fixed or "OMP_NUM_THREADS" in os.environ:
+        return None
+    return Threads(torch.get_num_threads(), len(cores()))
 
 
 def _compute_alone() -> None:
@@ -146,8 +136,6 @@ def _compute_alone() -> None:
     OpenMP's other threads are not in the child, and the first operation that is divided among them would wait for them
     forever. `torch.set_num_threads` in the child chooses otherwise, where the parent had not computed.
     """
-    global _forked
-    _forked = True
     if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "set_num_threads"):
         torch.set_num_threads(1)
 

@@ -16,10 +16,9 @@ from typing import Literal
 import torch
 
 from glassformer.errors import UsageError
-from glassformer.utils.cpu_threads import make_room
 from glassformer.utils.process_settings import Settings, turns
 
-Precision = Literal["fp32", "bf16", "fp16", "int8"]
+Precision = Literal["fp32", "bf16"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -43,24 +42,7 @@ def uses_avx512() -> bool:
 
 
 def choose_precision(name: str, device: torch.device) -> Precision:
-    """Return the precision of that name; for "auto" bf16 where the processor multiplies it natively, else fp32.
-
-    Raises:
-        UsageError: int8 or fp16 was asked for, which are for answers on the CPU, and the device is another; or this
-            torch has no kernel for it (fp16: as on processors that are not x86).
-    """
-    if name in ("int8", "fp16"):
-        if device.type != "cpu":
-            message = f"{name} computes on the CPU only, and the device is {device.type}"
-            raise UsageError(message, "use --device cpu, or another --precision")
-        kernel = hasattr(torch, "fbgemm_linear_fp16_weight_fp32_activation")
-        if name == "fp16" and not (kernel and "fbgemm" in torch.backends.quantized.supported_engines):
-            message = "fp16 takes a kernel of FBGEMM, which this torch or processor has not"
-            raise UsageError(message, "use another --precision")
-        if name == "int8" and not hasattr(torch, "_int_mm"):
-            message = "int8 takes a product of int8 matrices, which this torch has not"
-            raise UsageError(message, "use another --precision")
-        return name
+    """Return the precision of that name; for "auto" bf16 where the processor multiplies it natively, else fp32."""
     if name != "auto":
         fast = name == "bf16"
     elif device.type == "cuda":
@@ -86,7 +68,6 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
     - cuDNN attention is off: it plans anew for every shape, and ours change with every batch.
     - glibc keeps large blocks; this stays, and so does the size of cuBLAS's workspace, since neither
       changes a number.
-    - On a CPU there are as many threads as others leave room for (`utils/cpu_threads.py`).
 
     They belong to the process: a thread that needs others waits for its turn (`utils/process_settings.py`).
     """
@@ -96,8 +77,6 @@ def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         with turns.hold(_settings_for(device, deterministic)):
-            if device.type == "cpu":
-                make_room()
             yield
     finally:
         if torch.get_num_threads() != n_threads:

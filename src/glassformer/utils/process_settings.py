@@ -13,9 +13,36 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
+
+from glassformer.errors import GlassformerError
+
+_event: ContextVar[threading.Event | None] = ContextVar("cancellation", default=None)
+
+
+class Cancelled(GlassformerError):
+    """The computation was cancelled."""
+
+
+@contextmanager
+def cancellable(event: threading.Event) -> Iterator[None]:
+    """Within the block, `check_cancelled` raises once the event is set."""
+    token = _event.set(event)
+    try:
+        yield
+    finally:
+        _event.reset(token)
+
+
+def check_cancelled() -> None:
+    """Raise Cancelled if the computation in this thread was cancelled."""
+    event = _event.get()
+    if event is not None and event.is_set():
+        raise Cancelled("cancelled")
+
 
 WAIT_SECONDS = 30.0
 """Who has waited so long computes under its settings beside the others: a thread that holds settings and waits for

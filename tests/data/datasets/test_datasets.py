@@ -10,7 +10,7 @@ import pytest
 from glassformer.config import Config, DataConfig, DatesConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets import multi30k, shakespeare
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS, task_class
 
@@ -58,7 +58,7 @@ def test_multi30k_takes_test_as_validation_and_a_limit(pairs):
     assert all("train en " in text for text in data.train.text)
     assert len(data.train) == 7 and data.valid == data.test
     assert any("TEST" in note for note in data.notes)
-    assert any("7 of 30 training examples are used, drawn by seed" in note for note in data.notes)
+    assert any("7 of 30 training examples are used, drawn by seed" in found.matter for found in data.findings)
 
 
 def test_multi30k_names_what_is_wrong(pairs):
@@ -131,7 +131,7 @@ def test_shakespeare_names_what_is_wrong(tmp_path):
     with pytest.raises(UsageError, match="limit counts examples"):
         load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), limit=3))
     with pytest.raises(UsageError, match="valid_fraction"):
-        load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), valid_fraction=0))
+        override(Config(), {"dataset": "shakespeare", "data_dir": str(tmp_path), "valid_fraction": 0})
 
 
 def test_shakespeare_is_fetched_and_checked(tmp_path, monkeypatch):

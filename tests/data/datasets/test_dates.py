@@ -9,13 +9,11 @@ from functools import cache
 
 import pytest
 
-from glassformer.config import DataConfig, DatesConfig
-from glassformer.data.datasets.date_formats import LOCALES, patterns_of, tag, write_date
-from glassformer.data.datasets.dates import FIRST_DAY, LAST_DAY, load
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.config import Config, DataConfig, DatesConfig
+from glassformer.config.recipes import override
+from glassformer.data.datasets.dates import FIRST_DAY, LAST_DAY, LOCALES, load, patterns_of, tag, write_date
 from glassformer.data.splits import TextData
 from glassformer.errors import UsageError
-from glassformer.tasks import TASKS
 
 
 @cache
@@ -65,7 +63,7 @@ def test_use_test_as_validation_is_said():
 @pytest.mark.parametrize("n", [0, 1_000_001])
 def test_an_impossible_number_is_a_usage_error(n):
     with pytest.raises(UsageError, match="n_dates"):
-        load_text_data(TASKS["translate"].schema, DataConfig(dataset="dates", dates=DatesConfig(n_dates=n)))
+        override(Config(), {"dataset": "dates", "n_dates": n})
 
 
 @pytest.mark.parametrize("locale", LOCALES)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import tarfile
 
 import pytest
 
 from glassformer.config import DataConfig
 from glassformer.data.datasets import imdb
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
 
@@ -181,19 +180,6 @@ def test_texts_to_pretrain_on_hold_nothing_that_is_scored_later(archive):
     assert films[0].isdisjoint(films[1])
     assert "aclImdb/train/unsup" in data.hashes
     assert load_text_data(schema, DataConfig(dataset="imdb-texts", **options)) == data  # from the cache
-
-
-def test_reviews_to_self_train_on_are_of_other_films_than_validation_and_were_never_labelled(archive, tmp_path):
-    options = {"data_dir": str(archive), "valid_fraction": 0.3}
-    texts = load_text_data(TASKS["pretrain"].schema, DataConfig(dataset="imdb-texts", **options))
-    path, labelled = tmp_path / "p.jsonl", load(archive, valid_fraction=0.3)
-    rows = [{"text": t, "label": "pos", "probability": 1} for t in [*texts.train.text, *texts.valid.text]]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    train = load(archive, valid_fraction=0.3, pseudo_file=str(path)).train
-    added = train.text[len(labelled.train) :]
-    assert added and all(text.startswith("train unsup") for text in added)
-    films = [{text.split("<")[0].split()[3] for text in part} for part in (added, labelled.valid.text)]
-    assert films[0].isdisjoint(films[1])
 
 
 def test_a_review_of_the_test_split_is_not_pretrained_on_under_another_name(folder):

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets import documents
-from glassformer.data.datasets.loading import load_text_data
-from glassformer.data.datasets.local_files import load, load_test
+from glassformer.data.datasets.local_files import load, load_test, load_text_data
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
-from glassformer.tasks.classify.task import check_labels
+from glassformer.tasks.classify import check_labels
 
 REVIEWS = [(f'review number {i}, it said "good"\nand more', ("pos", "neg")[i % 2]) for i in range(40)]
 PAIRS = [(f'"Hello {i}," he said', f"„Hallo {i}“, sagte er") for i in range(30)]
@@ -215,7 +214,7 @@ def test_limit_takes_a_seeded_sample_of_training(tmp_path):
     path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
     data = load_text_data(TASKS["classify"].schema, DataConfig(limit=12, files=FilesConfig(train_file=path)))
     assert len(data.train) == 12 and len(set(data.train.answers)) == 2
-    assert any("only 12 of 36" in note for note in data.notes)
+    assert any("only 12 of 36" in found.matter for found in data.findings)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from glassformer.config import DataConfig, Multi30kConfig, TextConfig
-from glassformer.data.datasets.loading import load_text_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.evaluate.translation import tokenised
 from glassformer.tasks import TASKS
 from glassformer.text.tokenizer import Tokenizer

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
 from glassformer.data.pretokenized import documents
-from glassformer.data.pretokenized.config import PretokenizeConfig
 from glassformer.data.pretokenized.documents import Segment, find_source_files, read_segments
+from glassformer.data.pretokenized.index import PretokenizeConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 

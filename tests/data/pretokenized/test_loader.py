@@ -12,8 +12,7 @@ import pytest
 from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.pretokenized import documents, writer
-from glassformer.data.pretokenized.config import PretokenizeConfig
-from glassformer.data.pretokenized.index import ShardedIds, ShardIndex
+from glassformer.data.pretokenized.index import PretokenizeConfig, ShardedIds, ShardIndex
 from glassformer.data.pretokenized.loader import load_pretokenized, pretokenized_corpus
 from glassformer.data.pretokenized.writer import PretokenizedWriter
 from glassformer.data.schema import DataSchema

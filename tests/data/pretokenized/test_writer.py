@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -15,16 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.helpers.crashing import every_crash
+from tests.helpers.crashing import FullDisk, every_crash
 
 from glassformer.config import TextConfig
 from glassformer.data.pretokenized import documents, writer
-from glassformer.data.pretokenized.config import PretokenizeConfig
-from glassformer.data.pretokenized.index import INDEX, TOKENIZER, ShardIndex, is_pretokenized
+from glassformer.data.pretokenized.index import INDEX, TOKENIZER, PretokenizeConfig, ShardIndex, is_pretokenized
 from glassformer.data.pretokenized.writer import PretokenizedWriter
 from glassformer.errors import DataError, ResourceError, UsageError
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils import atomic_io
 
 SPEECH = "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n\n"
 CONFIG = PretokenizeConfig(seed=3, valid_fraction=0.2, shard_mb=2, vocab_size=300)
@@ -252,16 +249,8 @@ def test_a_finished_folder_is_left_as_it_is_and_another_one_is_refused(tmp_path)
 
 def test_a_full_disk_leaves_what_is_finished(tmp_path, monkeypatch):
     source, out = corpus(tmp_path / "in"), tmp_path / "out"
-
-    class Full(atomic_io.FileSystem):
-        def write(self, path, chunks) -> None:
-            if "shard-00002" in path.name:
-                super().write(path, islice(chunks, 1))
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            super().write(path, chunks)
-
     with monkeypatch.context() as patch:
-        patch.setattr(atomic_io, "fs", Full())
+        FullDisk(lambda path: "shard-00002" in path.name).install(patch)
         with pytest.raises(ResourceError, match="No space left"):
             pretokenize(source, out, CONFIG)
     assert len(json.loads((out / INDEX).read_text(encoding="utf-8"))["shards"]) == 2

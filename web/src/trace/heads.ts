@@ -93,7 +93,7 @@ export function rowsWithoutPadding(labels: Label[], hideSpecial: boolean): numbe
 
 /** What the Attention screen shows. */
 export interface View {
-  name: "heads" | "alignment" | "flow";
+  name: "heads" | "alignment";
   groups: AttentionGroup[];
   cross: AttentionGroup | undefined; // of a translator
   group: AttentionGroup;
@@ -119,7 +119,7 @@ export function viewOf(manifest: Manifest, params: Record<string, string>): View
   const cross = groups.find((one) => one.kind === "cross");
   const difference = Boolean(node?.attrs.difference ?? manifest.nodes[0]?.attrs.difference);
   return {
-    name: params.view === "flow" ? "flow" : params.view === "alignment" && cross ? "alignment" : "heads",
+    name: params.view === "alignment" && cross ? "alignment" : "heads",
     groups, cross, group, layer,
     head: Number.isInteger(head) && head >= 0 && head < layer.nHeads ? head : 0,
     sort: measuresOf(group === cross, difference).find(([name]) => name === params.sort)?.[0] ?? "model",

@@ -12,8 +12,17 @@ from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import LABEL, SOURCE, TARGET, TEXT, Rows
 from glassformer.data.datasets.headers import plain
 from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document
-from glassformer.data.folders import not_read, read_folder
-from glassformer.data.sources import TABLES, format_of, is_json_object, is_pipe, other_format, suffix_of, unreadable
+from glassformer.data.sources import (
+    TABLES,
+    format_of,
+    is_json_object,
+    is_pipe,
+    not_read,
+    other_format,
+    read_folder,
+    suffix_of,
+    unreadable,
+)
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, with_reading
 from glassformer.errors import DataError
 from glassformer.utils.formatting import glassformer_command

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.archives import read_members
-from glassformer.data.download import Remote, cache_dir, fetch, find
+from glassformer.data.download import Remote, cache_dir, fetch, find, read_members
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_group_split
 from glassformer.errors import DataError, GlassformerError
 

@@ -1,7 +1,7 @@
 """Labels spelled one way: NFC, without zero-width characters or spaces around them; what they may hide is reported.
 
 Labels that differ in case, spaces or number form alone stay different classes, and a note names them. NaN and infinity
-are refused where labels are numbers. Training, validation, test and pseudo-labelled data go through the same function.
+are refused where labels are numbers. Training, validation and test data go through the same function.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A person's own files as training, validation and test texts.
+"""Texts of a data set by its name, or from a person's own files for training, validation and test.
+
+Each data set is read in a file of its own; nothing here knows a format.
 
 A table (CSV, TSV, JSON Lines), or two parallel files, of texts with answers; texts alone, also one a line; or running
 text, a .txt or a folder of them: a task's `DataSchema` says which. What is guessed or set aside is announced in the
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.datasets import dates, imdb, multi30k, shakespeare
 from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, Rows, read_table
 from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
 from glassformer.data.datasets.known_columns import KnownColumns
@@ -25,12 +28,54 @@ from glassformer.data.splits import (
     TEST_IS_VALIDATION,
     Split,
     TextData,
+    limited,
     random_group_split,
     stratified_group_split,
     with_reading,
 )
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.formatting import counted
+
+LOADERS = {
+    "imdb": imdb.load,
+    "imdb-texts": imdb.load_texts,
+    "multi30k": multi30k.load,
+    "dates": dates.load,
+    "shakespeare": shakespeare.load,
+}
+ANSWERS = {"imdb": "label", "imdb-texts": "", "multi30k": "target", "dates": "target", "shakespeare": None}
+"""What the texts of each built-in data set come with: "" is nothing; None is running text."""
+_IN_WORDS = {None: "running text", "": "texts alone", "label": "texts with labels", "target": "pairs of sentences"}
+
+
+@pipes_kept()
+def load_text_data(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None) -> TextData:
+    """Load the texts of `data.dataset` for a task.
+
+    Args:
+        schema: what the task reads.
+        data: which data set, and how to split it.
+        known: the columns that a run was trained on, where its data is read again.
+
+    Raises:
+        UsageError: the data set does not exist, or holds something else than the task reads.
+        DataError: its files are missing, malformed or misaligned.
+    """
+    held = ANSWERS.get(data.dataset, schema.target)
+    if not schema.accepts(held):
+        wanted = _IN_WORDS.get(schema.target, f"texts with {schema.target}")
+        what = f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {schema.task} needs {wanted}'
+        raise UsageError(what, hint=f"start from a recipe for {schema.task}")
+    if data.limit is not None and schema.columns is None:
+        raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
+    if data.dataset == "files":
+        text = load(schema, data, known)
+    elif data.dataset in LOADERS:
+        text = LOADERS[data.dataset](data)
+    else:
+        raise UsageError(f'data set "{data.dataset}" does not exist', f"choose from files, {', '.join(ANSWERS)}")
+    return limited(text, data.limit, data.split_seed)
+
 
 Part: TypeAlias = Path | tuple[Path, Path] | None
 """Which files hold one part of the data: a table (or running text), or two parallel files; None where there are

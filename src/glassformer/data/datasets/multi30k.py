@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.archives import MAX_FILE_BYTES, check_published, read_text
-from glassformer.data.download import Remote, cache_dir, fetch, find
+from glassformer.data.download import MAX_FILE_BYTES, Remote, cache_dir, check_published, fetch, find, read_text
 from glassformer.data.splits import TEST_IS_VALIDATION, Published, Split, TextData
 from glassformer.errors import DataError, UsageError
 

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.archives import MAX_FILE_BYTES, check_published, read_text
-from glassformer.data.download import Remote, cache_dir, fetch, find
+from glassformer.data.download import MAX_FILE_BYTES, Remote, cache_dir, check_published, fetch, find, read_text
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import DataError
 from glassformer.utils.atomic_io import sha256_file

@@ -1,4 +1,4 @@
-"""The index of a folder of pretokenized text.
+"""The settings and the index of a folder of pretokenized text.
 
 SHARDS/index.json             counts, settings, and the name, size and SHA-256 of every file
 SHARDS/tokenizer.json         the tokenizer of the ids
@@ -12,15 +12,36 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
 from glassformer.errors import CheckpointError, DataError
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import safe_read
-from glassformer.utils.safe_read import LIMITS
-from glassformer.utils.typed_json import check_types, dataclass_from_json
+from glassformer.utils.safe_read import LIMITS, check_types, dataclass_from_json
+
+
+@dataclass(frozen=True)
+class PretokenizeConfig:
+    """Settings that, with the text and a given tokenizer, determine every byte of the shards."""
+
+    kind: Literal["word", "char", "byte-bpe", "bpe"] = "byte-bpe"
+    """Which kind of tokenizer to train."""
+    vocab_size: int = 8000
+    """Its largest vocabulary; from 65,537 on ids take four bytes."""
+    lowercase: bool = False
+    """Lower-case the text first."""
+    column: str = "text"
+    """The field of a .jsonl that holds the text."""
+    valid_fraction: float | None = None
+    """Share held out for validation, whole documents (of a .txt, parts of 8 kB); a tenth, or about 4 MB, when
+    absent."""
+    seed: int = 0
+    """Of what is held out, and of the sample that the tokenizer is trained on."""
+    shard_mb: int = 64
+    """Text in a shard, in millions (2^20) of characters."""
+
 
 INDEX, TOKENIZER, FORMAT = "index.json", "tokenizer.json", "glassformer-shards-1"
 CHUNK = 1 << 24

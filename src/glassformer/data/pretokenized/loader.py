@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.data.datasets.documents import read_documents
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.pretokenized.index import INDEX, ShardIndex, load_tokenizer
-from glassformer.data.ragged import RaggedArray
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, with_reading
 from glassformer.errors import DataError, UsageError

@@ -19,11 +19,23 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.data.folders import not_read_record
-from glassformer.data.pretokenized.config import PretokenizeConfig
-from glassformer.data.pretokenized.documents import Segment, find_files, find_source_files, read_segments
-from glassformer.data.pretokenized.index import FORMAT, INDEX, TOKENIZER, Shard, load_tokenizer, read_unfinished
-from glassformer.data.pretokenized.workers import encode_batches
+from glassformer.data.pretokenized.documents import (
+    Segment,
+    encode_batches,
+    find_files,
+    find_source_files,
+    read_segments,
+)
+from glassformer.data.pretokenized.index import (
+    FORMAT,
+    INDEX,
+    TOKENIZER,
+    PretokenizeConfig,
+    Shard,
+    load_tokenizer,
+    read_unfinished,
+)
+from glassformer.data.sources import not_read_record
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.atomic_io import atomic_write_chunks, remove_leftovers, write_json

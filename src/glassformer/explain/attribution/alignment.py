@@ -7,21 +7,19 @@ alignment is not an attribution; for that see `attribute.py`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.requests import AttributeRequest, make_value_function
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
-from glassformer.explain.explanation_data import ExplanationData, Inference
-from glassformer.explain.tensor_values import get_tensor
-from glassformer.explain.weak_cache import weak_cache
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.record_store import weak_cache
 from glassformer.utils.device import tuned
 
 MAX_WORDS = 64
@@ -34,22 +32,16 @@ BATCH_POSITIONS = 1024
 
 @dataclass(frozen=True)
 class Reading:
-    """A decoder layer and step to read an alignment from.
-
-    Attributes:
-        layer: the decoder layer, counted from 0.
-        shifted: True for the step at which the token is the decoder's input (Shift-Att, Chen et al. 2020, arXiv
-            2004.14837), False for the step that predicts it. The former suits deep decoders.
-        agreement: the share of target tokens that are aligned with the word whose erasing costs them most; NaN
-            where erasing costs no token anything.
-        chance: the expected agreement of the best reading of this sentence if the costs were assigned to the
-            target tokens at random.
-    """
+    """A decoder layer and step to read an alignment from, and its agreement with erasing."""
 
     layer: int
     shifted: bool
-    agreement: float
-    chance: float = field(default=math.nan, compare=False)
+    """True for the step at which the token is the decoder's input, false for the step that predicts it."""
+    # Shifted is Shift-Att (Chen et al. 2020, arXiv 2004.14837), which suits deep decoders.
+    agreement: float | None
+    """Share of target tokens aligned with the word whose erasing costs them most; null: erasing costs nothing."""
+    chance: float | None = field(default=None, compare=False)
+    """Expected agreement of the best reading of this sentence if the costs were assigned to its tokens at random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,118 +62,49 @@ class ErasureDrops:
         return self.drops.max(axis=1, initial=0) > 0
 
 
-def alignment(
-    explanation: ExplanationData, layer: int | None = None, *, shifted: bool | None = None
-) -> Float[np.ndarray, "N S"]:
-    """Return the alignment weights of the target tokens: row t for token t + 1 of the target stream, after [BOS].
-
-    Args:
-        explanation: the explanation of a translation.
-        layer: the decoder layer, counted from 0.
-        shifted: the step, see `Reading`. None for either chooses the reading that agrees best with erasing.
-
-    Raises:
-        UsageError: the model is not a translator, has no such layer, or the forward pass is edited.
-    """
-    n_layers = _n_decoder_layers(explanation)
-    if layer is not None and not 0 <= layer < n_layers:
-        raise UsageError(f"there is no layer {layer}", f"decoder layers run from 0 to {n_layers - 1}")
-    if layer is None or shifted is None:
-        best = best_reading(explanation, layer, shifted)
-        layer, shifted = best.layer, best.shifted
-    return _weights(explanation, layer, shifted)
-
-
-def best_reading(explanation: ExplanationData, layer: int | None = None, shifted: bool | None = None) -> Reading:
-    """Return the reading that agrees best with erasing, among those of a layer or step if one is given."""
-    return next(r for r in readings(explanation) if layer in (None, r.layer) and shifted in (None, r.shifted))
-
-
 @weak_cache
-def readings(explanation: ExplanationData) -> list[Reading]:
-    """Return `measure_readings`, cached.
-
-    Raises:
-        UsageError: as in `measure_readings`.
-    """
-    with tuned(explanation.subject.device):
-        return measure_readings(explanation)
-
-
-def measure_readings(explanation: ExplanationData) -> list[Reading]:
+def readings(explanation: Explanation) -> list[Reading]:
     """Return every reading, the one that agrees best with erasing first.
 
     Equal agreements are ordered by the mean weight on the words that cost most. Where erasing costs nothing, the first
     is the paper's choice: a layer of the lower half, shifted.
-
-    Raises:
-        UsageError: the model is not a translator, or the forward pass is edited.
     """
-    n_layers = _n_decoder_layers(explanation)
-    drops = erasure_drops(explanation)
+    with tuned(explanation.subject.device):
+        n_layers = _n_decoder_layers(explanation)
+        drops = erasure_drops(explanation)
     keys = [(layer, shifted) for layer in range(n_layers) for shifted in (False, True)]
+    if not drops.affected.any():
+        keys.sort(key=lambda key: (not key[1], abs(key[0] - (n_layers - 1) // 2)))
+        return [Reading(*key, None) for key in keys]
     weights = [_weights(explanation, *key) for key in keys]
     chance = chance_agreement(weights, drops)
-    measured: list[tuple[Reading, float]] = []
-    for key, matrix in zip(keys, weights, strict=True):
-        share, mean_weight = agreement(matrix, drops)
-        measured.append((Reading(*key, share, chance), mean_weight))
-    if drops.affected.any():
-        measured.sort(key=lambda pair: (-pair[0].agreement, -pair[1]))
-    else:
-        measured.sort(key=lambda pair: (not pair[0].shifted, abs(pair[0].layer - (n_layers - 1) // 2)))
-    return [reading for reading, _ in measured]
-
-
-class ReadingKey(TypedDict):
-    """A decoder layer and step to read an alignment from."""
-
-    layer: int
-    shifted: bool
-    """True for the step at which the token is the decoder's input, false for the step that predicts it."""
-
-
-class ReadingScore(ReadingKey):
-    """A reading, and its agreement with erasing."""
-
-    agreement: float | None
-    """Share of target tokens aligned with the word whose erasing costs them most; null: erasing costs nothing."""
+    measured = [(key, *agreement(matrix, drops)) for key, matrix in zip(keys, weights, strict=True)]
+    measured.sort(key=lambda one: (-one[1], -one[2]))
+    return [Reading(*key, share, chance) for key, share, _ in measured]
 
 
 class Alignments(TypedDict):
     """The readings of the alignment of a translation, the best first (GET /api/trace/{id}/alignment)."""
 
-    best: ReadingKey
+    best: Annotated[dict[str, Any], Reading]
     chance: float | None
     """Expected agreement by chance of the best of as many readings; null: erasing costs nothing."""
-    readings: list[ReadingScore]
+    readings: list[Annotated[dict[str, Any], Reading]]
 
 
 def readings_json(readings: Sequence[Reading]) -> Alignments:
     """Return readings as JSON data."""
-    best = readings[0]
-    return {
-        "best": {"layer": best.layer, "shifted": best.shifted},
-        "chance": _null_if_nan(best.chance),
-        "readings": [
-            {"layer": r.layer, "shifted": r.shifted, "agreement": _null_if_nan(r.agreement)} for r in readings
-        ],
-    }
-
-
-def _null_if_nan(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    found = [{name: value for name, value in vars(r).items() if name != "chance"} for r in readings]
+    return {"best": found[0], "chance": readings[0].chance, "readings": found}
 
 
 def agreement(weights: Float[np.ndarray, "N S"], drops: ErasureDrops) -> tuple[float, float]:
     """Return the agreement of an alignment with erasing, and the mean weight on the words that cost most.
 
-    The agreement is the share of target tokens whose largest weight is on the word whose erasing costs them most. Both
-    are NaN where erasing costs no token anything.
+    The agreement is the share of target tokens whose largest weight is on the word whose erasing costs them most. Some
+    word must cost some token something.
     """
     affected = drops.affected
-    if not affected.any():
-        return math.nan, math.nan
     costliest = drops.drops[affected].argmax(axis=1)
     is_costliest = drops.word_of == costliest[:, None]
     return (
@@ -191,13 +114,11 @@ def agreement(weights: Float[np.ndarray, "N S"], drops: ErasureDrops) -> tuple[f
 
 
 def chance_agreement(weights: Sequence[Float[np.ndarray, "N S"]], drops: ErasureDrops) -> float:
-    """Return the expected agreement of the best of several readings by chance, or NaN where erasing costs nothing.
+    """Return the expected agreement of the best of several readings by chance.
 
     It is the mean, over random permutations of the costliest words, of the largest agreement: the best of many readings
     of a short sentence often agrees by chance.
     """
-    if not drops.affected.any():
-        return math.nan
     # (R, N)
     aligned = np.array([_aligned_words(matrix, drops) for matrix in weights])
     costliest, rng = drops.drops[drops.affected].argmax(axis=1), np.random.default_rng(0)
@@ -211,10 +132,10 @@ def _aligned_words(weights: Float[np.ndarray, "N S"], drops: ErasureDrops) -> In
     return drops.word_of[rows.argmax(axis=1)]
 
 
-def erasure_drops(inference: Inference) -> ErasureDrops:
+def erasure_drops(explanation: Explanation) -> ErasureDrops:
     """Erase each source word alone, and measure the log-probability of every token of the unchanged target at once."""
-    target = inference.streams[1]
-    value_fn = make_value_function(inference, AttributeRequest(prediction=len(inference.predictions) - 1))
+    target = explanation.streams[1]
+    value_fn = make_value_function(explanation, AttributeRequest(prediction=len(explanation.predictions) - 1))
     n_words = int(value_fn.words[0].word_of.max(initial=-1)) + 1
     chosen = np.unique(np.linspace(0, n_words - 1, min(n_words, MAX_WORDS)).round().astype(int))
     # The last row erases nothing.
@@ -239,14 +160,13 @@ def erasure_drops(inference: Inference) -> ErasureDrops:
     return ErasureDrops(column[value_fn.words[0].word_of], drops)
 
 
-def _weights(explanation: ExplanationData, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
-    mean = get_tensor(explanation, f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
+def _weights(explanation: Explanation, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:
+    mean = explanation.records.tensor(f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
     return mean[1:] if shifted else mean[:-1]
 
 
-def _n_decoder_layers(explanation: ExplanationData) -> int:
-    records = [node.record for node in explanation.records.nodes.values()]
-    n_layers = sum(record.site == "weights" and record.block == "cross" for record in records)
+def _n_decoder_layers(explanation: Explanation) -> int:
+    n_layers = sum(s.site == "weights" and s.block == "cross" for s in explanation.records.steps.values())
     if not n_layers:
         name = explanation.subject.task.name
         raise UsageError(f"a model trained to {name} has no cross attention to align by")

@@ -1,15 +1,14 @@
 """Attribute a prediction to the input tokens: one signed score per token, with its error and faithfulness.
 
-The two methods are in `leave_one_out.py` and `integrated_gradients.py`, the test of both is in `faithfulness.py`.
+The two methods, and the test of both, are in `methods.py`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -17,28 +16,31 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.faithfulness import (
+from glassformer.explain.attribution.methods import (
     SHARES,
+    Completeness,
     Faithfulness,
     faithfulness,
+    integrated_gradients,
+    leave_one_out,
     n_single_word_shares,
     random_mean_drops,
 )
-from glassformer.explain.attribution.integrated_gradients import Completeness, integrated_gradients
-from glassformer.explain.attribution.leave_one_out import leave_one_out
-from glassformer.explain.attribution.requests import (
+from glassformer.explain.attribution.value_function import (
+    BATCH_TOKENS,
     AttributeRequest,
     EraseRequest,
     Method,
+    ValueFunction,
     erased_with,
     make_value_function,
     prediction_index,
     uses_mask_token,
 )
-from glassformer.explain.attribution.value_function import BATCH_TOKENS, ValueFunction
 from glassformer.explain.capture.exact_inference import exact_no_grad
-from glassformer.explain.explanation_data import Inference
-from glassformer.explain.predictions import Candidate, Prediction, top_predictions
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.predictions import Candidate, Prediction, readable, top_predictions
+from glassformer.explain.record_store import weak_cache
 from glassformer.explain.streams import words_read
 from glassformer.text.tokenizer import UNK
 from glassformer.utils.device import tuned
@@ -90,10 +92,6 @@ class Attribution:
     warnings: list[str]
     seconds: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Erased:
@@ -105,35 +103,23 @@ class Erased:
     original: float
     """The quantity for the text itself."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
-
-def attribute(inference: Inference, request: AttributeRequest | None = None) -> Attribution:
-    """Return the attribution of one prediction to the tokens.
-
-    Args:
-        inference: the text and the model's predictions.
-        request: the prediction and the method; by default leave-one-out for the first generated token.
-
-    Raises:
-        UsageError: the prediction, class or token does not exist, or target and foil are the same.
-    """
+def attribute(explanation: Explanation, request: AttributeRequest | None = None) -> Attribution:
+    """Return the attribution of one prediction to the tokens."""
     started = time.perf_counter()
     request = request or AttributeRequest()
-    value_fn = make_value_function(inference, request)
+    value_fn = make_value_function(explanation, request)
     baseline, value = value_fn.baseline_and_value()
     completeness = None
     if request.method == "erase":
         scores = leave_one_out(value_fn)
     else:
         scores, completeness = integrated_gradients(value_fn)
-    random = _random_mean_drops(inference, value_fn)
+    random = _random_mean_drops(explanation, value_fn)
     comprehensiveness, sufficiency = faithfulness(value_fn, value_fn.sum_over_words(scores), random)
     logits = _logits(value_fn, [np.zeros((1, len(w.word_of)), dtype=bool) for w in value_fn.words])[0]
-    target = _candidate(inference, logits, value_fn.target)
-    foil = None if value_fn.foil is None else _candidate(inference, logits, value_fn.foil)
+    target = _candidate(explanation, logits, value_fn.target)
+    foil = None if value_fn.foil is None else _candidate(explanation, logits, value_fn.foil)
     return Attribution(
         method=request.method,
         quantity=_quantity_name(target, foil, value_fn.position is None),
@@ -141,69 +127,57 @@ def attribute(inference: Inference, request: AttributeRequest | None = None) -> 
         foil=foil,
         value=value,
         baseline_value=baseline,
-        scores=_padded_to_streams(inference, scores),
+        scores=_padded_to_streams(explanation, scores),
         word_texts={
             stream.name: words_read(stream, len(words.word_of))
-            for stream, words in zip(inference.streams, value_fn.words, strict=True)
+            for stream, words in zip(explanation.streams, value_fn.words, strict=True)
         },
         completeness=completeness,
         comprehensiveness=comprehensiveness,
         sufficiency=sufficiency,
         n_random=len(random),
-        erased_with=erased_with(inference.subject.task),
-        warnings=_warnings(inference, value_fn, completeness, comprehensiveness, sufficiency),
+        erased_with=erased_with(explanation.subject.task),
+        warnings=_warnings(explanation, value_fn, completeness, comprehensiveness, sufficiency),
         seconds=time.perf_counter() - started,
     )
 
 
-def attribute_fields(inference: Inference, **request: Any) -> Attribution:
-    """Return `attribute` in performance mode, with the fields of an `AttributeRequest` as keyword arguments.
-
-    Raises:
-        UsageError: as in `attribute`, or a field is unknown or invalid.
-    """
-    with tuned(inference.subject.device):
-        return attribute(inference, AttributeRequest.from_dict(request))
+def attribute_fields(explanation: Explanation, **request: Any) -> Attribution:
+    """Return `attribute` in performance mode, with the fields of an `AttributeRequest` as keyword arguments."""
+    with tuned(explanation.subject.device):
+        return attribute(explanation, AttributeRequest.from_dict(request))
 
 
-def erase(inference: Inference, request: EraseRequest) -> Erased:
-    """Return the prediction with these tokens erased together.
-
-    Raises:
-        UsageError: a position does not exist or holds a special token, or as in `attribute`.
-    """
-    return erase_each(inference, request, [request.erase])[0]
+def erase(explanation: Explanation, request: EraseRequest) -> Erased:
+    """Return the prediction with these tokens erased together."""
+    return erase_each(explanation, request, [request.erase])[0]
 
 
 def erase_each(
-    inference: Inference, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
+    explanation: Explanation, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
 ) -> list[Erased]:
-    """Return `erase` for each of these erasures instead of that of the request, all in one batch.
-
-    Raises:
-        UsageError: as in `erase`.
-    """
-    value_fn = make_value_function(inference, request)
+    """Return `erase` for each of these erasures instead of that of the request, all in one batch."""
+    value_fn = make_value_function(explanation, request)
     n = len(erasures)
     # The last row erases nothing.
     erased = [np.zeros((n + 1, len(w.word_of)), dtype=bool) for w in value_fn.words]
     for row, positions in enumerate(erasures):
-        _mark(inference, value_fn, [stream[row] for stream in erased], positions)
+        _mark(explanation, value_fn, [stream[row] for stream in erased], positions)
     # Equal rows are evaluated once: a kernel may round two rows of a batch differently.
     _, first, row_of = np.unique(np.concatenate(erased, axis=1), axis=0, return_index=True, return_inverse=True)
     logits = _logits(value_fn, [stream[first] for stream in erased])[torch.from_numpy(row_of.reshape(-1))]
     *values, original = value_fn.quantity(logits).tolist()
-    actual = inference.predictions[prediction_index(inference, request.prediction)].actual
+    actual = explanation.predictions[prediction_index(explanation, request.prediction)].actual
     following = None if actual is None else actual.id
-    predictions = top_predictions(inference.subject.task, logits[:n], [value_fn.position] * n, [following] * n)
+    predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, [following] * n)
     return [Erased(prediction, value, original) for prediction, value in zip(predictions, values, strict=True)]
 
 
 def _mark(
-    inference: Inference, value_fn: ValueFunction, rows: Sequence[np.ndarray], erased: Mapping[str, Sequence[int]]
+    explanation: Explanation, value_fn: ValueFunction, rows: Sequence[np.ndarray], erased: Mapping[str, Sequence[int]]
 ) -> None:
     """Set the erased positions in a row per stream."""
-    streams = {stream.name: stream for stream in inference.streams}
+    streams = {stream.name: stream for stream in explanation.streams}
     names = [w.name for w in value_fn.words]
     for name, positions in erased.items():
         if name not in names:
@@ -219,16 +193,17 @@ def _mark(
                 row[position] = True
 
 
-_random: WeakKeyDictionary[Any, dict[tuple[int | None, int, int | None], np.ndarray]] = WeakKeyDictionary()
-"""`random_mean_drops`, which do not depend on the method, by inference and value function."""
+@weak_cache
+def _random_of(explanation: Explanation) -> dict[tuple[int | None, int, int | None], Float[np.ndarray, "R 2"]]:
+    """Return the `random_mean_drops` so far, which do not depend on the method, by value function."""
+    return {}
 
 
-def _random_mean_drops(inference: Inference, value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
-    cache = _random.setdefault(inference, {})
-    key = (value_fn.position, value_fn.target, value_fn.foil)
-    if key not in cache:
-        cache[key] = random_mean_drops(value_fn)
-    return cache[key]
+def _random_mean_drops(explanation: Explanation, value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
+    known, key = _random_of(explanation), (value_fn.position, value_fn.target, value_fn.foil)
+    if key not in known:
+        known[key] = random_mean_drops(value_fn)
+    return known[key]
 
 
 def _logits(value_fn: ValueFunction, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
@@ -243,14 +218,13 @@ def _logits(value_fn: ValueFunction, erased: Sequence[np.ndarray]) -> Float[Tens
         )
 
 
-def _padded_to_streams(inference: Inference, scores: dict[str, list[float]]) -> dict[str, list[float]]:
+def _padded_to_streams(explanation: Explanation, scores: dict[str, list[float]]) -> dict[str, list[float]]:
     """Return the scores padded with 0 to the lengths of the streams."""
-    return {s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in inference.streams}
+    return {s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in explanation.streams}
 
 
-def _candidate(inference: Inference, logits: Float[Tensor, " C"], i: int) -> Candidate:
-    task = inference.subject.task
-    piece = task.label_names[i] if task.label_names else task.tokenizer.tokens([i])[0]
+def _candidate(explanation: Explanation, logits: Float[Tensor, " C"], i: int) -> Candidate:
+    piece = readable(explanation.subject.task, i)
     return Candidate(i, piece, float(logits[i]), float(logits.double().log_softmax(dim=-1)[i]))
 
 
@@ -263,18 +237,18 @@ def _quantity_name(target: Candidate, foil: Candidate | None, classes: bool) -> 
 
 
 def _warnings(
-    inference: Inference, value_fn: ValueFunction, completeness: Completeness | None, *tests: Faithfulness
+    explanation: Explanation, value_fn: ValueFunction, completeness: Completeness | None, *tests: Faithfulness
 ) -> list[str]:
     """Return the caveats of the scores, one sentence each."""
     warnings = []
     if value_fn.n_words == 0:
         return ["there is no word to erase"]
-    if not uses_mask_token(inference.subject.task):
+    if not uses_mask_token(explanation.subject.task):
         warnings.append(
             f"the model was not trained with word masking: a text with {UNK} is unlike its training data, "
             "which is part of the effect of erasing"
         )
-    elif len(inference.streams) > 1:
+    elif len(explanation.streams) > 1:
         warnings.append("source words were masked in training, but target words never were")
     if completeness is not None and not completeness.ok:
         warnings.append(

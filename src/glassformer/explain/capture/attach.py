@@ -25,7 +25,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.explain.capture.attention_hooks import AttentionHooks
 from glassformer.explain.capture.block_hooks import (
     BigramHooks,
     EmbeddingHooks,
@@ -34,16 +33,13 @@ from glassformer.explain.capture.block_hooks import (
     ResidualHooks,
     norm_key,
 )
-from glassformer.explain.capture.module_hooks import ModuleHooks
-from glassformer.explain.capture.recorder import CallRecorder, ModuleCall
+from glassformer.explain.capture.hooks import Arguments, AttentionHooks, CallRecorder, ModuleHooks
 from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import FeedForward, SwiGLU
-from glassformer.nn.layers import Decoder, Encoder, Residual
+from glassformer.nn.layers import Decoder, Encoder, FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
-from glassformer.nn.norms import LayerNorm, RMSNorm
 
 ID_PARTS = {
     "self_attention": "self",
@@ -102,24 +98,18 @@ def _has_hooks(kind: type[nn.Module]) -> bool:
 
 
 def attach(modules: Sequence[tuple[str, nn.Module]], hooks: ModuleHooks, names: Mapping[str, str] | None) -> None:
-    """Attach hooks to a model.
-
-    Args:
-        modules: all modules by path, the model itself first.
-        hooks: the hooks to add to.
-        names: ids of some modules by path.
-    """
-    ids: dict[nn.Module, list[str]] = {}
+    """Attach hooks to a model."""
+    ids: dict[nn.Module, str] = {}
     for path, module in modules:
         if _has_hooks(type(module)):
-            ids.setdefault(module, []).append(id_of_path(path, names) if names else _cached_id(path))
+            ids.setdefault(module, id_of_path(path, names) if names else _cached_id(path))
     inner: set[nn.Module] = set()
-    for module, (name, *_) in ids.items():
+    for module, name in ids.items():
         match module:
             case nn.Linear() | LayerNorm() | RMSNorm() | Encoder() | Decoder():
                 continue
             case TokenEmbedding():
-                EmbeddingHooks(hooks, module, sorted(ids[module]))
+                EmbeddingHooks(hooks, module, name)
             case NgramEmbedding():
                 NgramHooks(hooks, module, name)
             case BigramEmbedding():
@@ -144,7 +134,7 @@ def attach(modules: Sequence[tuple[str, nn.Module]], hooks: ModuleHooks, names: 
                 inner.update([module.output] if module.output is not None else [])
                 continue
         inner.update(module.modules())
-    for module, (name, *_) in ids.items():
+    for module, name in ids.items():
         match module:
             case Encoder() | Decoder():
                 _hook_stack_end(hooks, module, name)
@@ -165,7 +155,7 @@ def _hook_stack_end(hooks: ModuleHooks, module: Encoder | Decoder, name: str) ->
 def _hook_norm(hooks: ModuleHooks, module: LayerNorm | RMSNorm, name: str) -> None:
     def record(x: Tensor, output: Tensor) -> Tensor:
         recorder = _record_input(hooks, module, name, x)
-        return recorder.record(norm_key(module), output, name=name, params=module, attrs={"eps": module.eps}).value
+        return recorder.record(norm_key(module), output, name=name, params=module, attrs={"eps": module.eps})
 
     hooks.on_input_and_output(module, record)
 
@@ -176,45 +166,43 @@ def _hook_linear(hooks: ModuleHooks, module: nn.Linear, name: str) -> None:
     def record(x: Tensor, output: Tensor) -> Tensor:
         recorder = _record_input(hooks, module, name, x)
         key = "linear:class" if output.dim() < 3 else "linear:token"
-        return recorder.record(key, output, name=name, params=module).value
+        return recorder.record(key, output, name=name, params=module)
 
     hooks.on_input_and_output(module, record)
 
 
 def _record_input(hooks: ModuleHooks, module: nn.Module, name: str, x: Tensor) -> CallRecorder:
     """Return a recorder for a call of a module with one input."""
-    call = ModuleCall("", hooks.count_call(module))
-    origin = hooks.tape.origin(x, call.id(f"{name}.input"))
-    recorder = CallRecorder(hooks.tape, call, {"token": origin.stream})
-    recorder.inputs["before"] = origin.id
+    recorder = hooks.recorder(module, "")
+    recorder.streams["token"] = recorder.take("before", x, f"{name}.input")
     return recorder
 
 
 def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> None:
     tape, two_classes, how = hooks.tape, model.n_classes == 2, model.config.pooling
-    recorder = CallRecorder(tape, ModuleCall(name, 1), {"key": "text"})
+    recorder = CallRecorder(tape, name)
     padding_mask: Tensor | None = None
 
-    def start_call(args: dict[str | int, Any]) -> None:
-        nonlocal padding_mask
-        padding_mask = args.get("padding_mask", args.get(1))
-        recorder.call, recorder.inputs, recorder.recorded = ModuleCall(name, hooks.count_call(model)), {}, set()
+    def start_call(args: Arguments) -> None:
+        nonlocal padding_mask, recorder
+        padding_mask, recorder = args.get("padding_mask"), hooks.recorder(model, name)
+        recorder.streams["key"] = "text"
 
     def pooled(vector: Tensor) -> Tensor:
         end, padding = tape.stack_end, None if padding_mask is None else tape.padding
         recorder.inputs = {"end": end and end.id, "padding": padding}
         if padding_mask is not None and padding in tape.edited:
             # Pooling reads the mask itself, not the edited one of attention.
-            recorder.inputs["padding"] = recorder.call.id("mask")
+            recorder.inputs["padding"] = recorder.id("mask")
             attrs = {"kind": "padding"}
-            recorder.add("mask:padding", recorder.call.id("mask"), padding_mask[:, None, None, :], attrs=attrs)
-        return recorder.record(f"pooled:{how}", vector, attrs={"how": how}).value
+            recorder.add("mask:padding", recorder.id("mask"), padding_mask[:, None, None, :], attrs=attrs)
+        return recorder.record(f"pooled:{how}", vector, attrs={"how": how})
 
     def head(output: Tensor) -> Tensor:
-        return recorder.record("head" if two_classes else "logits:class", output, params=model.head).value
+        return recorder.record("head" if two_classes else "logits:class", output, params=model.head)
 
     def logits(output: Tensor) -> Tensor:
-        return recorder.record("logits:pin_zero", output).value if two_classes else output
+        return recorder.record("logits:pin_zero", output) if two_classes else output
 
     hooks.on_call(model, start_call)
     hooks.on_input(model.head, pooled)
@@ -230,9 +218,9 @@ def _hook_logits(hooks: ModuleHooks, model: LanguageModel | Translator, name: st
     def record(output: Tensor) -> Tensor:
         end = hooks.tape.stack_end or Origin("input", "text")
         weight = table if model.output is None else model.output.weight
-        recorder = CallRecorder(hooks.tape, ModuleCall(name, hooks.count_call(model)), {"token": end.stream})
-        recorder.inputs["end"] = end.id
-        return recorder.record(key, output, params={"weight": weight}).value
+        recorder = hooks.recorder(model, name)
+        recorder.streams["token"], recorder.inputs["end"] = end.stream, end.id
+        return recorder.record(key, output, params={"weight": weight})
 
     hooks.on_output(model, record)
 
@@ -242,25 +230,25 @@ def _hook_masked(hooks: ModuleHooks, model: MaskedLanguageModel, name: str) -> N
 
     A call for selected tokens passes it (N, D): they are recorded as the tokens of one text.
     """
-    recorder = CallRecorder(hooks.tape, ModuleCall(name, 1), {})
+    recorder = CallRecorder(hooks.tape, name)
     norm, weight = model.mlm_norm, model.embedding.weight if model.output is None else model.output.weight
     assert isinstance(norm, LayerNorm | RMSNorm)
 
     def record(key: str, x: Tensor, **details: Any) -> Tensor:
         if x.dim() > 2:
-            return recorder.record(key, x, **details).value
-        return recorder.record(key, x[None], **details).value[0]
+            return recorder.record(key, x, **details)
+        return recorder.record(key, x[None], **details)[0]
 
     def transform(output: Tensor) -> Tensor:
-        end = hooks.tape.stack_end or Origin("input", "text")
-        recorder.call, recorder.recorded = ModuleCall(name, hooks.count_call(model)), set()
+        nonlocal recorder
+        end, recorder = hooks.tape.stack_end or Origin("input", "text"), hooks.recorder(model, name)
         recorder.streams = {"token": end.stream}
-        recorder.inputs = {"end": end.id, "before": recorder.call.id("mlm_hidden")}
+        recorder.inputs = {"end": end.id, "before": recorder.id("mlm_hidden")}
         return record("mlm_transform", output, params=model.mlm_transform)
 
     def record_norm(output: Tensor) -> Tensor:
         normed = record(norm_key(norm), output, name="mlm_norm", params=norm, attrs={"eps": norm.eps})
-        recorder.inputs["before"] = recorder.call.id("mlm_norm")
+        recorder.inputs["before"] = recorder.id("mlm_norm")
         return normed
 
     hooks.on_output(model.mlm_transform, transform)
@@ -275,17 +263,19 @@ def _hook_model(hooks: ModuleHooks, model: nn.Module) -> None:
     """Keep the arguments and the output of the model, to compute it a second time."""
     tape = hooks.tape
 
-    def start_call(args: dict[str | int, Any]) -> None:
-        if not all(isinstance(value, Tensor | NgramBatch | bool | None) for value in args.values()):
+    def start_call(args: tuple[Any, ...], kwargs: Arguments) -> None:
+        if not all(isinstance(value, Tensor | NgramBatch | bool | None) for value in (*args, *kwargs.values())):
             # A cache, which a second call would find changed.
             tape.call = None
             return
-        copies = {key: value.clone() if isinstance(value, Tensor) else value for key, value in args.items()}
-        kwargs = {key: value for key, value in copies.items() if isinstance(key, str)}
-        tape.call = tuple(value for key, value in copies.items() if isinstance(key, int)), kwargs
+        tape.call = tuple(map(_copied, args)), {name: _copied(value) for name, value in kwargs.items()}
 
     def end_call(output: Any) -> None:
         tape.output = tape.copy(output) if isinstance(output, Tensor) else None
 
-    hooks.on_call(model, start_call)
+    hooks.on_raw_call(model, start_call)
     hooks.on_output(model, end_call)
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value

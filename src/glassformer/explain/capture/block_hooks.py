@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.explain.capture.module_hooks import ModuleHooks
-from glassformer.explain.capture.recorder import CallRecorder, ModuleCall
-from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import FeedForward, SwiGLU
-from glassformer.nn.layers import Residual
+from glassformer.explain.capture.hooks import Arguments, CallRecorder, ModuleHooks
+from glassformer.nn.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding
+from glassformer.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
 from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch, NgramEmbedding
-from glassformer.nn.norms import LayerNorm, RMSNorm
-from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
 
 
 def stream_of(name: str) -> str:
@@ -38,19 +33,20 @@ class NgramHooks:
         hooks.on_call(module, self.start_call)
         hooks.on_output(module, self.record)
 
-    def start_call(self, args: dict[str | int, Any]) -> None:
-        ngrams: NgramBatch = args[0] if 0 in args else args["batch"]
+    def start_call(self, args: Arguments) -> None:
+        ngrams: NgramBatch = args["batch"]
         self.ids = ngrams.ngrams[ngrams.index]  # (B, S, G)
 
     def record(self, output: Tensor) -> Tensor:
-        call = ModuleCall("", self.hooks.count_call(self.module))
-        recorder = CallRecorder(self.hooks.tape, call, {"token": "text"})
+        recorder = self.hooks.recorder(self.module, "")
+        recorder.streams["token"] = "text"
         hashed = isinstance(self.module, HashedNgramEmbedding)
         key, attrs = ("ngram_ids:hashed", {"kind": "hashed"}) if hashed else ("ngram_ids", {})
         name = f"{self.name.removesuffix('ngrams')}ngram_ids"
-        recorder.inputs["table_ids"] = recorder.record(key, self.ids, name=name, attrs=attrs).id
+        recorder.record(key, self.ids, name=name, attrs=attrs)
+        recorder.inputs["table_ids"] = recorder.id(name)
         how = {"how": self.module.mode}
-        return recorder.record("ngrams", output, name=self.name, params=self.module, attrs=how).value
+        return recorder.record("ngrams", output, name=self.name, params=self.module, attrs=how)
 
 
 class BigramHooks:
@@ -61,15 +57,16 @@ class BigramHooks:
         hooks.on_call(module, self.start_call)
         hooks.on_output(module, self.record)
 
-    def start_call(self, args: dict[str | int, Any]) -> None:
-        self.ids = self.module.lookup_ids(args[0] if 0 in args else args["ids"])  # (B, S)
+    def start_call(self, args: Arguments) -> None:
+        self.ids = self.module.lookup_ids(args["ids"])  # (B, S)
 
     def record(self, output: Tensor) -> Tensor:
-        call = ModuleCall("", self.hooks.count_call(self.module))
-        recorder = CallRecorder(self.hooks.tape, call, {"token": "text"})
+        recorder = self.hooks.recorder(self.module, "")
+        recorder.streams["token"] = "text"
         name = f"{self.name.removesuffix('bigrams')}bigram_ids"
-        recorder.inputs["table_ids"] = recorder.record("bigram_ids", self.ids, name=name).id
-        return recorder.record("bigrams", output, name=self.name, params=self.module).value
+        recorder.record("bigram_ids", self.ids, name=name)
+        recorder.inputs["table_ids"] = recorder.id(name)
+        return recorder.record("bigrams", output, name=self.name, params=self.module)
 
 
 class EmbeddingHooks:
@@ -77,42 +74,33 @@ class EmbeddingHooks:
 
     Its steps are ids, rows, scaled (unless the factor is 1), with_ngrams and with_bigrams (where these are added),
     positions and sum (where there are positions).
-
-    Args:
-        hooks: the hooks to add to.
-        module: the embedding.
-        names: its name in ids; two names for a table shared by source and target, whose calls pass the stream.
     """
 
-    def __init__(self, hooks: ModuleHooks, module: TokenEmbedding, names: list[str]) -> None:
-        self.tape, self.module, self.names = hooks.tape, module, names
-        self.calls = Counter[str]()
+    def __init__(self, hooks: ModuleHooks, module: TokenEmbedding, name: str) -> None:
+        self.hooks, self.tape, self.module, self.name = hooks, hooks.tape, module, name
         hooks.on_call(module, self.start_call)
         if module.positions is not None:
             hooks.on_input(module.positions, self.keep_first_position)
             hooks.on_output(module.positions, self.keep_positions)
         hooks.on_input(module.dropout, self.record)
 
-    def start_call(self, args: dict[str | int, Any]) -> None:
-        stream = args.get("stream")
-        self.name = next((name for name in self.names if stream_of(name) == stream), self.names[0])
-        self.calls[self.name] += 1
-        self.call = ModuleCall(self.name, self.calls[self.name])
-        self.ids: Tensor = args[0] if 0 in args else args["ids"]
-        self.added = [args[index] for index in sorted(key for key in args if isinstance(key, int) and key > 1)]
+    def start_call(self, args: Arguments) -> None:
+        self.recorder = self.hooks.recorder(self.module, self.name)
+        self.recorder.streams["token"] = stream_of(self.name)
+        self.ids: Tensor = args["ids"]
+        self.added: tuple[Tensor, ...] = args["more"]
 
     def keep_first_position(self, positions: Tensor) -> None:
         self.first = int(positions[0, 0]) if positions.numel() else 0
 
     def keep_positions(self, output: Tensor) -> Tensor:
         # Recorded later, after the rows.
-        self.positions = self.tape.apply_tap(self.call.id("positions"), output)
+        self.positions = self.tape.apply_tap(self.recorder.id("positions"), output)
         return self.positions
 
     def record(self, total: Tensor) -> Tensor:
         """Record all steps of a call, given the input of dropout, which is the value of the last one."""
-        tape, id, module = self.tape, self.call.id, self.module
-        recorder = CallRecorder(tape, self.call, {"token": stream_of(self.name)})
+        tape, recorder, id, module = self.tape, self.recorder, self.recorder.id, self.module
         origins = {tape.origin(added, id("added")).id: added for added in self.added}
         sums = {other: "with_bigrams" if other.endswith("bigrams") else "with_ngrams" for other in origins}
         present = {
@@ -125,9 +113,10 @@ class EmbeddingHooks:
         def record(step: str, x: Tensor, **more: Any) -> None:
             nonlocal total
             if step == last:
-                recorder.inputs["before"], total = recorder.record(f"{step}:last", total, **more)
+                total = recorder.record(f"{step}:last", total, **more)
             else:
-                recorder.inputs["before"] = recorder.record(step, x, **more).id
+                recorder.record(step, x, **more)
+            recorder.inputs["before"] = id(step)
 
         recorder.record("ids", self.ids)
         recompute = any(tape.wants(id(step)) for step in ("rows", "scaled", "with_ngrams", "with_bigrams"))
@@ -142,7 +131,7 @@ class EmbeddingHooks:
             record(sums[other], x)
         if module.positions is not None:
             self._record_positions(recorder, module.positions)
-            return recorder.record("sum", total).value
+            return recorder.record("sum", total)
         return total
 
     def _record_positions(self, recorder: CallRecorder, module: nn.Module) -> None:
@@ -159,14 +148,14 @@ class EmbeddingHooks:
         if self.first:
             # With a cache, earlier calls embedded the earlier positions.
             attrs["first"] = self.first
-        recorder.add(f"positions:{kind}", recorder.call.id("positions"), self.positions, params=params, attrs=attrs)
+        recorder.add(f"positions:{kind}", recorder.id("positions"), self.positions, params=params, attrs=attrs)
 
 
 class ResidualHooks:
     """Hooks of a residual connection: norm and residual, in the order of pre-norm or post-norm."""
 
     def __init__(self, hooks: ModuleHooks, module: Residual, name: str) -> None:
-        self.hooks, self.tape, self.module, self.name = hooks, hooks.tape, module, name
+        self.hooks, self.module, self.name = hooks, module, name
         hooks.on_call(module, self.start_call)
         hooks.on_input(module.dropout, self.record_branch)
         hooks.on_output(module, self.record_output)
@@ -175,29 +164,25 @@ class ResidualHooks:
                 hooks.on_input(module.norm, self.record_sum)
             hooks.on_input_and_output(module.norm, self.record_norm)
 
-    def start_call(self, args: dict[str | int, Any]) -> None:
-        call = ModuleCall(self.name, self.hooks.count_call(self.module))
-        x = self.tape.origin(args[0] if 0 in args else args["x"], call.id("input"))
-        self.recorder = CallRecorder(self.tape, call, {"token": x.stream})
-        self.recorder.inputs["x"] = x.id
-        self.stream = x.stream
+    def start_call(self, args: Arguments) -> None:
+        self.recorder = self.hooks.recorder(self.module, self.name)
+        self.recorder.streams["token"] = self.recorder.take("x", args["x"], "input")
 
     def record_branch(self, branch: Tensor) -> None:
-        origin = self.tape.origin(branch, self.recorder.call.id("branch"), self.stream)
-        self.recorder.inputs["branch"] = origin.id
+        self.recorder.take("branch", branch, "branch", self.recorder.streams["token"])
 
     def record_norm(self, x: Tensor, output: Tensor) -> Tensor:
         norm, inputs = self.module.norm, self.recorder.inputs
         assert isinstance(norm, LayerNorm | RMSNorm)
-        inputs["before"] = inputs["x"] if self.module.pre_norm else self.recorder.call.id("residual")
-        return self.recorder.record(norm_key(norm), output, params=norm, attrs={"eps": norm.eps}).value
+        inputs["before"] = inputs["x"] if self.module.pre_norm else self.recorder.id("residual")
+        return self.recorder.record(norm_key(norm), output, params=norm, attrs={"eps": norm.eps})
 
     def record_output(self, output: Tensor) -> Tensor:
         # The output is the sum, unless a norm follows it.
         return output if "residual" in self.recorder.recorded else self.record_sum(output)
 
     def record_sum(self, value: Tensor) -> Tensor:
-        return self.recorder.record("residual:pre" if self.module.pre_norm else "residual:post", value).value
+        return self.recorder.record("residual:pre" if self.module.pre_norm else "residual:post", value)
 
 
 class FeedForwardHooks:
@@ -209,16 +194,14 @@ class FeedForwardHooks:
         activation = module.activation if isinstance(module, FeedForward) else "swiglu"
         hooks.on_call(module, self.start_call)
         if isinstance(module, SwiGLU):
-            self._record_output(module.w_gate, "w_gate:SwiGLU")
-        self._record_output(module.w_in, f"w_in:{kind}")
-        hooks.on_input(module.w_out, lambda x: self.recorder.record(f"hidden:{activation}", x).value)
-        self._record_output(module.w_out, f"out:{kind}")
+            self._record_output(module.gate_proj, "w_gate:SwiGLU")
+        self._record_output(module.up_proj, f"w_in:{kind}")
+        hooks.on_input(module.down_proj, lambda x: self.recorder.record(f"hidden:{activation}", x))
+        self._record_output(module.down_proj, f"out:{kind}")
 
-    def start_call(self, args: dict[str | int, Any]) -> None:
-        call = ModuleCall(self.name, self.hooks.count_call(self.module))
-        x = self.hooks.tape.origin(args[0] if 0 in args else args["x"], call.id("input"))
-        self.recorder = CallRecorder(self.hooks.tape, call, {"token": x.stream})
-        self.recorder.inputs["x"] = x.id
+    def start_call(self, args: Arguments) -> None:
+        self.recorder = self.hooks.recorder(self.module, self.name)
+        self.recorder.streams["token"] = self.recorder.take("x", args["x"], "input")
 
     def _record_output(self, linear: nn.Linear, key: str) -> None:
-        self.hooks.on_output(linear, lambda x: self.recorder.record(key, x, params=linear).value)
+        self.hooks.on_output(linear, lambda x: self.recorder.record(key, x, params=linear))

@@ -1,22 +1,25 @@
 """Describe every step that can be recorded: its operation, inputs, axes, source line, and how a tap can edit it.
 
-The hooks (`attach.py`, `block_hooks.py`, `attention_hooks.py`) pass the tensor of a step and its key in `SITES`. The
-page's list of operations is generated from this file (`explain/typescript.py`). A test checks the snippets of source
+The hooks (`attach.py`, `block_hooks.py`, `hooks.py`) pass the tensor of a step and its key in `SITES`. The
+page's list of operations is generated from this file (`page/typescript.py`). A test checks the snippets of source
 lines.
 """
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator, classifier
-from glassformer.nn import masks, norms, positions
-from glassformer.nn.attention import MultiHeadAttention, attention
+from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator, encoder_models
+from glassformer.nn import embeddings, layers
+from glassformer.nn.attention import Mask, MultiHeadAttention, additive_mask, attention, causal_mask
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.feed_forward import FeedForward, SwiGLU, activate
-from glassformer.nn.layers import Residual
+from glassformer.nn.layers import FeedForward, Residual, SwiGLU, activate
 from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramEmbedding
 from glassformer.text.ngrams import NgramVocabulary
 
@@ -83,8 +86,7 @@ class Site:
             the call has not recorded are omitted.
         axes: the axes without the batch; "memory" are the tokens that attention reads keys and values from.
         line: the function that computes it, and a snippet of the line; None where there is no such line here.
-        edit: where a tap replaces the tensor: the "output" of a module, the "input" of the next one, or the "tap" of
-            attention. Empty for recomputed tensors, which the forward pass does not use.
+        editable: whether a tap can replace the tensor; False if it is computed only for the record.
         stream: True if it belongs to the embedding of a stream.
     """
 
@@ -92,28 +94,27 @@ class Site:
     inputs: tuple[str, ...]
     axes: tuple[str, ...]
     line: tuple[Callable[..., Any], str] | None
-    edit: Literal["", "output", "input", "tap"] = ""
+    editable: bool = True
     stream: bool = False
 
 
 def _site(
     op: str,
-    inputs: str,
-    axes: str,
-    function: Callable[..., Any] | None,
-    snippet: str = "",
-    edit: Literal["", "output", "input", "tap"] = "",
+    *,
+    inputs: str = "",
+    axes: str = "token feature",
+    line: tuple[Callable[..., Any], str] | None = None,
+    editable: bool = True,
     stream: bool = False,
 ) -> Site:
-    line = None if function is None else (function, snippet)
-    return Site(op, tuple(inputs.split()), tuple(axes.split()), line, edit, stream)
+    return Site(op, tuple(inputs.split()), tuple(axes.split()), line, editable, stream)
 
 
 _embed, _attend, _split = TokenEmbedding.forward, MultiHeadAttention.forward, MultiHeadAttention._split_heads
 _rms, _learned, _waves = (
-    norms.RMSNorm.forward,
-    positions.LearnedPositions.forward,
-    positions.SinusoidalPositions.__init__,
+    layers.RMSNorm.forward,
+    embeddings.LearnedPositions.forward,
+    embeddings.SinusoidalPositions.__init__,
 )
 _pools = {
     "mean": "mean = (x * real).sum(",
@@ -125,12 +126,12 @@ _pools = {
 
 def _heads(letter: str, token: str) -> dict[str, Site]:
     """Return the sites of queries or keys by head: split, rotated."""
-    axes, rotate = f"head {token} head_feature", positions.Rotation.rotate
-    apart = _site("split_heads", f"{letter}_proj", axes, _split, ".unflatten(")
+    axes, rotate = f"head {token} head_feature", embeddings.Rotation.rotate
+    apart = _site("split_heads", inputs=f"{letter}_proj", axes=axes, line=(_split, ".unflatten("), editable=False)
     return {
         f"{letter}_heads": apart,
-        letter: replace(apart, edit="tap"),
-        f"{letter}:rotate": _site("rotate", f"{letter}_heads", axes, rotate, "x * self.cos", "tap"),
+        letter: replace(apart, editable=True),
+        f"{letter}:rotate": _site("rotate", inputs=f"{letter}_heads", axes=axes, line=(rotate, "x * self.cos")),
     }
 
 
@@ -139,83 +140,163 @@ def _embedded(inputs: str, op: str, name: str, snippet: str) -> dict[str, Site]:
 
     It is recomputed, except where it is the last, which the forward pass uses.
     """
-    step = _site(op, inputs, "token feature", _embed, snippet, stream=True)
-    return {name: step, f"{name}:last": replace(step, edit="input")}
+    step = _site(op, inputs=inputs, line=(_embed, snippet), editable=False, stream=True)
+    return {name: step, f"{name}:last": replace(step, editable=True)}
 
 
 SITES: dict[str, Site] = {
-    "input": _site("input", "", "token feature", None),
-    "ids": _site("ids", "", "token", _embed, "ids: ", stream=True),
+    "input": _site("input", editable=False),
+    "ids": _site("ids", axes="token", line=(_embed, "ids: "), editable=False, stream=True),
     **_embedded("ids", "lookup", "rows", "functional.embedding(ids, self.weight)"),
     **_embedded("before", "scale", "scaled", "* self.scale"),
-    "ngram_ids": _site("ngram_ids", "", "token ngram", NgramVocabulary.lookup, "known = [", stream=True),
+    "ngram_ids": _site(
+        "ngram_ids", axes="token ngram", line=(NgramVocabulary.lookup, "known = ["), editable=False, stream=True
+    ),
     "ngram_ids:hashed": _site(
-        "ngram_ids", "", "token ngram", HashedNgramEmbedding.lookup_ids, "self.n_rows + 1", stream=True
+        "ngram_ids",
+        axes="token ngram",
+        line=(HashedNgramEmbedding.lookup_ids, "self.n_rows + 1"),
+        editable=False,
+        stream=True,
     ),
     "ngrams": _site(
-        "embedding_bag", "table_ids", "token feature", NgramEmbedding.forward, "F.embedding_bag(", "output", True
+        "embedding_bag", inputs="table_ids", line=(NgramEmbedding.forward, "F.embedding_bag("), stream=True
     ),
-    "bigram_ids": _site("bigram_ids", "", "token", BigramEmbedding.lookup_ids, "torch.searchsorted(", stream=True),
-    "bigrams": _site("lookup", "table_ids", "token feature", BigramEmbedding.forward, "F.embedding(", "output", True),
+    "bigram_ids": _site(
+        "bigram_ids",
+        axes="token",
+        line=(BigramEmbedding.lookup_ids, "torch.searchsorted("),
+        editable=False,
+        stream=True,
+    ),
+    "bigrams": _site("lookup", inputs="table_ids", line=(BigramEmbedding.forward, "F.embedding("), stream=True),
     **_embedded("before added", "add", "with_ngrams", "x + added"),
     **_embedded("before added", "add", "with_bigrams", "x + added"),
     "positions:sinusoidal": _site(
-        "positions", "", "token feature", positions.sinusoidal, "table[:, 0::2] = angle.sin()", "output", True
+        "positions", line=(embeddings.sinusoidal, "table[:, 0::2] = angle.sin()"), stream=True
     ),
-    "positions:amplitude": _site("positions", "", "token feature", _waves, "* amplitude", "output", True),
-    "positions:learned": _site("positions", "", "token feature", _learned, "self.weight[positions]", "output", True),
-    "positions:other": _site("positions", "", "token feature", None, "", "output", True),
-    "sum": _site("add", "before positions", "token feature", _embed, "x + self.positions(", "input", True),
-    "norm:layer_norm": _site(
-        "layer_norm", "before", "token feature", norms.LayerNorm.forward, "F.layer_norm(", "output"
-    ),
-    "norm:rms_norm": _site("rms_norm", "before", "token feature", _rms, "torch.rsqrt(", "output"),
-    "q_proj": _site("linear", "x", "token heads_features", _attend, "self.q_proj(", "output"),
-    "k_proj": _site("linear", "memory", "memory heads_features", _attend, "self.k_proj(", "output"),
-    "v_proj": _site("linear", "memory", "memory heads_features", _attend, "self.v_proj(", "output"),
+    "positions:amplitude": _site("positions", line=(_waves, "* amplitude"), stream=True),
+    "positions:learned": _site("positions", line=(_learned, "self.weight[positions]"), stream=True),
+    "positions:other": _site("positions", stream=True),
+    "sum": _site("add", inputs="before positions", line=(_embed, "x + self.positions("), stream=True),
+    "norm:layer_norm": _site("layer_norm", inputs="before", line=(layers.LayerNorm.forward, "F.layer_norm(")),
+    "norm:rms_norm": _site("rms_norm", inputs="before", line=(_rms, "torch.rsqrt(")),
+    "q_proj": _site("linear", inputs="x", axes="token heads_features", line=(_attend, "self.q_proj(")),
+    "k_proj": _site("linear", inputs="memory", axes="memory heads_features", line=(_attend, "self.k_proj(")),
+    "v_proj": _site("linear", inputs="memory", axes="memory heads_features", line=(_attend, "self.v_proj(")),
     **_heads("q", "token"),
     **_heads("k", "memory"),
-    "v": _site("split_heads", "v_proj", "head memory head_feature", _split, ".unflatten(", "tap"),
-    "products": _site("dot", "q k", "head token key", attention, "q @ k.transpose(-2, -1)", "tap"),
-    "scores": _site("scale", "products", "head token key", attention, "products * scale", "tap"),
-    "mask:causal": _site("mask", "", "head token key", masks.causal_mask, ".tril(", "tap"),
-    "mask:padding": _site("mask", "", "head token key", masks.Mask.of, "padding_mask[:, None, None, :]", "tap"),
-    "mask:given": _site("mask", "", "head token key", masks.additive_mask, "masked_fill_(~mask", "tap"),
-    "weights": _site("softmax", "scores mask", "head token key", attention, ".softmax(dim=-1)", "tap"),
-    "context": _site("mix", "weights v", "head token head_feature", attention, "@ v)", "tap"),
+    "v": _site("split_heads", inputs="v_proj", axes="head memory head_feature", line=(_split, ".unflatten(")),
+    "products": _site("dot", inputs="q k", axes="head token key", line=(attention, "q @ k.transpose(-2, -1)")),
+    "scores": _site("scale", inputs="products", axes="head token key", line=(attention, "products * scale")),
+    "mask:causal": _site("mask", axes="head token key", line=(causal_mask, ".tril(")),
+    "mask:padding": _site("mask", axes="head token key", line=(Mask.of, "padding_mask[:, None, None, :]")),
+    "mask:given": _site("mask", axes="head token key", line=(additive_mask, "masked_fill_(~mask")),
+    "weights": _site("softmax", inputs="scores mask", axes="head token key", line=(attention, ".softmax(dim=-1)")),
+    "context": _site("mix", inputs="weights v", axes="head token head_feature", line=(attention, "@ v)")),
     "concat": _site(
-        "concat_heads", "context", "token heads_features", MultiHeadAttention._combine_heads, ".flatten(-2)", "input"
+        "concat_heads",
+        inputs="context",
+        axes="token heads_features",
+        line=(MultiHeadAttention._combine_heads, ".flatten(-2)"),
     ),
-    "out": _site("linear", "concat", "token feature", _attend, "self.o_proj(", "output"),
-    "residual:pre": _site("add", "x branch", "token feature", Residual.forward, "return x + self.dropout(", "output"),
-    "residual:post": _site(
-        "add", "x branch", "token feature", Residual.forward, "return self.norm(x + self.dropout(", "input"
-    ),
-    "w_gate:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_gate(x)", "output"),
-    "w_in:SwiGLU": _site("linear", "x", "token hidden", SwiGLU.forward, "self.w_in(x)", "output"),
-    "w_in:FeedForward": _site("linear", "x", "token hidden", FeedForward.forward, "self.w_in(x)", "output"),
-    "hidden:relu": _site("relu", "w_in", "token hidden", activate, "F.relu(", "input"),
-    "hidden:gelu": _site("gelu", "w_in", "token hidden", activate, "F.gelu(", "input"),
-    "hidden:swiglu": _site("swiglu", "w_gate w_in", "token hidden", SwiGLU.forward, "F.silu(", "input"),
-    "out:SwiGLU": _site("linear", "hidden", "token feature", SwiGLU.forward, "self.w_out(", "output"),
-    "out:FeedForward": _site("linear", "hidden", "token feature", FeedForward.forward, "self.w_out(", "output"),
+    "out": _site("linear", inputs="concat", line=(_attend, "self.o_proj(")),
+    "residual:pre": _site("add", inputs="x branch", line=(Residual.forward, "return x + self.dropout(")),
+    "residual:post": _site("add", inputs="x branch", line=(Residual.forward, "return self.norm(x + self.dropout(")),
+    "w_gate:SwiGLU": _site("linear", inputs="x", axes="token hidden", line=(SwiGLU.forward, "self.gate_proj(x)")),
+    "w_in:SwiGLU": _site("linear", inputs="x", axes="token hidden", line=(SwiGLU.forward, "self.up_proj(x)")),
+    "w_in:FeedForward": _site("linear", inputs="x", axes="token hidden", line=(FeedForward.forward, "self.up_proj(x)")),
+    "hidden:relu": _site("relu", inputs="w_in", axes="token hidden", line=(activate, "F.relu(")),
+    "hidden:gelu": _site("gelu", inputs="w_in", axes="token hidden", line=(activate, "F.gelu(")),
+    "hidden:swiglu": _site("swiglu", inputs="w_gate w_in", axes="token hidden", line=(SwiGLU.forward, "F.silu(")),
+    "out:SwiGLU": _site("linear", inputs="hidden", line=(SwiGLU.forward, "self.down_proj(")),
+    "out:FeedForward": _site("linear", inputs="hidden", line=(FeedForward.forward, "self.down_proj(")),
     **{
-        f"pooled:{how}": _site("pool", "end padding", "pooled", classifier.pool, snippet, "input")
+        f"pooled:{how}": _site("pool", inputs="end padding", axes="pooled", line=(encoder_models.pool, snippet))
         for how, snippet in _pools.items()
     },
-    "head": _site("linear", "pooled", "class", TextClassifier.forward, "self.head(", "output"),
-    "logits:class": _site("linear", "pooled", "class", TextClassifier.forward, "self.head(", "output"),
+    "head": _site("linear", inputs="pooled", axes="class", line=(TextClassifier.forward, "self.head(")),
+    "logits:class": _site("linear", inputs="pooled", axes="class", line=(TextClassifier.forward, "self.head(")),
     "logits:pin_zero": _site(
-        "pin_zero", "head", "class", TextClassifier.forward, "torch.cat([torch.zeros_like(logits), logits]", "output"
+        "pin_zero",
+        inputs="head",
+        axes="class",
+        line=(TextClassifier.forward, "torch.cat([torch.zeros_like(logits), logits]"),
     ),
-    "logits:LanguageModel": _site("linear", "end", "token vocab", LanguageModel.forward, "F.linear(", "output"),
-    "logits:Translator": _site("linear", "end", "token vocab", Translator.decode, "F.linear(", "output"),
-    "mlm_transform": _site("linear", "end", "token out", MaskedLanguageModel.forward, "self.mlm_transform(", "output"),
-    "mlm_hidden": _site("gelu", "mlm_transform", "token out", MaskedLanguageModel.forward, "F.gelu(", "input"),
+    "logits:LanguageModel": _site(
+        "linear", inputs="end", axes="token vocab", line=(LanguageModel.forward, "F.linear(")
+    ),
+    "logits:Translator": _site("linear", inputs="end", axes="token vocab", line=(Translator.decode, "F.linear(")),
+    "mlm_transform": _site(
+        "linear", inputs="end", axes="token out", line=(MaskedLanguageModel.forward, "self.mlm_transform(")
+    ),
+    "mlm_hidden": _site(
+        "gelu", inputs="mlm_transform", axes="token out", line=(MaskedLanguageModel.forward, "F.gelu(")
+    ),
     "logits:MaskedLanguageModel": _site(
-        "linear", "before", "token vocab", MaskedLanguageModel.forward, "F.linear(", "output"
+        "linear", inputs="before", axes="token vocab", line=(MaskedLanguageModel.forward, "F.linear(")
     ),
-    "linear:token": _site("linear", "before", "token out", None, "", "output"),
-    "linear:class": _site("linear", "before", "class", None, "", "output"),
+    "linear:token": _site("linear", inputs="before", axes="token out"),
+    "linear:class": _site("linear", inputs="before", axes="class"),
 }
 """Every site by the name of its step, with a variant where one name has several."""
+
+
+PACKAGE = Path(__file__).parents[2]
+N_CONTEXT_LINES = 4
+"""Lines shown before and after the marked one."""
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """The source line of this package that computes a record."""
+
+    file: str
+    """Path relative to the package: "nn/attention.py"."""
+    line: int
+    """Line number of the first line of `code`."""
+    mark: int
+    """Line number of the line that computes the record."""
+    code: str
+    """That line with a few lines around it, dedented."""
+
+    @property
+    def marked(self) -> str:
+        """Return the text of the marked line."""
+        return self.code.splitlines()[self.mark - self.line].strip()
+
+
+@cache
+def source_of(key: str) -> SourceLine | None:
+    """Return the source line of a key of `SITES`; None where there is none, or without source files."""
+    site = SITES.get(key)
+    if site is None or site.line is None:
+        return None
+    function, snippet = site.line
+    function = inspect.unwrap(function)
+    try:
+        lines, first = inspect.getsourcelines(function)
+        file = Path(inspect.getsourcefile(function) or "").resolve().relative_to(PACKAGE.resolve())
+    except (OSError, TypeError, ValueError):
+        # An installation without .py files, or from a zip.
+        return None
+    mark = _find(lines, snippet)
+    if mark is None:
+        return None
+    start, end = max(0, mark - N_CONTEXT_LINES), min(len(lines), mark + N_CONTEXT_LINES + 1)
+    while not lines[start].strip():
+        start += 1
+    code = textwrap.dedent("".join(lines[start:end])).rstrip()
+    return SourceLine(file.as_posix(), first + start, first + mark, code)
+
+
+def _find(lines: list[str], snippet: str) -> int | None:
+    """Return the index of the first line with the snippet outside docstrings."""
+    inside = False
+    for i, line in enumerate(lines):
+        quotes = line.count('"""')
+        if not inside and not quotes and snippet in line:
+            return i
+        if quotes == 1:
+            inside = not inside
+    return None

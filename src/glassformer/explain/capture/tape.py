@@ -1,25 +1,129 @@
 """Keep the steps of a forward pass, and the step that each tensor came from.
 
-`attach.py` reports the steps. During the pass the tape only keeps the arguments of a step; its `Record` is made when it
-is first read, to slow the pass down little.
+`attach.py` reports the steps.
 """
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Axis, Record
-from glassformer.explain.capture.sites import SITES
-from glassformer.explain.capture.source_lines import source_of
+from glassformer.explain.capture.sites import SITES, SourceLine, source_of
 from glassformer.nn.attention import Tap
+
+BLOCKED = 1e30
+"""Scores below minus this are of blocked keys (`edits/apply.py`)."""
+
+
+class Axis(NamedTuple):
+    """An axis of a record: its name ("token", "key", "head", "feature", …), and of tokens and keys their stream."""
+
+    name: str
+    stream: str | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """A step of a forward pass.
+
+    Attributes:
+        id: "decoder.1.cross.weights".
+        site: its key in `SITES`: "weights", "residual:pre".
+        op: the operation, a key of `OPERATIONS`.
+        inputs: ids of the steps it was computed from, in the order of the operation's arguments.
+        params: the names of parameters or buffers by role ("weight", "bias").
+        attrs: the operation's constants, such as a factor or an epsilon.
+        axes: the axes of `value`.
+        value: the tensor, detached, without a batch axis of size 1; on the device "meta" if the numbers are not kept.
+        source: the line that computes it; None where the source is not available.
+        stack: "encoder", "decoder", "head", or the stream of an embedding.
+        layer: the index of the layer.
+        block: "self", "cross" or "ff".
+        editable: whether an edit of it changes what follows: the pass uses its numbers, and it is no mask.
+        limits: the smallest and the largest finite value, of a step without its numbers; None where there is none.
+    """
+
+    id: str
+    site: str
+    op: str
+    inputs: tuple[str, ...]
+    params: dict[str, str]
+    attrs: dict[str, Any]
+    axes: tuple[Axis, ...]
+    value: Tensor
+    source: SourceLine | None = None
+    stack: str = ""
+    layer: int | None = None
+    block: str | None = None
+    editable: bool = False
+    limits: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of `value`."""
+        return tuple(self.value.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the element type of `value`."""
+        return self.value.dtype
+
+    def without_value(self) -> Step:
+        """Return the step without its numbers."""
+        return replace(self, value=torch.empty_like(self.value, device="meta"), limits=_finite_range(self.value))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.value.cpu().numpy()
+        return array.copy() if dtype is None and copy else array if dtype is None else array.astype(dtype)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{axis.name} {n}" for axis, n in zip(self.axes, self.shape, strict=True))
+        expression = f"{self.op}({', '.join([*self.inputs, *self.params.values()])})"
+        return f"{self.id} = {expression}: ({sizes}) {str(self.dtype).removeprefix('torch.')}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A comparison of two ways to compute a value: their largest difference and its tolerance."""
+
+    name: str
+    value: float
+    tolerance: float
+    ok: bool
+    meaning: str
+    """One sentence."""
+
+
+class UnknownRecord(UsageError, KeyError):
+    """An error for an id that a trace does not hold."""
+
+    def __str__(self) -> str:
+        # KeyError would show the repr.
+        return self.message
+
+
+def _finite_range(value: Tensor) -> tuple[float | None, float | None]:
+    """Return the smallest and the largest value, of those that are finite and no blocked scores."""
+    if value.dtype == torch.bool:
+        value = value.to(torch.uint8)
+    if not value.numel():
+        return None, None
+    low, high = (x.item() for x in torch.aminmax(value))
+    # Where there is a NaN both are NaN.
+    if math.isfinite(low) and math.isfinite(high) and low > -BLOCKED:
+        return low, high
+    return _finite_range(value[value.isfinite() & (value > -BLOCKED)])
+
 
 BLOCKS = ("self", "cross", "ff")
 COPIED_AXES = ("vocab", "class")
@@ -34,17 +138,6 @@ class Origin(NamedTuple):
     stream: str
 
 
-class Step(NamedTuple):
-    """The arguments of `Tape.add`, from which a `Record` is made."""
-
-    site: str
-    inputs: Sequence[str]
-    params: nn.Module | Mapping[str, Tensor | None] | None
-    attrs: Mapping[str, Any] | None
-    axes: Sequence[Axis]
-    value: Tensor
-
-
 class Tape:
     """The steps of a forward pass in order of computation, and the origin of every tensor.
 
@@ -55,7 +148,7 @@ class Tape:
 
     Attributes:
         steps: the steps kept so far, by id.
-        skipped: the ids of the others, in order.
+        computed: the ids of all steps, kept or not, in order.
         edited: the ids of the steps whose tensor the tap replaced, in order.
         call: the arguments of the last call of the model.
         output: the output of that call.
@@ -70,7 +163,7 @@ class Tape:
         tap: Tap | None = None,
     ) -> None:
         self.steps: dict[str, Step] = {}
-        self.skipped: dict[str, None] = {}
+        self.computed: dict[str, None] = {}
         self.only = only
         self.tap = tap
         # A tap that names the steps it wants is not called for others, which would be copied and compared in vain.
@@ -82,7 +175,6 @@ class Tape:
         self.stack_end: Origin | None = None
         self.padding: str | None = None
         self._modules = modules
-        self._records: dict[str, Record] = {}
         self._latest: Tensor | None = None
         self._copied: tuple[weakref.ref[Tensor], Tensor] | None = None
         self._origins: dict[int, tuple[weakref.ref[Tensor], Origin]] = {}
@@ -100,21 +192,11 @@ class Tape:
     ) -> Origin:
         """Keep a step if `only` selects it, and remember its tensor; return its origin.
 
-        Args:
-            id: the id of the step.
-            site: its key in `SITES`.
-            inputs: the ids of the steps it was computed from.
-            value: its tensor.
-            axes: the axes of `value`, without a batch axis in front.
-            params: its parameters by role, or a module with only these.
-            attrs: its constants.
-
-        Raises:
-            UsageError: two modules have the same name, so the id is already taken.
+        `axes` are those of the tensor without the batch, `params` parameters by role, or a module with only these.
         """
         origin = self.remember(value, Origin(id, _stream(axes)))
+        self.computed[id] = None
         if not self.wants(id):
-            self.skipped[id] = None
             return origin
         if id in self.steps:
             hint = "rename one of them: trace(model, names={path: name})"
@@ -123,15 +205,32 @@ class Tape:
         if site == "ids" or axes[-1].name in COPIED_AXES:
             kept = kept.clone()
             self._copied = weakref.ref(value), kept
-        self.steps[id] = Step(site, inputs, params, attrs, axes, kept)
+        if kept.dim() > len(axes):
+            kept, axes = (kept, [Axis("batch"), *axes]) if kept.shape[0] > 1 else (kept.select(0, 0), axes)
+        if kept.dtype in (torch.bfloat16, torch.float16):
+            kept = kept.float()
+        of = params._parameters if isinstance(params, nn.Module) else params or {}
+        kind = SITES[site]
+        stack, layer, block = _location(id, origin.stream if kind.stream else None)
+        self.steps[id] = Step(
+            id=id,
+            site=site,
+            op=kind.op,
+            inputs=tuple(inputs),
+            params={role: self._names.get(_builtin_id(p), "") for role, p in of.items() if p is not None},
+            attrs=dict(attrs or {}),
+            axes=tuple(axes),
+            value=kept,
+            source=source_of(site),
+            stack=stack,
+            layer=layer,
+            block=block,
+            editable=kind.editable and kind.op != "mask",
+        )
         return origin
 
     def apply_tap(self, id: str, value: Tensor) -> Tensor:
-        """Return the tensor to use for a step, as replaced by the tap.
-
-        Raises:
-            UsageError: the tap returned no tensor of the same shape, type and device.
-        """
+        """Return the tensor to use for a step, as replaced by the tap."""
         if self.tap is None or (self._tapped is not None and id.partition("@")[0] not in self._tapped):
             return value
         # A copy, since the tensor may be a view of steps already recorded.
@@ -155,41 +254,7 @@ class Tape:
         for name in [*step.inputs, id] if step else []:
             if name in self.steps:
                 self.steps[name] = self.steps.pop(name)
-
-    def record(self, id: str) -> Record:
-        """Return the record of a step, the same object each time.
-
-        Raises:
-            KeyError: no step with this id was kept.
-        """
-        return self._records.get(id) or self._records.setdefault(id, self._make(id, self.steps[id]))
-
-    def _make(self, id: str, step: Step) -> Record:
-        value, axes = step.value, tuple(step.axes)
-        if value.dim() > len(axes):
-            batched = value.shape[0] > 1
-            value, axes = (value, (Axis("batch"), *axes)) if batched else (value.select(0, 0), axes)
-        if value.dtype in (torch.bfloat16, torch.float16):
-            value = value.float()
-        site = SITES[step.site]
-        embedded = _stream(axes) if site.stream else None
-        stack, layer, block = _location(id, embedded)
-        params = step.params._parameters if isinstance(step.params, nn.Module) else step.params or {}
-        named = {role: self._names.get(_builtin_id(p), "") for role, p in params.items() if p is not None}
-        return Record(
-            id,
-            step.site,
-            site.op,
-            tuple(step.inputs),
-            named,
-            dict(step.attrs or {}),
-            axes,
-            value,
-            source_of(step.site),
-            stack,
-            layer,
-            block,
-        )
+                self.computed[name] = self.computed.pop(name)
 
     def wants(self, id: str) -> bool:
         """Return whether a step with this id is kept."""
@@ -199,7 +264,7 @@ class Tape:
 
     def unmatched(self) -> list[str]:
         """Return the wildcards that no step matched, if any steps were computed."""
-        if callable(self.only) or self._keep_all or not (self.steps or self.skipped):
+        if callable(self.only) or self._keep_all or not self.computed:
             return []
         return [pattern for pattern in self.only if not any(fnmatchcase(id, pattern) for id in self.steps)]
 

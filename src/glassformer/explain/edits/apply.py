@@ -1,4 +1,4 @@
-"""Apply edits in a forward pass: `Edits` is a tap for `trace`.
+"""Apply edits in a forward pass: `Edits` is a tap for `trace`; `BatchEdits` applies others in each row of a batch.
 
     with trace(model, tap=Edits(["decoder.1.cross.head2=0"], records)) as t:
         model(src, tgt_in)
@@ -8,21 +8,45 @@ No weight is changed, and no tensor is written in place: the pass continues with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Record
-from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.capture.exact_inference import exact_forward
+from glassformer.explain.capture.tape import Step
+from glassformer.explain.edits.grammar import KINDS, Edit, resolve, state_before
 from glassformer.explain.edits.reference import Means, has_mean, means_of_run
-from glassformer.explain.edits.sites import resolve, state_before
-from glassformer.explain.effects import AppliedEdit
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.record_store import axis_indices
-from glassformer.explain.request import MAX_EDITS
-from glassformer.explain.weak_cache import weak_cache
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.predictions import readable, rows_of
+from glassformer.explain.record_store import axis_indices, weak_cache
+from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS
+from glassformer.explain.trace import trace
+from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.utils.device import tuned
+from glassformer.utils.process_settings import check_cancelled
+
+
+@dataclass(frozen=True)
+class AppliedEdit:
+    """An edit of one step, as it was applied; aliases and wildcards are resolved."""
+
+    edit: int
+    """Index into `WhatIf.edits`."""
+    step: str
+    """Id of the step."""
+    slice: str
+    """Part of the step by axis names; all of it if empty."""
+    kind: Annotated[str, " | ".join(f'"{name}"' for name in KINDS)]
+    """As in `KINDS`. Weights that follow blocked scores are "set" to 0."""
+    number: float
+    """The number of "set" and "scale"."""
+    source: str
+    """The step whose values are used: of "skip" the state before the layer, else the step itself."""
 
 
 class Edits:
@@ -39,16 +63,13 @@ class Edits:
         ids: ids of the steps that the tap wants.
         edits: the edits, without those of `first`.
         unchanged: texts of the edits that have not changed any number so far.
-
-    Raises:
-        UsageError: an edit names no step, does not fit it, or needs a second text.
     """
 
     def __init__(
         self,
         edits: Sequence[Edit | str],
-        records: Mapping[str, Record],
-        other: Mapping[str, Record] | None = None,
+        records: Mapping[str, Step],
+        other: Mapping[str, Step] | None = None,
         means: Callable[[], Means] | None = None,
         first: Edits | None = None,
     ) -> None:
@@ -106,11 +127,7 @@ class Edits:
         return found + blocked
 
     def check_fired(self) -> None:
-        """Check that every edit has acted.
-
-        Raises:
-            UsageError: the pass did not reach a step that an edit names.
-        """
+        """Check that every edit has acted."""
         for edit in self.never_acted:
             raise UsageError(f"the edit {edit} never acted: the forward pass did not reach its step")
 
@@ -128,7 +145,7 @@ class Edits:
         blocked = self._blocked.pop(id, None)
         return x if blocked is None else _without_blocked(x, blocked)
 
-    def _apply(self, edit: Edit, x: Tensor, other: Mapping[str, Record]) -> Tensor:
+    def _apply(self, edit: Edit, x: Tensor, other: Mapping[str, Step]) -> Tensor:
         if edit.kind == "skip":
             return self._states[self._before[edit.step]]
         axes = [axis.name for axis in self.records[edit.step].axes]
@@ -139,21 +156,17 @@ class Edits:
             *torch.meshgrid(*(torch.tensor(i, device=x.device) for i in indices), indexing="ij"),
         )
         x = x.clone()
-        match edit.kind:
-            case "set":
-                x[grid] = edit.number
-            case "scale":
-                x[grid] = x[grid] * edit.number
-            case "B":
-                x[grid] = _values_of_other(edit, other).to(x)
-            case "mean":
-                x[grid] = self._mean(edit.step, x)[grid]
-            case "blocked":
-                x[grid] = torch.finfo(x.dtype).min / 2
-                where = torch.zeros_like(x, dtype=torch.bool)
-                where[grid] = True
-                weights = _weights_of(edit.step)
-                self._blocked[weights] = self._blocked.get(weights, torch.zeros_like(where)) | where
+        if edit.kind == "B":
+            x[grid] = _values_of_other(edit, other).to(x)
+        elif edit.kind == "mean":
+            x[grid] = self._mean(edit.step, x)[grid]
+        elif (change := KINDS[edit.kind].change) is not None:
+            x[grid] = change(x[grid], edit.number)
+        if edit.kind == "blocked":
+            where = torch.zeros_like(x, dtype=torch.bool)
+            where[grid] = True
+            weights = _weights_of(edit.step)
+            self._blocked[weights] = self._blocked.get(weights, torch.zeros_like(where)) | where
         return x
 
     def _mean(self, step: str, x: Tensor) -> Tensor:
@@ -165,12 +178,12 @@ class Edits:
                 mean = mean.unsqueeze(i)
         return mean.expand_as(x)
 
-    def _check(self, edit: Edit, other: Mapping[str, Record]) -> None:
+    def _check(self, edit: Edit, other: Mapping[str, Step]) -> None:
         """Refuse an edit that does not fit its step, before any pass."""
         record = self.records[edit.step]
         axes = [axis.name for axis in record.axes]
         indices = axis_indices(axes, record.shape, edit.slice)
-        if not record.value.is_floating_point() and edit.kind != "set":
+        if KINDS[edit.kind].decimals and not record.value.is_floating_point():
             raise UsageError(f"{edit.step} holds no decimal numbers, so it can only be set", "as in: …=0")
         if edit.kind == "mean":
             if not has_mean(record):
@@ -196,17 +209,8 @@ class Edits:
         return [id for id, planned in self._plan.items() if any(edit.kind == "blocked" for _, edit in planned)]
 
 
-def edits_on(explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None) -> Edits:
-    """Return the tap of edits of an explanation: its own act first, each with the values of its own second text.
-
-    Args:
-        explanation: the explanation, perhaps edited.
-        edits: more edits as text.
-        other: the explanation of a second text by the same model, for their =B.
-
-    Raises:
-        UsageError: an edit is malformed, names no step, does not fit, or needs a second text.
-    """
+def edits_on(explanation: Explanation, edits: Sequence[str], other: Explanation | None = None) -> Edits:
+    """Return the tap of edits of an explanation: its own act first, each with the values of its own second text."""
     base, means = explanation.base or explanation, _means_of(explanation)
     first = None
     if explanation.edited is not None:
@@ -216,16 +220,12 @@ def edits_on(explanation: ExplanationData, edits: Sequence[str], other: Explanat
 
 
 @weak_cache
-def _means_of(explanation: ExplanationData) -> Callable[[], Means]:
+def _means_of(explanation: Explanation) -> Callable[[], Means]:
     return means_of_run(explanation.subject, (explanation.base or explanation).records)
 
 
-def check_same_model(explanation: ExplanationData, other: ExplanationData | None) -> None:
-    """Check that a second text was explained by the same weights.
-
-    Raises:
-        UsageError: it was not.
-    """
+def check_same_model(explanation: Explanation, other: Explanation | None) -> None:
+    """Check that a second text was explained by the same weights."""
     if other is None or other.subject.model is explanation.subject.model:
         return
     one, two = explanation.subject.model.state_dict(), other.subject.model.state_dict()
@@ -234,7 +234,19 @@ def check_same_model(explanation: ExplanationData, other: ExplanationData | None
         raise UsageError(message, "explain both texts by the same run, checkpoint and member")
 
 
-def _values_of_other(edit: Edit, other: Mapping[str, Record]) -> Tensor:
+def check_whole(*explanations: Explanation | None) -> None:
+    """Check that all tensors of these explanations are kept, and that they are of one model."""
+    first, *others = (e for e in explanations if e is not None)
+    for other in others:
+        check_same_model(first, other)
+    for e in (first, *others):
+        if e.records.trace is None:
+            longest = max(len(stream) for stream in e.streams)
+            message = f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {longest}"
+            raise UsageError(message, "shorten the text")
+
+
+def _values_of_other(edit: Edit, other: Mapping[str, Step]) -> Tensor:
     """Return the second text's values."""
     record = other[edit.step]
     indices = axis_indices([axis.name for axis in record.axes], record.shape, edit.other or edit.slice)
@@ -249,3 +261,117 @@ def _weights_of(scores: str) -> str:
 def _without_blocked(weights: Tensor, blocked: Tensor) -> Tensor:
     """Return weights without those of blocked keys: all zero in rows where no key is left, as in `nn.attention`."""
     return weights.masked_fill(blocked.expand_as(weights), 0.0)
+
+
+BATCH_TOKENS = 4096
+"""Maximum number of tokens of a batch."""
+
+
+class BatchedEdits:
+    """A tap for a batch: each row has edits of its own.
+
+    Attributes:
+        ids: ids of the steps that any row wants.
+    """
+
+    def __init__(self, rows: Sequence[Edits]) -> None:
+        self.rows = list(rows)
+        self.ids = set().union(*(row.ids for row in rows))
+
+    def __call__(self, id: str, x: Tensor) -> Tensor:
+        """Return the tensor to use for a step."""
+        step = id.partition("@")[0]
+        if len(x) != len(self.rows):
+            raise UsageError(f"{step} has no batch axis, so texts of one batch share it", "edit it with what_if")
+        parts = [row(id, part) if step in row.ids else part for row, part in zip(self.rows, x.split(1), strict=True)]
+        return torch.cat(parts)
+
+
+def edited_logits(
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
+) -> Float[Tensor, "N P C"]:
+    """Return the logits of one text under each of several sets of edits, in double precision."""
+    check_whole(explanation, other)
+    logits = torch.cat(list(_batches(explanation, variants, other))).double()
+    return logits[:, None] if logits.dim() == 2 else logits
+
+
+def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
+    """Return the logits of a text without further edits, in double precision."""
+    check_whole(explanation)
+    return rows_of(explanation.records["logits"].value.double())
+
+
+def _batches(
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None
+) -> Iterator[Tensor]:
+    subject = explanation.subject
+    size = max(1, BATCH_TOKENS // sum(len(stream) for stream in explanation.streams))
+    for start in range(0, len(variants), size):
+        check_cancelled()
+        rows = [edits_on(explanation, v, other) for v in variants[start : start + size]]
+        inputs = {name: _repeated(value, len(rows)) for name, value in explanation.model_inputs.items()}
+        with tuned(subject.device), torch.no_grad(), trace(subject.model, lambda _: False, tap=BatchedEdits(rows)):
+            yield exact_forward(subject.model, **inputs)
+        for row in rows:
+            row.check_fired()
+
+
+def _repeated(value: Any, n: int) -> Any:
+    """Return an argument of the model for a batch of n equal texts."""
+    if isinstance(value, NgramBatch):
+        return replace(value, index=value.index.expand(n, -1))
+    return value.expand(n, *value.shape[1:])
+
+
+@dataclass(frozen=True)
+class VariantEffect:
+    """What one set of edits changes in the prediction of a text, in few numbers."""
+
+    edits: list[str]
+    """The edits."""
+    change: float
+    """Change of the log-probability of what is predicted without edits, summed over the predictions, in nats."""
+    n_changed: int
+    """Number of predictions that differ."""
+    position: int | None
+    """Position where the log-probability falls most; null for a classifier."""
+    before: str
+    """The most probable class or token there without edits."""
+    after: str
+    """The same with edits."""
+
+
+def variant_effects(
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
+) -> list[VariantEffect]:
+    """Return the effects of several sets of edits; arguments and errors as in `edited_logits`."""
+    if not variants:
+        return []
+    chosen = explanation.answered
+    base = base_logits(explanation)[chosen].log_softmax(dim=-1)
+    after = edited_logits(explanation, variants, other)[:, chosen].log_softmax(dim=-1)
+    predictions = [explanation.predictions[i] for i in chosen]
+    change = followed(explanation, after) - followed(explanation, base)
+    best = after.argmax(dim=-1)
+    differs = best != base.argmax(dim=-1)
+    worst = change.argmin(dim=-1)
+    return [
+        VariantEffect(
+            edits=list(edits),
+            change=float(change[row].sum()),
+            n_changed=int(differs[row].sum()),
+            position=predictions[at].position,
+            before=predictions[at].top[0].piece,
+            after=readable(explanation.subject.task, int(best[row, at])),
+        )
+        for row, (edits, at) in enumerate(zip(variants, worst.tolist(), strict=True))
+    ]
+
+
+def followed(explanation: Explanation, log_probs: Float[Tensor, "... P C"]) -> Float[Tensor, "... P"]:
+    """Return the log-probabilities of the classes or tokens that are predicted without edits."""
+    chosen = explanation.answered
+    predictions = [explanation.predictions[i] for i in chosen]
+    targets = torch.tensor([(p.actual or p.top[0]).id for p in predictions], device=log_probs.device)
+    return log_probs.gather(-1, targets.expand(log_probs.shape[:-1])[..., None])[..., 0]

@@ -15,20 +15,18 @@ Of an edited pass the parts are those that it computed, and what an edit added t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import Record
-from glassformer.explain.edits.batch import base_logits, edited_logits
-from glassformer.explain.edits.what_if import check_whole
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.manifest import get_parameter
+from glassformer.explain.capture.tape import Step
+from glassformer.explain.edits.apply import base_logits, check_whole, edited_logits
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
+from glassformer.explain.record_store import get_parameter
 
 Part = tuple[str, str, Float[Tensor, "L D"]]
 """The name of a part, the edit that switches it off ("" if there is none), and what it adds to the residual stream."""
@@ -65,21 +63,11 @@ class Contributions:
     parts: list[Contribution]
     """In order of computation."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
-
-def contributions(explanation: ExplanationData, prediction: int | None = None) -> Contributions:
+def contributions(explanation: Explanation, prediction: int | None = None) -> Contributions:
     """Return the parts whose sum is the logit of a prediction minus that of its contrast.
 
-    Args:
-        explanation: the explanation of a text of at most 128 tokens.
-        prediction: index of the prediction; by default the first generated token. The contrast is the most probable
-            other class or token.
-
-    Raises:
-        UsageError: there is no such prediction, the text is too long, or the model ends in a step that is not linear.
+    By default it is the first generated token; the contrast is the most probable other class or token.
     """
     check_whole(explanation)
     if prediction is None:
@@ -113,7 +101,7 @@ def contributions(explanation: ExplanationData, prediction: int | None = None) -
     )
 
 
-def _logit_parts(explanation: ExplanationData, target: int, contrast: int) -> Iterator[tuple[str, str, Tensor]]:
+def _logit_parts(explanation: Explanation, target: int, contrast: int) -> Iterator[tuple[str, str, Tensor]]:
     """Yield the name, the edit and the share of the logit difference of each part: (P,), or for a classifier ()."""
     records, model = explanation.records, explanation.subject.model
     logits = records["logits"]
@@ -133,7 +121,7 @@ def _logit_parts(explanation: ExplanationData, target: int, contrast: int) -> It
         yield name, edit, (value if pool is None else _pooled(explanation, pool, value)) @ direction
 
 
-def _parts(explanation: ExplanationData, id: str) -> Iterator[Part]:
+def _parts(explanation: Explanation, id: str) -> Iterator[Part]:
     """Yield the parts whose sum is a step of the residual stream, (L, D) in double precision."""
     parts = list(_computed_parts(explanation, id))
     yield from parts
@@ -143,7 +131,7 @@ def _parts(explanation: ExplanationData, id: str) -> Iterator[Part]:
         yield f"edit of {edited.pop()}", "", explanation.records[id].value.double() - total
 
 
-def _ends(explanation: ExplanationData) -> list[str]:
+def _ends(explanation: Explanation) -> list[str]:
     """Return the ids of the steps after the residual stream: of pooling, and of the products up to the logits."""
     found, id = [], "logits"
     while (record := explanation.records[id]).op in ("linear", "pin_zero", "pool"):
@@ -152,7 +140,7 @@ def _ends(explanation: ExplanationData) -> list[str]:
     return found
 
 
-def _edited_steps(explanation: ExplanationData) -> set[str]:
+def _edited_steps(explanation: Explanation) -> set[str]:
     """Return the ids of the steps of which an edit of this explanation changed a number."""
     result = explanation.edited
     if result is None:
@@ -160,7 +148,7 @@ def _edited_steps(explanation: ExplanationData) -> set[str]:
     return {one.step for one in result.applied if result.edits[one.edit] not in result.unchanged}
 
 
-def _computed_parts(explanation: ExplanationData, id: str) -> Iterator[Part]:
+def _computed_parts(explanation: Explanation, id: str) -> Iterator[Part]:
     """Yield the parts that a step computes from its inputs."""
     records, model = explanation.records, explanation.subject.model
     record = records[id]
@@ -181,7 +169,7 @@ def _computed_parts(explanation: ExplanationData, id: str) -> Iterator[Part]:
             yield id, "", record.value.double()
 
 
-def _heads(explanation: ExplanationData, record: Record) -> Iterator[Part]:
+def _heads(explanation: Explanation, record: Step) -> Iterator[Part]:
     """Yield what each head of an attention adds, and its bias."""
     model, block = explanation.subject.model, record.id.removesuffix(".out")
     context = explanation.records[f"{block}.context"].value.double()
@@ -192,7 +180,7 @@ def _heads(explanation: ExplanationData, record: Record) -> Iterator[Part]:
         yield bias, "", get_parameter(model, bias).detach().double().expand(record.value.shape)
 
 
-def _normed(explanation: ExplanationData, norm: Record, part: Tensor) -> Tensor:
+def _normed(explanation: Explanation, norm: Step, part: Tensor) -> Tensor:
     """Return a part after a norm whose statistics are those of the whole stream."""
     x = explanation.records[norm.inputs[0]].value.double()
     if norm.op == "layer_norm":
@@ -203,7 +191,7 @@ def _normed(explanation: ExplanationData, norm: Record, part: Tensor) -> Tensor:
     return part * scale * gain
 
 
-def _pooled(explanation: ExplanationData, pool: Record, part: Tensor) -> Tensor:
+def _pooled(explanation: Explanation, pool: Step, part: Tensor) -> Tensor:
     """Return a part after pooling; a maximum is taken where the whole stream has it."""
     x = explanation.records[pool.inputs[0]].value.double()
     real = ~torch.tensor(explanation.streams[0].padding, device=x.device)

@@ -13,29 +13,155 @@ change = -5.074
 [[finding.control]]
 edits = ["encoder.0.self.scores[head:0;key:0]=blocked"]
 after = "2026-04-05"
+
+The same examples are predicted twice, in fp32, and compared by the paired test of the task.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from glassformer.config.fields import string
+from glassformer.config import DecodeConfig
 from glassformer.config.requests import build_request, check_request
+from glassformer.config.settings import string
+from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.compute import compute_explanation
+from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import what_if
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_TEXT, TraceRequest
-from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_FULL_TOKENS, MAX_TEXT, TraceRequest
+from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256, with_member
+from glassformer.explain.trace import trace
+from glassformer.models.ensemble import members_of
+from glassformer.runs.records import Evaluation
 from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text
+from glassformer.utils.device import tuned
 from glassformer.utils.safe_read import LIMITS
+
+MAX_GROUPS = 12
+"""Maximum groups of examples that are reported, those that lost most first."""
+_TAG = re.compile(r"\[[^\]]{1,20}\]")
+
+
+class Group(TypedDict):
+    """Examples of one class, or of one tag at the beginning of the source ("[en_US]")."""
+
+    name: str
+    n: int
+    before: float
+    """Share of right answers without edits, from 0 to 1."""
+    after: float
+
+
+class EditScores(TypedDict):
+    """The scores of a split without and with edits."""
+
+    edits: list[str]
+    member: int | None
+    """Which model of an ensemble was edited and scored alone; None: the run has one model."""
+    metric: str
+    before: float
+    after: float
+    test: dict[str, Any]
+    """The paired test: difference (after − before), ci95, p_value, n; see `evaluate/significance.py`."""
+    groups: list[Group]
+
+
+def evaluate_edits(
+    subject: Subject, split: Split, edits: Sequence[str], decode: DecodeConfig, member: int = 1
+) -> EditScores:
+    """Return the headline score of a split without and with edits, their paired test, and where answers were lost.
+
+    The first example gives the names and sizes by which edits are checked. Of an ensemble one member, counted from 1,
+    is edited and scored alone.
+    """
+    n_members = len(members_of(subject.model))
+    subject = with_member(subject, member)
+    task, model = subject.task, subject.model
+    if task.report.comparison_keys is None:
+        raise UsageError(f"there is no paired test of a {task.report.model_name}")
+    first = compute_explanation(subject, TraceRequest(split.text[0][:MAX_FULL_TOKENS]))
+    # A language model is scored on texts as they are.
+    tap = _tap(first, edits, generates=len(first.streams) > 1)
+    with tuned(subject.device):
+        with trace(model, lambda _: False):  # the same attention, step by step, as with a tap
+            before = task.evaluate(model, split, decode)
+        with trace(model, lambda _: False, tap=tap):
+            after = task.evaluate(model, split, decode)
+    tap.check_fired()
+    scores = [task.report.score(Evaluation(task.name, "", each)) for each in (before, after)]
+    truth_key, key = task.report.comparison_keys
+    truth, was, is_now = (
+        [str(row[name]).strip() for row in rows["predictions"]]
+        for rows, name in ((before, truth_key), (before, key), (after, key))
+    )
+    metric = scores[0].metric.name
+    test = task.report.paired_test(is_now, was, truth, metric)
+    if any(score.value is None for score in scores):
+        raise UsageError(f"this split has no {metric}", "choose another with --split")
+    groups = (
+        _groups(first.is_classifier, split.text, truth, was, is_now) if metric in ("accuracy", "exact_match") else []
+    )
+    return {
+        "edits": [str(edit) for edit in tap.edits],
+        "member": member if n_members > 1 else None,
+        "metric": metric,
+        "before": float(scores[0].value or 0.0),
+        "after": float(scores[1].value or 0.0),
+        "test": test,
+        "groups": groups,
+    }
+
+
+def predict_edited(
+    subject: Subject, texts: Sequence[str], edits: Sequence[str], decode: DecodeConfig, member: int = 1
+) -> list[dict[str, Any]]:
+    """Return the predictions of texts under edits, as the task's `predict` does; arguments as in `evaluate_edits`."""
+    if not texts:
+        return []
+    subject = with_member(subject, member)
+    first = compute_explanation(subject, TraceRequest(texts[0][:MAX_FULL_TOKENS]))
+    tap = _tap(first, edits, generates=not first.is_classifier)
+    with tuned(subject.device), trace(subject.model, lambda _: False, tap=tap):
+        answers = subject.task.predict(subject.model, texts, decode)
+    tap.check_fired()
+    return answers
+
+
+def _tap(first: Explanation, edits: Sequence[str], generates: bool) -> Edits:
+    """Return the tap of edits for many texts, checked by the steps of the first."""
+    tap = Edits(edits, first.records, means=means_of_run(first.subject, first.records))
+    if generates and (placed := tap.at_positions_of(first.streams[-1].name)):
+        raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")
+    return tap
+
+
+def _groups(
+    by_class: bool, texts: Sequence[str], truth: Sequence[str], was: Sequence[str], is_now: Sequence[str]
+) -> list[Group]:
+    """Return the groups of examples, by class or by tag, that lost most, at most `MAX_GROUPS`."""
+    rows: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
+    for text, right, a, b in zip(texts, truth, was, is_now, strict=True):
+        tag = _TAG.match(text)
+        name = right if by_class else tag[0] if tag else ""
+        if name:
+            rows[name].append((a == right, b == right))
+    groups: list[Group] = [
+        {"name": name, "n": len(r), "before": sum(a for a, _ in r) / len(r), "after": sum(b for _, b in r) / len(r)}
+        for name, r in rows.items()
+    ]
+    return sorted(groups, key=lambda group: (group["after"] - group["before"], group["name"]))[:MAX_GROUPS]
+
 
 MAX_TRIED = 5
 """Maximum heads that `find_head` tries, those with the largest effect first."""
@@ -118,19 +244,9 @@ class Measured:
 
 
 def make_finding(
-    explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None, name: str = ""
+    explanation: Explanation, edits: Sequence[str], other: Explanation | None = None, name: str = ""
 ) -> Finding:
-    """Return the finding of some edits; its controls are the same edits of the other heads, where they are of one head.
-
-    Args:
-        explanation: the explanation of the text.
-        edits: the edits.
-        other: the explanation of a second text, for =B.
-        name: what was found, in words; by default the edits.
-
-    Raises:
-        UsageError: as in `what_if`.
-    """
+    """Return the finding of some edits; if they are of one head, its controls are the same edits of the others."""
     result = what_if(explanation, edits, other)
     controls = []
     for control in _other_heads(explanation, edits):
@@ -148,29 +264,21 @@ def make_finding(
     )
 
 
-def _other_heads(explanation: ExplanationData, edits: Sequence[str]) -> list[list[str]]:
+def _other_heads(explanation: Explanation, edits: Sequence[str]) -> list[list[str]]:
     """Return the same edits of each other head; none where the edits are not all of one head."""
     heads = {match[2] for edit in edits for match in [_HEAD.search(edit)] if match}
     if len(heads) != 1 or not all(_HEAD.search(edit) for edit in edits):
         return []
-    nodes = explanation.records.nodes
-    blocks = {id.removesuffix("weights"): node.sizes[0] for id, node in nodes.items() if node.record.site == "weights"}
-    n_heads = next((n for block, n in blocks.items() if edits[0].startswith(block)), 0)
+    attentions = (step for step in explanation.records.steps.values() if step.site == "weights")
+    n_heads = next((a.shape[0] for a in attentions if edits[0].startswith(a.id.removesuffix("weights"))), 0)
     return [[_HEAD.sub(rf"\g<1>{h}", edit) for edit in edits] for h in range(n_heads) if str(h) not in heads]
 
 
-def find_head(explanation: ExplanationData, other: ExplanationData) -> Finding | None:
+def find_head(explanation: Explanation, other: Explanation) -> Finding | None:
     """Return the head whose attention to the differing token decides between the answers of two texts, if one does.
 
     Every head is kept from attending to each token in which the texts differ; of the heads with the largest effect, the
     first is taken under which the first text is answered like the second.
-
-    Args:
-        explanation: the first text.
-        other: the second text: as many tokens, another answer.
-
-    Raises:
-        UsageError: the texts have different numbers of tokens, or more than 128.
     """
     first, second = explanation.streams[0], other.streams[0]
     if len(first) != len(second):
@@ -191,11 +299,7 @@ def find_head(explanation: ExplanationData, other: ExplanationData) -> Finding |
 
 
 def write_findings(path: Path, subject: Subject, findings: Sequence[Finding]) -> None:
-    """Write findings on the model of a run, atomically.
-
-    Raises:
-        ResourceError: the file cannot be written.
-    """
+    """Write findings on the model of a run, atomically."""
     import tomli_w
 
     kept = [{name: value for name, value in asdict(finding).items() if value not in (None, [])} for finding in findings]
@@ -205,12 +309,7 @@ def write_findings(path: Path, subject: Subject, findings: Sequence[Finding]) ->
 
 
 def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
-    """Return the hash of the weights that findings were made with, and the findings.
-
-    Raises:
-        UsageError: the file is not there.
-        CheckpointError: it is no TOML, or a finding has another form.
-    """
+    """Return the hash of the weights that findings were made with, and the findings."""
     if not path.exists():
         raise UsageError(f"{path} cannot be read: there is no such file", "name a file of findings")
     data = safe_read.read_toml(path, LIMITS["findings"])
@@ -232,11 +331,7 @@ def _finding(path: Path, number: int, data: Any) -> Finding:
 
 
 def measure_again(subject: Subject, finding: Finding) -> Measured:
-    """Return a finding with the same edits measured on the model as it is now.
-
-    Raises:
-        UsageError: the edits do not fit this model.
-    """
+    """Return a finding with the same edits measured on the model as it is now."""
     request = finding.request
     base = compute_explanation(subject, request.without_edits())
     other = None if request.other_text is None else compute_explanation(subject, request.of_other_text())

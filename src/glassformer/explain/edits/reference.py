@@ -18,13 +18,12 @@ from torch import Tensor, nn
 
 from glassformer.data.splits import Split
 from glassformer.errors import ChangedDataError, CheckpointError, DataError, ResourceError, UsageError
-from glassformer.explain.capture.records import Record
-from glassformer.explain.capture.sites import SITES
+from glassformer.explain.capture.tape import Step
 from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.explain.trace import trace
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import read_tensors, tensor_chunks
 from glassformer.runs.run_data import load_run_data
-from glassformer.runs.tensor_file import read_tensors, tensor_chunks
 from glassformer.utils.atomic_io import atomic_write_chunks
 from glassformer.utils.device import tuned
 from glassformer.utils.safe_read import read_bytes
@@ -39,23 +38,13 @@ Means = Mapping[str, Tensor]
 T = TypeVar("T")
 
 
-def means_of_run(subject: Subject, records: Mapping[str, Record]) -> Callable[[], Means]:
-    """Return a function that returns the means of a run's steps: those kept with it, or computed now.
-
-    Args:
-        subject: the model.
-        records: the steps to average, of any text.
-    """
+def means_of_run(subject: Subject, records: Mapping[str, Step]) -> Callable[[], Means]:
+    """Return a function that returns the means of a run's steps: those kept with it, or computed now."""
     return cache(lambda: _kept_means(subject, records))
 
 
-def _kept_means(subject: Subject, records: Mapping[str, Record]) -> Means:
-    """Return the kept means.
-
-    Raises:
-        UsageError: there are none, and the validation texts are not there.
-        ChangedDataError: likewise, and they have changed since training.
-    """
+def _kept_means(subject: Subject, records: Mapping[str, Step]) -> Means:
+    """Return the kept means."""
     path = RunFolder(subject.path).reference_means / f"{_sha256_of(subject.model)}.safetensors"
     if path.exists():
         try:
@@ -91,15 +80,10 @@ def _allows_changed_data(subject: Subject) -> bool:
     return bool(getattr(subject, "allow_changed_data", False))
 
 
-def reference_means(subject: Subject, split: Split, records: Mapping[str, Record]) -> Means:
+def reference_means(subject: Subject, split: Split, records: Mapping[str, Step]) -> Means:
     """Return the mean of each step over texts and tokens, by id: its tensor without token axes.
 
     Steps over pairs of tokens, such as scores, have no mean, as their axes differ from text to text.
-
-    Args:
-        subject: the model.
-        split: the reference texts, of which at most `N_TEXTS` are used.
-        records: the steps to average, of any text.
     """
     task, sums = subject.task, _Sums(records)
     if split.shards is None:
@@ -117,16 +101,13 @@ def reference_means(subject: Subject, split: Split, records: Mapping[str, Record
 class _Sums:
     """A tap that sums up steps over texts and tokens, and changes nothing.
 
-    Args:
-        records: the steps, of any text.
-
     Attributes:
         ids: ids of the steps that are summed.
         totals: the sums by id, without token axes.
         counts: the number of tokens, or of texts for steps without tokens, by id.
     """
 
-    def __init__(self, records: Mapping[str, Record]) -> None:
+    def __init__(self, records: Mapping[str, Step]) -> None:
         self.axes = {id: [axis.name for axis in record.axes] for id, record in records.items() if has_mean(record)}
         self.ids = set(self.axes)
         self.totals: dict[str, Tensor] = {}
@@ -142,10 +123,10 @@ class _Sums:
         return x
 
 
-def has_mean(record: Record) -> bool:
+def has_mean(record: Step) -> bool:
     """Return True if a mean over texts can replace a step: it can be edited, and has no axis of keys."""
     names = [axis.name for axis in record.axes]
-    return bool(SITES[record.site].edit) and record.value.is_floating_point() and "key" not in names
+    return record.editable and record.value.is_floating_point() and "key" not in names
 
 
 def _spread(items: Sequence[T], n: int) -> list[T]:

@@ -4,20 +4,94 @@ Both directions are measured (Heimersheim and Nanda 2024, "How to use and interp
 puts the second text's state into the first, and asks how much of the first answer is lost; `denoising` puts the first
 text's state into the second, and asks how much of the first answer comes back. A state can be needed and not suffice,
 or suffice and not be needed.
+
+Of a decoder this is the logit lens (nostalgebraist 2020); of the encoder of a translator, whose decoder then reads an
+early memory, DecoderLens (Langedijk et al. 2023, https://arxiv.org/abs/2310.03686). The last norm takes its statistics
+from the state that it reads. Early rows are biased: those states were not made for this reader (Belrose et al. 2023,
+https://arxiv.org/abs/2303.08112).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+
+import torch
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.batch import base_logits, edited_logits
-from glassformer.explain.edits.what_if import check_whole
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.edits.apply import base_logits, check_whole, edited_logits, followed
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """The predictions after one layer."""
+
+    layer: int
+    """Number of layers that act, from 0; those after them are skipped."""
+    tokens: list[str]
+    """The most probable class or token of each prediction."""
+    log_probs: list[float]
+    """Log-probability of what the whole model predicts, in nats."""
+    ranks: list[int]
+    """Number of classes or tokens with a larger logit than it."""
+    kl: list[float]
+    """Kullback–Leibler divergence of this distribution from that of the whole model, in nats."""
+
+
+@dataclass(frozen=True)
+class LayersStack:
+    """The predictions by layer of one stack; the other stack acts whole."""
+
+    stack: str
+    """"encoder" or "decoder"."""
+    rows: list[LayerRow]
+    """From the embedding alone to the whole model."""
+
+
+@dataclass(frozen=True)
+class LayersSweep:
+    """The predictions after each layer."""
+
+    positions: list[int | None]
+    """Position of each prediction; null for a classifier."""
+    stacks: list[LayersStack]
+    """The encoder before the decoder."""
+
+
+def sweep_layers(explanation: Explanation) -> LayersSweep:
+    """Return the predictions after each layer of each stack; the last row is the model's own."""
+    depth = explanation.records.n_layers
+    variants = [
+        [f"{stack}.{i}.state=skip" for i in range(n, n_layers)]
+        for stack, n_layers in depth.items()
+        for n in range(n_layers)
+    ]
+    chosen = explanation.answered
+    whole = base_logits(explanation)[chosen]
+    early = iter(edited_logits(explanation, variants)[:, chosen])
+    stacks = []
+    for stack, n_layers in depth.items():
+        rows = [_row(explanation, n, next(early), whole) for n in range(n_layers)]
+        stacks.append(LayersStack(stack, [*rows, _row(explanation, n_layers, whole, whole)]))
+    return LayersSweep([explanation.predictions[i].position for i in chosen], stacks)
+
+
+def _row(explanation: Explanation, layer: int, logits: torch.Tensor, whole: torch.Tensor) -> LayerRow:
+    """Return the predictions of logits (P, C), compared with those of the whole model."""
+    task = explanation.subject.task
+    log_probs, target = logits.log_softmax(dim=-1), whole.log_softmax(dim=-1)
+    own = followed(explanation, log_probs)
+    return LayerRow(
+        layer=layer,
+        tokens=[readable(task, id) for id in logits.argmax(dim=-1).tolist()],
+        log_probs=own.tolist(),
+        ranks=(log_probs > own[:, None]).sum(dim=-1).tolist(),
+        kl=(target.exp() * (target - log_probs)).sum(dim=-1).tolist(),
+    )
+
 
 MIN_DIFFERENCE = 0.5
 """Smallest difference of the two texts' logit differences of which a share is given."""
@@ -64,26 +138,13 @@ class StatesSweep:
     grids: list[StatesGrid]
     """One grid per stream."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
-
-def sweep_states(explanation: ExplanationData, other: ExplanationData) -> StatesSweep:
-    """Return the share of the answer that each state of the residual stream carries.
-
-    Args:
-        explanation: the first text.
-        other: the second text, with another answer by the same model.
-
-    Raises:
-        UsageError: the answers are the same, or differ only by their number of tokens; or a text is too long.
-        Cancelled: the computation was cancelled between two batches.
-    """
+def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
+    """Return the share of the answer that each state of the residual stream carries."""
     check_whole(explanation, other)
     index, answer, other_answer = _first_difference(explanation, other)
 
-    def difference(e: ExplanationData) -> float:
+    def difference(e: Explanation) -> float:
         row = base_logits(e)[index]
         return float(row[answer] - row[other_answer])
 
@@ -116,7 +177,7 @@ def sweep_states(explanation: ExplanationData, other: ExplanationData) -> States
 
 
 def _logit_differences(
-    explanation: ExplanationData, other: ExplanationData, edits: Sequence[str], index: int, answer: int, foil: int
+    explanation: Explanation, other: Explanation, edits: Sequence[str], index: int, answer: int, foil: int
 ) -> list[float]:
     """Return the logit difference of the two answers under each edit."""
     if not edits:
@@ -125,7 +186,7 @@ def _logit_differences(
     return (rows[:, answer] - rows[:, foil]).tolist()
 
 
-def _first_difference(a: ExplanationData, b: ExplanationData) -> tuple[int, int, int]:
+def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:
     """Return the index of the first prediction that differs, and what is predicted there in both texts."""
     if a.is_classifier:
         first, second = a.predictions[0].top[0].id, b.predictions[0].top[0].id
@@ -143,12 +204,9 @@ def _first_difference(a: ExplanationData, b: ExplanationData) -> tuple[int, int,
     raise UsageError("both texts have the same answer", "choose a second text with another answer")
 
 
-def _states(explanation: ExplanationData) -> list[tuple[int, list[str]]]:
+def _states(explanation: Explanation) -> list[tuple[int, list[str]]]:
     """Return for each stream its index, and the names of its states in order of computation."""
-    layers: dict[str, int] = {}
-    for node in explanation.records.nodes.values():
-        if node.record.layer is not None:
-            layers[node.record.stack] = node.record.layer + 1
+    layers = explanation.records.n_layers
     stacks = list(layers)
     names = ["embedding"] if len(stacks) == 1 else ["source", "target"]
     return [
@@ -157,7 +215,7 @@ def _states(explanation: ExplanationData) -> list[tuple[int, list[str]]]:
     ]
 
 
-def _pairs(a: ExplanationData, b: ExplanationData, stream: int, end: int | None) -> list[tuple[int, int]]:
+def _pairs(a: Explanation, b: Explanation, stream: int, end: int | None) -> list[tuple[int, int]]:
     """Return positions that stand for each other: all of equally long texts, else the common beginning and end.
 
     Of a generated stream those after the prediction are left out, as it cannot depend on them.

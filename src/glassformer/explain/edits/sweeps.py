@@ -3,20 +3,30 @@
 `sweep_parts`: each head and block switched off, each alone, and all heads of a block together. Single heads can each be
 dispensable while all together are not, which only the sum shows.
 `sweep_keys`: each head kept from attending to each token.
+
+Every checkpoint reads the tokens of one model, the one that the request names (teacher forcing), so that edits of any
+position fit, and the numbers of all checkpoints are of the same tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import torch
 
-from glassformer.explain.edits.batch import VariantEffect, edited_logits, followed, variant_effects
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.subject import LoadedSubject
+from glassformer.errors import UsageError
+from glassformer.explain.edits.apply import VariantEffect, edited_logits, followed, variant_effects
+from glassformer.explain.edits.what_if import predictions_of, what_if
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.inputs.families import filled_answer
+from glassformer.explain.predictions import readable, rows_of
+from glassformer.explain.record_store import RecordStore
+from glassformer.explain.subject import LoadedSubject, Subject, list_checkpoints, with_checkpoint, with_member
 from glassformer.models.ensemble import members_of
+from glassformer.utils.device import tuned
+from glassformer.utils.process_settings import check_cancelled
 
 
 @dataclass(frozen=True)
@@ -44,10 +54,6 @@ class PartsSweep:
     untrained: float
     """Largest change of the log-probability, in size, when a part of the same model with initial weights is off."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class KeysGrid:
@@ -68,38 +74,28 @@ class KeysSweep:
     grids: list[KeysGrid]
     """In order of computation."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
     def strongest(self, n: int = 10) -> list[VariantEffect]:
         """Return the n effects that lower the log-probability most, the largest first."""
         every = [effect for grid in self.grids for row in grid.effects for effect in row]
         return sorted(every, key=lambda effect: effect.change)[:n]
 
 
-def sweep_parts(explanation: ExplanationData) -> PartsSweep:
-    """Return the effect of switching off each head and block, of each head alone, and of all heads of a block.
-
-    Raises:
-        UsageError: the text has more than 128 tokens.
-        Cancelled: the computation was cancelled between two batches.
-    """
+def sweep_parts(explanation: Explanation) -> PartsSweep:
+    """Return the effect of switching off each head and block, of each head alone, and of all heads of a block."""
     plans = _plans(explanation)
-    variants = [edits for _, _, _, off, alone in plans for edits in (off, alone) if edits]
-    effects = iter(variant_effects(explanation, variants))
+    effects = iter(variant_effects(explanation, [edits for plan in plans for edits in (plan.off, plan.alone) if edits]))
     parts = [
-        Part(step, kind, head, next(effects), next(effects) if alone else None) for step, kind, head, _, alone in plans
+        Part(plan.step, plan.kind, plan.head, next(effects), next(effects) if plan.alone else None) for plan in plans
     ]
-    return PartsSweep(parts, _untrained(explanation, [off for _, _, _, off, _ in plans]))
+    return PartsSweep(parts, _untrained(explanation, [plan.off for plan in plans]))
 
 
-def sweep_keys(explanation: ExplanationData) -> KeysSweep:
+def sweep_keys(explanation: Explanation) -> KeysSweep:
     """Return the effect of blocking each key for each head; raises as `sweep_parts`."""
     grids, variants = [], []
     for id, n_heads in _attentions(explanation):
-        axis = explanation.records.nodes[id].record.axes[-1]
-        n_keys = explanation.records.nodes[id].sizes[-1]
+        axis = explanation.records.steps[id].axes[-1]
+        n_keys = explanation.records.steps[id].shape[-1]
         scores = id.removesuffix("weights") + "scores"
         grids.append((id, axis.stream or "", n_heads, n_keys))
         variants += [[f"{scores}[head:{h};key:{k}]=blocked"] for h in range(n_heads) for k in range(n_keys)]
@@ -112,32 +108,38 @@ def sweep_keys(explanation: ExplanationData) -> KeysSweep:
     )
 
 
-Plan = tuple[str, Literal["head", "heads", "block"], int | None, list[str], list[str]]
+class _Plan(NamedTuple):
+    """A part with the edits that switch it off, and those that switch off the other heads of its block."""
+
+    step: str
+    kind: Literal["head", "heads", "block"]
+    head: int | None
+    off: list[str]
+    alone: list[str]
 
 
-def _plans(explanation: ExplanationData) -> list[Plan]:
-    """Return (step, kind, head, edits that switch it off, edits that leave it alone) of each part."""
+def _plans(explanation: Explanation) -> list[_Plan]:
+    """Return how each part is switched off."""
     heads = dict(_attentions(explanation))
-    plans: list[Plan] = []
-    for id, node in explanation.records.nodes.items():
-        record = node.record
+    plans: list[_Plan] = []
+    for id, step in explanation.records.steps.items():
         if id in heads:
             block = id.removesuffix(".weights")
             off = [f"{block}.context[head:{h}]=0" for h in range(heads[id])]
             for h in range(heads[id]):
-                plans.append((id, "head", h, [off[h]], [edit for edit in off if edit != off[h]]))
-            plans.append((id, "heads", None, [f"{block}.context=0"], []))
-        elif record.block == "ff" and record.site.startswith("out:"):
-            plans.append((id, "block", None, [f"{id}=0"], []))
+                plans.append(_Plan(id, "head", h, [off[h]], [edit for edit in off if edit != off[h]]))
+            plans.append(_Plan(id, "heads", None, [f"{block}.context=0"], []))
+        elif step.block == "ff" and step.site.startswith("out:"):
+            plans.append(_Plan(id, "block", None, [f"{id}=0"], []))
     return plans
 
 
-def _attentions(explanation: ExplanationData) -> list[tuple[str, int]]:
+def _attentions(explanation: Explanation) -> list[tuple[str, int]]:
     """Return the id and the number of heads of each attention's weights."""
-    return [(id, node.sizes[0]) for id, node in explanation.records.nodes.items() if node.record.site == "weights"]
+    return [(id, step.shape[0]) for id, step in explanation.records.steps.items() if step.site == "weights"]
 
 
-def _untrained(explanation: ExplanationData, variants: Sequence[Sequence[str]]) -> float:
+def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> float:
     """Return the largest change of the log-probability by one edit alone, in the model with initial weights."""
     subject = explanation.subject
     devices = [subject.device] if subject.device.type == "cuda" else []
@@ -151,3 +153,67 @@ def _untrained(explanation: ExplanationData, variants: Sequence[Sequence[str]]) 
     logits = edited_logits(fresh, [["logits*1"], *variants])[:, chosen].log_softmax(dim=-1)
     totals = followed(explanation, logits).sum(dim=-1)
     return float((totals[1:] - totals[0]).abs().max())
+
+
+@dataclass(frozen=True)
+class CheckpointEffect:
+    """What edits change in one checkpoint of a run."""
+
+    checkpoint: str
+    """"model" or the name of a checkpoint."""
+    step: int | None
+    """Its training step."""
+    answer_before: str
+    """What it predicts without edits: the class; or after each of the tokens that all checkpoints read, the next."""
+    answer_after: str
+    """The same with edits."""
+    log_prob_before: float
+    """Log-probability of the tokens, or of the class, without edits, in nats."""
+    log_prob_after: float
+    """The same with edits."""
+
+
+@dataclass(frozen=True)
+class CheckpointsSweep:
+    """What edits change in every checkpoint of a run."""
+
+    checkpoints: list[CheckpointEffect]
+    """The first training step first."""
+
+
+def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
+    """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first."""
+    if explanation.base is None:
+        raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
+    base, other, request = explanation.base, explanation.other, explanation.request
+    found = []
+    for info in list_checkpoints(explanation.run):
+        check_cancelled()
+        model = with_member(with_checkpoint(explanation.run, info["name"]), request.member)
+        at = _at(base, model)
+        result = what_if(at, request.edits, None if other is None else _at(other, model), again=False)
+        logits = [rows_of(one.records["logits"].value) for one in (at, result)]
+        before, after = (_answer(base, one) for one in logits)
+        log_probs = (float(followed(base, one[base.answered].double().log_softmax(dim=-1)).sum()) for one in logits)
+        found.append(CheckpointEffect(info["name"], info["step"], before, after, *log_probs))
+    return CheckpointsSweep(found)
+
+
+def _at(explanation: Explanation, subject: Subject) -> Explanation:
+    """Return the explanation of the same tokens by other weights."""
+    with tuned(subject.device):
+        records = RecordStore(subject.model, explanation.model_inputs, explanation.streams)
+    moved = replace(explanation, subject=subject, records=records)
+    return replace(moved, predictions=predictions_of(moved, records["logits"].value))
+
+
+def _answer(explanation: Explanation, logits: Any) -> str:
+    """Return what logits (P, C) predict, token by token."""
+    task = explanation.subject.task
+    best = logits[explanation.answered].argmax(dim=-1).tolist()
+    if explanation.is_classifier:
+        return readable(task, best[0])
+    if explanation.generation.masked:
+        return filled_answer(explanation.subject, explanation.request.text, logits[explanation.answered])["headline"]
+    ends = [i for i, token in enumerate(best) if token == task.tokenizer.eos_id]
+    return task.tokenizer.decode(best[: ends[-1]] if ends[-1:] == [len(best) - 1] else best)

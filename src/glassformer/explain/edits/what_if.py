@@ -9,48 +9,106 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.errors import UsageError
-from glassformer.explain.answers import Answer, class_answer, text_answer
-from glassformer.explain.capture.records import Check
+from glassformer.explain.capture.tape import Check
 from glassformer.explain.compute import compute_explanation
-from glassformer.explain.edits.apply import Edits, check_same_model, edits_on
+from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.effects import Effect, WhatIf
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.inputs.families import encode
-from glassformer.explain.inputs.masked_language_model import filled_answer
-from glassformer.explain.predictions import Prediction, top_predictions
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.inputs.families import encode, filled_answer
+from glassformer.explain.predictions import Answer, Prediction, class_answer, rows_of, text_answer, top_predictions
 from glassformer.explain.record_store import RecordStore
-from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject
-from glassformer.explain.trace import trace
+from glassformer.explain.trace import Trace, trace
 from glassformer.utils.device import tuned
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What edits change in one prediction."""
+
+    position: int | None
+    """Position of the prediction; null for the whole text, by a classifier."""
+    target: str
+    """The class or token that is followed: the model's own prediction, or the token that follows in the text."""
+    contrast: str
+    """What it is compared with: what the edited model predicts instead, else the second most probable."""
+    before: str
+    """The most probable class or token without edits."""
+    after: str
+    """The same with edits."""
+    difference_before: float
+    """Logit of the target minus that of the contrast, without edits."""
+    difference_after: float
+    """The same with edits."""
+    log_prob_before: float
+    """Log-probability of the target without edits, in nats."""
+    log_prob_after: float
+    """The same with edits."""
+    rank_after: int
+    """Number of classes or tokens with a larger logit than the target, with edits."""
+    kl: float
+    """Kullback–Leibler divergence of the distribution with edits from that without, in nats."""
+
+
+@dataclass(frozen=True, eq=False)
+class WhatIf:
+    """The result of edits on one explanation."""
+
+    edits: list[str]
+    """The edits, as text."""
+    applied: list[AppliedEdit]
+    """The steps that they edit, in the order of application."""
+    unchanged: list[str]
+    """Edits that changed no number."""
+    answer_before: str
+    """The class, or the text that was decoded, without edits."""
+    answer_after: str | None
+    """The same with edits; null where it was not decoded again."""
+    why_not: str
+    """Why it was not decoded again; empty if it was."""
+    same: list[str]
+    """Ids of the steps whose numbers are the same with edits, to the bit."""
+    effects: list[Effect]
+    """What changes at each position that is predicted."""
+    records: RecordStore
+    """The records of the edited pass."""
+    answer: Answer
+    """The answer with edits and its probability; where it was not decoded again, of the same text."""
+
+    @property
+    def trace(self) -> Trace:
+        """Return the trace of the edited pass."""
+        assert self.records.trace is not None  # edits need a text that is kept whole
+        return self.records.trace
+
+    @property
+    def changed(self) -> list[Effect]:
+        """Return the effects at positions where the most probable class or token is another one."""
+        return [effect for effect in self.effects if effect.before != effect.after]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the records and the answer's line as JSON data."""
+        fields = {name: value for name, value in vars(self).items() if name not in ("records", "answer")}
+        return fields | {
+            "applied": [asdict(applied) for applied in self.applied],
+            "effects": [asdict(effect) for effect in self.effects],
+        }
 
 
 def explain_edited(
     subject: Subject,
     request: TraceRequest,
     trace_id: str,
-    explain: Callable[[Subject, TraceRequest], ExplanationData] | None = None,
-) -> ExplanationData:
-    """Return the explanation of a text under the edits of the request: the tokens are those without edits.
-
-    Args:
-        subject: a loaded `Run`.
-        request: a request with edits.
-        trace_id: the name of the explanation on the page.
-        explain: returns the explanation of a request without edits, perhaps one computed before.
-
-    Raises:
-        UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
-        CheckpointError, DivergedError: as in `compute_explanation`.
-    """
+    explain: Callable[[Subject, TraceRequest], Explanation] | None = None,
+) -> Explanation:
+    """Return the explanation of a text under the edits of the request: the tokens are those without edits."""
     for edit in request.edits:
         Edit.parse(edit)  # before anything is computed
     if explain is None:
@@ -60,19 +118,26 @@ def explain_edited(
     other = None
     if request.other_text is not None:
         other = (explain or compute_explanation)(subject, request.of_other_text())
-    return edited_explanation(base, request, trace_id, what_if(base, request.edits, other), other)
+    return with_edits(base, request.edits, other, trace_id=trace_id)
 
 
-def edited_explanation(
-    base: ExplanationData, request: TraceRequest, trace_id: str, result: WhatIf, other: ExplanationData | None = None
-) -> ExplanationData:
-    """Return the explanation of a text under edits, given that without them and the result of the edits."""
+def with_edits(
+    base: Explanation,
+    edits: Sequence[str],
+    other: Explanation | None = None,
+    *,
+    trace_id: str = "edited",
+    again: bool = True,
+) -> Explanation:
+    """Return the explanation of a text under edits, given that without them; errors as in `what_if`."""
+    result = what_if(base, edits, other, again=again)
+    other_text = None if other is None else other.request.text
     return replace(
         base,
-        request=request,
+        request=replace(base.request, edits=tuple(edits), other_text=other_text),
         id=trace_id,
         records=result.records,
-        predictions=_predictions(base, result.records["logits"].value),
+        predictions=predictions_of(base, result.records["logits"].value),
         answer=result.answer,
         checks=[_untouched(base, result)],
         edited=result,
@@ -81,7 +146,7 @@ def edited_explanation(
     )
 
 
-def _untouched(base: ExplanationData, result: WhatIf) -> Check:
+def _untouched(base: Explanation, result: WhatIf) -> Check:
     """Compare the steps before the first edited one with those of the pass without edits: equal to the bit."""
     edited = {applied.step for applied in result.applied}
     value = 0.0
@@ -93,7 +158,7 @@ def _untouched(base: ExplanationData, result: WhatIf) -> Check:
 
 
 def what_if(
-    explanation: ExplanationData, edits: Sequence[str], other: ExplanationData | None = None, *, again: bool = True
+    explanation: Explanation, edits: Sequence[str], other: Explanation | None = None, *, again: bool = True
 ) -> WhatIf:
     """Return what the model predicts when steps of its forward pass are replaced.
 
@@ -102,9 +167,6 @@ def what_if(
         edits: edits as text (`grammar.py`).
         other: the explanation of a second text by the same model, for =B.
         again: decode again, which takes most of the time.
-
-    Raises:
-        UsageError: an edit is malformed, names no step, does not fit or never acts; or the text is too long.
     """
     check_whole(explanation, other)
     subject, records = explanation.subject, explanation.records
@@ -113,11 +175,10 @@ def what_if(
         return edits_on(explanation, edits, other)
 
     tap = apply()
-    lengths = {stream.name: len(stream) for stream in explanation.streams}
-    edited = RecordStore(subject.model, explanation.model_inputs, lengths, tap=tap)
+    edited = RecordStore(subject.model, explanation.model_inputs, explanation.streams, tap=tap)
     tap.check_fired()
-    after = _predictions(explanation, edited["logits"].value)
-    logits = [_rows(e["logits"].value) for e in (records, edited)]
+    after = predictions_of(explanation, edited["logits"].value)
+    logits = [rows_of(e["logits"].value.double()) for e in (records, edited)]
     effects = [_effect(explanation, i, logits[0][i], logits[1][i], after[i]) for i in explanation.answered]
     answer, why_not = _decode_again(explanation, after, edited, tap, apply) if again else (None, "")
     return WhatIf(
@@ -134,36 +195,15 @@ def what_if(
     )
 
 
-def check_whole(*explanations: ExplanationData | None) -> None:
-    """Check that all tensors of these explanations are kept, and that they are of one model.
-
-    Raises:
-        UsageError: a text is too long, or was explained by another model than the first.
-    """
-    first, *others = (e for e in explanations if e is not None)
-    for other in others:
-        check_same_model(first, other)
-    for e in (first, *others):
-        if e.records.trace is None:
-            longest = max(len(stream) for stream in e.streams)
-            message = f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {longest}"
-            raise UsageError(message, "shorten the text")
-
-
-def _rows(logits: Float[Tensor, "..."]) -> Float[Tensor, "N C"]:
-    """Return logits with a row per prediction, in double precision."""
-    return logits.double().reshape(-1, logits.shape[-1])
-
-
-def _predictions(explanation: ExplanationData, logits: Tensor) -> list[Prediction]:
-    """Return the predictions of edited logits at the positions of the explanation."""
+def predictions_of(explanation: Explanation, logits: Tensor) -> list[Prediction]:
+    """Return the predictions of other logits of the text, at the positions of the explanation."""
     old = explanation.predictions
     following = [None if p.actual is None else p.actual.id for p in old]
-    rows = logits[None] if logits.dim() == 1 else logits
-    return top_predictions(explanation.subject.task, rows[: len(old)], [p.position for p in old], following)
+    rows = rows_of(logits)[: len(old)]
+    return top_predictions(explanation.subject.task, rows, [p.position for p in old], following)
 
 
-def _effect(explanation: ExplanationData, i: int, a: Tensor, w: Tensor, after: Prediction) -> Effect:
+def _effect(explanation: Explanation, i: int, a: Tensor, w: Tensor, after: Prediction) -> Effect:
     """Return the effect on one prediction, given its logits (C,) without and with edits."""
     before = explanation.predictions[i]
     target = before.actual or before.top[0]
@@ -184,7 +224,7 @@ def _effect(explanation: ExplanationData, i: int, a: Tensor, w: Tensor, after: P
     )
 
 
-def _given_answer(explanation: ExplanationData, after: list[Prediction]) -> Answer:
+def _given_answer(explanation: Explanation, after: list[Prediction]) -> Answer:
     """Return the text of the explanation with its log-probability under edits, where it is not decoded again."""
     if not explanation.decode.hypotheses:
         return explanation.answer
@@ -196,7 +236,7 @@ def _given_answer(explanation: ExplanationData, after: list[Prediction]) -> Answ
 
 
 def _decode_again(
-    explanation: ExplanationData, after: list[Prediction], edited: RecordStore, tap: Edits, apply: Callable[[], Edits]
+    explanation: Explanation, after: list[Prediction], edited: RecordStore, tap: Edits, apply: Callable[[], Edits]
 ) -> tuple[Answer | None, str]:
     """Return what the model answers under edits, or why it was not decoded again."""
     subject, request = explanation.subject, explanation.request

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glassformer.explain.figures import style as fs
 from glassformer.explain.streams import Stream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WIDTH, MARGIN, LINE = 6.6, 0.12, 0.25
 FONT_SIZE = 10.0
@@ -30,7 +33,7 @@ class ScoredWord:
     gap: str
 
 
-def draw_attribution(streams: Sequence[Stream], attribution: dict[str, Any]) -> Any:
+def draw_attribution(streams: Sequence[Stream], attribution: dict[str, Any]) -> Figure:
     """Return the figure of an `Attribution` in JSON form."""
     with fs.style():
         texts = attribution.get("word_texts", {})
@@ -39,13 +42,7 @@ def draw_attribution(streams: Sequence[Stream], attribution: dict[str, Any]) -> 
 
 
 def scored_words(stream: Stream, scores: Sequence[float], texts: Sequence[str] | None = None) -> list[ScoredWord]:
-    """Return the words of a stream that the prediction reads with their scores, in the order of the text.
-
-    Args:
-        stream: the stream.
-        scores: the scores of its tokens.
-        texts: its words, as far as they are read; whole by default.
-    """
+    """Return the words of a stream that the prediction reads with their scores, in the order of the text."""
     words: list[ScoredWord] = []
     end = 0
     for i, text in enumerate(stream.word_texts if texts is None else texts):
@@ -63,7 +60,7 @@ def scored_words(stream: Stream, scores: Sequence[float], texts: Sequence[str] |
     return words
 
 
-def _draw(streams: list[tuple[str, list[ScoredWord]]], attribution: dict[str, Any]) -> Any:
+def _draw(streams: list[tuple[str, list[ScoredWord]]], attribution: dict[str, Any]) -> Figure:
     probe = fs.new_figure(WIDTH, 4, "", "")
     layouts = [(name, list(_line_layout(probe, words))) for name, words in streams]
     ranked = sorted(((w, name) for name, words in streams for w in words), key=lambda x: -abs(x[0].score))

@@ -5,18 +5,21 @@ A grey ring is without edits, a filled point with them: blue where another class
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from glassformer.explain.effects import WhatIf
+from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.figures import style as fs
 from glassformer.utils.formatting import shortened
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WIDTH, LINE, TOP, BOTTOM = 6.6, 0.24, 0.75, 0.62
 MAX_ROWS = 60
 """Maximum positions drawn, those where the logit difference changes most."""
 
 
-def draw_effect(result: WhatIf) -> Any:
+def draw_effect(result: WhatIf) -> Figure:
     """Return the figure of what edits change."""
     by_size = sorted(result.effects, key=lambda e: -abs(e.difference_after - e.difference_before))
     effects = sorted(by_size[:MAX_ROWS], key=lambda e: e.position or 0)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings
 from glassformer.explain.attribution.attribute import Attribution, attribute_fields
-from glassformer.explain.attribution.requests import Method
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.attribution.value_function import Method
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.attribution_figure import draw_attribution
 from glassformer.explain.figures.effect_figure import draw_effect
 from glassformer.explain.figures.trace_plots import TracePlots
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FAMILIES = ("attention", "positions", "alignment", "attribution", "effect")
 
@@ -22,7 +25,7 @@ FAMILIES = ("attention", "positions", "alignment", "attribution", "effect")
 class ExplanationPlots(TracePlots):
     """Figures of an explanation, as `explanation.plot`: with tokens as labels, and attributions."""
 
-    def __init__(self, explanation: ExplanationData) -> None:
+    def __init__(self, explanation: Explanation) -> None:
         super().__init__(explanation.records, {stream.name: stream.pieces for stream in explanation.streams})
         self._explanation = explanation
 
@@ -40,11 +43,12 @@ class ExplanationPlots(TracePlots):
         if not fits:
             return super()._reading(layer, shifted)
         best = fits[0]
+        if best.agreement is None or best.chance is None:
+            return best.layer + 1, best.shifted, ""
         score = f"{best.agreement:.2f}, by chance {best.chance:.2f}"
-        reason = f" (of {len(fits)} readings this agrees best with erasing: {score})"
-        return best.layer + 1, best.shifted, "" if math.isnan(best.agreement) else reason
+        return best.layer + 1, best.shifted, f" (of {len(fits)} readings this agrees best with erasing: {score})"
 
-    def attribution(self, method: Method = "erase", *, attribution: Attribution | None = None) -> Any:
+    def attribution(self, method: Method = "erase", *, attribution: Attribution | None = None) -> Figure:
         """Return a figure of the attribution of a prediction to the words, and of its faithfulness.
 
         Args:
@@ -52,14 +56,10 @@ class ExplanationPlots(TracePlots):
             attribution: an existing attribution, for instance of another token, class or foil.
         """
         attribution = attribution or attribute_fields(self._explanation, method=method)
-        return draw_attribution(self._explanation.streams, attribution.to_json())
+        return draw_attribution(self._explanation.streams, asdict(attribution))
 
-    def effect(self) -> Any:
-        """Return a figure of what the edits of this explanation change at each position.
-
-        Raises:
-            UsageError: the explanation has no edits.
-        """
+    def effect(self) -> Figure:
+        """Return a figure of what the edits of this explanation change at each position."""
         if self._explanation.edited is None:
             hint = "as in: explain(run, TraceRequest(text, edits=…))"
             raise UsageError("this explanation has no edits whose effect could be drawn", hint)
@@ -67,7 +67,7 @@ class ExplanationPlots(TracePlots):
 
 
 def save_figure(
-    explanation: ExplanationData,
+    explanation: Explanation,
     kind: str,
     path: Path,
     *,
@@ -75,25 +75,9 @@ def save_figure(
     head: int | None = None,
     method: Method = "erase",
 ) -> None:
-    """Write a figure of an explanation: attention, positions, alignment, attribution or effect.
-
-    Raises:
-        UsageError: the kind or suffix is unknown, or the model has no such records.
-        ResourceError: the file cannot be written.
-    """
+    """Write a figure of an explanation: attention, positions, alignment, attribution or effect."""
     fs.check_suffix(path)
-    plots = ExplanationPlots(explanation)
-    match kind:
-        case "attention":
-            figure = plots.attention(layer, head)
-        case "positions":
-            figure = plots.positions()
-        case "alignment":
-            figure = plots.alignment(layer, head)
-        case "attribution":
-            figure = plots.attribution(method)
-        case "effect":
-            figure = plots.effect()
-        case _:
-            raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(FAMILIES)}")
-    fs.save(figure, path)
+    if kind not in FAMILIES:
+        raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(FAMILIES)}")
+    arguments = {"attention": (layer, head), "alignment": (layer, head), "attribution": (method,)}.get(kind, ())
+    fs.save(getattr(ExplanationPlots(explanation), kind)(*arguments), path)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from glassformer.explain.figures import style as fs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAX_SIDE = 8.0
 """Maximum length of the longer side of a matrix, in inches."""
@@ -30,18 +33,8 @@ def matrix_figure(
     *,
     axis_labels: tuple[str, str] = ("query", "key"),
     mark_maxima: bool = False,
-) -> Any:
-    """Return a figure of one matrix of weights, with tokens beside the rows and above the columns.
-
-    Args:
-        title: the title.
-        subtitle: how to read the figure.
-        values: the weights, at least 0.
-        masked: True for the cells to hatch.
-        labels: the labels of rows and of columns.
-        axis_labels: the names of the axes.
-        mark_maxima: mark the largest weight of each row with a dot.
-    """
+) -> Figure:
+    """Return a figure of one matrix of weights, with tokens beside the rows and above the columns."""
     rows, columns = labels
     n_rows, n_columns = values.shape
     cell = min(0.26, MAX_SIDE / max(n_rows, n_columns, 1))
@@ -74,7 +67,7 @@ def heads_figure(
     weights: Float[np.ndarray, "H Q K"],
     masked: Bool[np.ndarray, "H Q K"] | None,
     labels: tuple[Sequence[str], Sequence[str]],
-) -> Any:
+) -> Figure:
     """Return a figure of the heads of a layer side by side on one scale, with tokens where there is room."""
     n_heads, n_rows, n_columns = weights.shape
     across = min(n_heads, 4)
@@ -122,7 +115,7 @@ def heads_figure(
 
 def positions_figure(
     title: str, subtitle: str, values: Float[np.ndarray, "L D"], columns: Float[np.ndarray, "L N"], label: str
-) -> Any:
+) -> Figure:
     """Return a figure of the encoding of each position (some `columns` of `values`), and of their cosine similarity."""
     side, left, gap, top = 2.35, 0.62, 1.25, HEADER + 0.28
     figure = fs.new_figure(left + 2 * side + gap + 0.72, top + side + 0.52, title, subtitle)

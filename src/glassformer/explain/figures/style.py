@@ -12,13 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glassformer.errors import UsageError
 from glassformer.utils import plotting as ps
 from glassformer.utils.atomic_io import atomic_write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 INK, QUIET, RULE = ps.INK, ps.QUIET, ps.RULE
 PAPER = "#ffffff"
@@ -75,7 +78,7 @@ def style() -> Iterator[None]:
             yield
 
 
-def new_figure(width: float, height: float, title: str, subtitle: str) -> Any:
+def new_figure(width: float, height: float, title: str, subtitle: str) -> Figure:
     """Return a figure of a size in inches, with a title and a muted subtitle, both flush left."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -89,7 +92,7 @@ def new_figure(width: float, height: float, title: str, subtitle: str) -> Any:
     return figure
 
 
-def finish(figure: Any) -> Any:
+def finish(figure: Figure) -> Figure:
     """Lay out the figure while the style is active, so that ticks created late have it too, and return it."""
     figure.draw_without_rendering()
     return figure
@@ -236,12 +239,7 @@ def _glyphs(families: tuple[str, ...]) -> frozenset[int]:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure as PDF, PNG or SVG, by the suffix; equal figures give equal bytes.
-
-    Raises:
-        UsageError: the suffix is another.
-        ResourceError: the file cannot be written.
-    """
+    """Write a figure as PDF, PNG or SVG, by the suffix; equal figures give equal bytes."""
     check_suffix(path)
     kind, buffer = path.suffix.lower()[1:], BytesIO()
     metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}

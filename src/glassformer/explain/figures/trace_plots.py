@@ -7,14 +7,17 @@ are counted from 1 here, as on the page and on the command line; the ids of reco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.records import BLOCKED, Record
+from glassformer.explain.capture.tape import BLOCKED, Step
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.matrix_figures import heads_figure, matrix_figure, positions_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Tokens: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
 """The tokens of the only stream, or those of each: {"source": […], "target": […]}."""
@@ -28,7 +31,7 @@ class TracePlots:
         tokens: default labels of rows and columns; numbers if None.
     """
 
-    def __init__(self, records: Mapping[str, Record], tokens: Tokens | None = None) -> None:
+    def __init__(self, records: Mapping[str, Step], tokens: Tokens | None = None) -> None:
         self._records = records
         self._tokens = tokens
 
@@ -39,7 +42,7 @@ class TracePlots:
         block: Literal["self", "cross"] | None = None,
         stack: Literal["encoder", "decoder"] | None = None,
         tokens: Tokens | None = None,
-    ) -> Any:
+    ) -> Figure:
         """Return a figure of the attention weights of one head, or of all heads of a layer side by side.
 
         Args:
@@ -49,9 +52,6 @@ class TracePlots:
                 stack is given, else self-attention.
             stack: where both have self-attention; the encoder by default.
             tokens: labels of rows and columns.
-
-        Raises:
-            UsageError: the trace holds no such layer or head.
         """
         block = block or ("cross" if stack is None and self._has_cross else "self")
         id, number = self._weights_id(block, stack, layer)
@@ -67,12 +67,8 @@ class TracePlots:
                 return matrix_figure(title, subtitle, weights[heads[0]], of_head, labels)
             return heads_figure(f"{title}, all {len(weights)} heads", subtitle, weights, masked, labels)
 
-    def positions(self) -> Any:
-        """Return a figure of the position encoding, and of the cosine similarity of any two positions.
-
-        Raises:
-            UsageError: the trace holds no positions.
-        """
+    def positions(self) -> Figure:
+        """Return a figure of the position encoding, and of the cosine similarity of any two positions."""
         id = next((i for i in self._records if i == "positions" or i.endswith(".positions")), None)
         if id is not None:
             record = self._records[id]
@@ -106,7 +102,7 @@ class TracePlots:
         tokens: Tokens | None = None,
         *,
         shifted: bool | None = None,
-    ) -> Any:
+    ) -> Figure:
         """Return a figure of the cross-attention weights that align target tokens with source tokens.
 
         The default of `layer` and `shifted` is the reading that agrees best with erasing words, see
@@ -118,9 +114,6 @@ class TracePlots:
             head: counted from 1; the mean of all heads by default.
             tokens: tokens by stream.
             shifted: True for the step at which the token is the decoder's input, False for that which predicts it.
-
-        Raises:
-            UsageError: the trace holds no cross attention, or no such layer or head.
         """
         layer, shifted, reason = self._reading(layer, shifted)
         id, number = self._weights_id("cross", None, layer, default_layer=lambda n: (n + 1) // 2)
@@ -184,7 +177,7 @@ class TracePlots:
             masked |= np.asarray(self._records[f"{block}scores"]) < -BLOCKED
         return masked if masked.any() else None
 
-    def _row_labels(self, record: Record, texts: list[str]) -> list[str]:
+    def _row_labels(self, record: Step, texts: list[str]) -> list[str]:
         """Return the labels of rows: of a decoder the token that is read and, behind an arrow, the one predicted."""
         if record.stack != "decoder":
             return texts
@@ -194,7 +187,7 @@ class TracePlots:
         """Return the token that is predicted at each position of the last stream; "…" where it is not known."""
         return [*texts[1:], "…"]
 
-    def _labels(self, record: Record, tokens: Tokens | None) -> tuple[list[str], list[str]]:
+    def _labels(self, record: Step, tokens: Tokens | None) -> tuple[list[str], list[str]]:
         """Return the labels of rows and columns."""
         tokens = self._tokens if tokens is None else tokens
         labels: list[list[str]] = []
@@ -212,7 +205,7 @@ class TracePlots:
         return self._row_labels(record, labels[0]) if tokens is not None else labels[0], labels[1]
 
 
-def _head_weights(record: Record) -> np.ndarray:
+def _head_weights(record: Step) -> np.ndarray:
     """Return the weights (H, Q, K) of one text."""
     weights = np.asarray(record)
     if weights.ndim == 2:
@@ -231,7 +224,7 @@ def _indices(number: int | None, n: int, name: str) -> list[int]:
     return [number - 1]
 
 
-def _first_rotation(records: Mapping[str, Record]) -> list[Record]:
+def _first_rotation(records: Mapping[str, Step]) -> list[Step]:
     """Return the first rotated queries or keys, without reading other records, which may cost a forward pass."""
     for id in records:
         if id.split(".")[-1] in ("q", "k") and records[id].op == "rotate":

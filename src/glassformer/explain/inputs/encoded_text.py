@@ -1,19 +1,23 @@
-"""The encoded text of a request, and helpers of the modules that encode."""
+"""A text as a model's input, and the inputs of classifiers and translators."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from glassformer.config import DecodeConfig
+from glassformer.config.requests import truncate
+from glassformer.decode import Hypothesis
 from glassformer.errors import UsageError
-from glassformer.explain.decode_log import DecodeLog
-from glassformer.explain.ngram_streams import add_bigrams, add_ngrams
-from glassformer.explain.request import MAX_LAYERED_TOKENS
-from glassformer.explain.streams import Stream
+from glassformer.explain.predictions import DecodeLog, LoggedHypothesis, translate
+from glassformer.explain.request import MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.explain.streams import Span, Stream, add_bigrams, add_ngrams, decoded_spans, make_stream
 from glassformer.explain.subject import Subject
+from glassformer.models import Translator
+from glassformer.models.ensemble import Ensemble
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text.tokenizer import Tokenizer
 
@@ -36,7 +40,7 @@ class GenerationInfo:
     """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EncodedText:
     """An encoded text with its decoding, before the forward pass is recorded.
 
@@ -57,10 +61,10 @@ class EncodedText:
     positions: list[int | None]
     following: list[int | None]
     decode: DecodeLog
-    answer: str
+    answer: str = ""
     warnings: list[str]
     generation: GenerationInfo
-    log_start: int
+    log_start: int = 0
 
 
 def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int | None]:
@@ -78,14 +82,7 @@ def with_padding_mask(stream: Stream, subject: Subject, ids: str, mask: str) -> 
 
 
 def add_embeddings(stream: Stream, subject: Subject, surfaces: Sequence[str], inputs: dict[str, Any]) -> Stream:
-    """Return a stream with the n-grams and bigrams that a text encoder reads, and add the n-grams to its arguments.
-
-    Args:
-        stream: the tokens of a text; padding may follow them.
-        subject: the model.
-        surfaces: the surface form of each token; not used by a model without n-grams.
-        inputs: the arguments of the model.
-    """
+    """Return a stream with the n-grams and bigrams that a text encoder reads, and add the n-grams to its arguments."""
     if subject.task.tokenizer.ngrams is not None:
         stream, ngram_batch = add_ngrams(subject.task.tokenizer, stream, surfaces)
         inputs["ngram_batch"] = ngram_batch.to(subject.device)
@@ -106,14 +103,7 @@ def input_warnings(
 ) -> list[str]:
     """Return a sentence each for an empty text, truncation and unknown tokens.
 
-    Args:
-        ids: the tokens of the whole text.
-        kept: the indices of those that the model reads.
-        t: the tokenizer.
-        name: the text in the sentences, "the prompt".
-        keep: the part that truncation keeps, a key of `PARTS`.
-        reads: number of tokens that the model reads in prediction.
-        warn_if_empty: warn of an empty text.
+    The model reads the tokens with the indices `kept`, the part `keep` of `PARTS`; in prediction it `reads` so many.
     """
     warnings: list[str] = []
     if not ids and warn_if_empty:
@@ -134,13 +124,87 @@ def input_warnings(
 
 
 def check_length(n_tokens: int, n_pad: int, max_len: int) -> None:
-    """Check that tokens and padding fit into the model's context.
-
-    Raises:
-        UsageError: they do not.
-    """
+    """Check that tokens and padding fit into the model's context."""
     if n_pad and n_tokens + n_pad > max_len:
         raise UsageError(
             f"the model reads at most {max_len} tokens, got {n_tokens} and {n_pad} of padding",
             f"pad with {max(0, max_len - n_tokens)} or fewer",
         )
+
+
+def encode_for_classifier(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode a text as in training, with its n-grams and bigrams. `settings` are not used."""
+    t, text = subject.task.tokenizer, subject.task.config.text
+    ids, spans = t.encode(request.text), t.offsets(request.text)
+    kept = truncate(list(range(len(ids))), min(text.max_len, MAX_LAYERED_TOKENS), text.truncate)
+    warnings = input_warnings(ids, kept, t, "the text", text.truncate, reads=text.max_len)
+    ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
+    # An empty text is encoded as one token of padding.
+    n_pad = request.pad or (0 if ids else 1)
+    check_length(len(ids), n_pad, min(text.max_len, MAX_LAYERED_TOKENS))
+    stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
+    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
+    [(_, surfaces)] = t.encode_with_surfaces([request.text]) if t.ngrams else [([], [])]
+    stream = add_embeddings(stream, subject, [surfaces[i] for i in kept] if surfaces else [], inputs)
+    decode = DecodeLog("none", subject.task.config.decode)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[None],
+        following=[None],
+        decode=decode,
+        warnings=warnings,
+        generation=GenerationInfo(0, 0, []),
+    )
+
+
+def encode_for_translator(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode the source with its end token, and the target after [BOS]: the best hypothesis or the given target."""
+    t, model = subject.task.tokenizer, cast("Translator | Ensemble", subject.model)
+    reads, empty = subject.task.config.text.max_len, not request.text.strip()
+    max_len = min(reads, MAX_LAYERED_TOKENS - 1)  # and [EOS], or [BOS]
+    ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
+    warnings = input_warnings(ids, range(min(max_len, len(ids))), t, "the text", "head", reads=reads)
+    source: list[int] = [*ids[:max_len], t.eos_id]
+    check_length(len(source), request.pad, min(model.max_len, MAX_LAYERED_TOKENS))
+    src = make_stream(t, "source", source, [*spans[:max_len], None], request.text, n_pad=request.pad)
+    if request.target is not None:
+        target, target_spans = t.encode(request.target), t.offsets(request.target)
+        warnings += input_warnings(
+            target, range(min(max_len, len(target))), t, "the target", "head", reads=reads, warn_if_empty=False
+        )
+        output, text = Hypothesis(target[:max_len], 0.0, 0.0, True), request.target
+        output_spans: list[Span | None] = [*target_spans[:max_len]]
+        decode = DecodeLog("given", settings)
+    else:
+        # As in prediction, an empty text has an empty translation.
+        if empty:
+            hypothesis = LoggedHypothesis.from_hypothesis(Hypothesis([], 0.0, 0.0, True), t)
+            decode = DecodeLog("sample" if settings.sample else "beam", settings, [hypothesis])
+        else:
+            decode = translate(model, t, source, settings, list(request.prefix))
+        best = decode.hypotheses[0]
+        output = Hypothesis(best.ids, best.score, best.log_prob, best.finished)
+        text, output_spans = decoded_spans(t, best.ids)
+        warnings += (
+            [] if best.finished else [f"the translation was truncated at {len(best.ids)} tokens, without an end token"]
+        )
+    tgt_in = [t.bos_id, *output.ids][: min(model.max_len, MAX_LAYERED_TOKENS)]
+    if len(tgt_in) <= len(output.ids):
+        warnings.append(f"the translation has {len(output.ids)} tokens, of which the first {len(tgt_in) - 1} are shown")
+    n_given = len(tgt_in) if decode.kind == "given" else 1 + len(request.prefix)
+    tgt = make_stream(t, "target", tgt_in, [None, *output_spans][: len(tgt_in)], text, n_given=n_given)
+    inputs = with_padding_mask(src, subject, "src", "src_padding_mask")
+    inputs["tgt_in"] = torch.tensor([tgt_in], device=subject.device)
+    following = following_tokens(output.ids, output.finished, t.eos_id, len(tgt_in))
+    generation = GenerationInfo(0 if decode.kind == "given" else n_given - 1, 1, subject.task.suppress_tokens)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[src, tgt],
+        positions=[*range(len(tgt_in))],
+        following=following,
+        decode=decode,
+        answer=text,
+        warnings=warnings,
+        generation=generation,
+    )

@@ -1,4 +1,4 @@
-"""Describe the families of models that can be explained, and all in which they differ here.
+"""The inputs of each family of models from a text.
 
 All else follows from the data, such as the streams or whether a prediction has a position. A new family is an entry of
 `FAMILIES` and a module in this package.
@@ -8,16 +8,180 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from glassformer.config import DecodeConfig
+from glassformer.config.recipes import override
+from glassformer.config.requests import window_start
 from glassformer.errors import UsageError
-from glassformer.explain.inputs import classification, language_model, masked_language_model, translation
-from glassformer.explain.inputs.encoded_text import EncodedText
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.inputs import encoded_text
+from glassformer.explain.inputs.encoded_text import (
+    EncodedText,
+    GenerationInfo,
+    add_embeddings,
+    check_length,
+    following_tokens,
+    input_warnings,
+    with_padding_mask,
+)
+from glassformer.explain.predictions import Answer, DecodeLog, generate
+from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.explain.streams import Span, add_hashed_ngrams, decoded_spans, make_stream
 from glassformer.explain.subject import Subject
+from glassformer.models import LanguageModel
+from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.tasks import Task
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.tasks.pretrain import Pretrain
+from glassformer.text import answers as masked_text
+from glassformer.text.tokenizer import MASK, Tokenizer
+
+
+def encode_for_masked_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode a text as in prediction: of one longer than the context, the part with the first [MASK].
+
+    `settings` are not used.
+    """
+    task = cast(Pretrain, subject.task)
+    t, reads = task.tokenizer, task.config.text.max_len
+    max_len = min(reads, MAX_LAYERED_TOKENS)
+    ids, surfaces = masked_text.encode_masked(task.tokenizer, request.text)
+    spans: list[Span | None] = []
+    for number, (start, part) in enumerate(masked_text.parts(task.tokenizer, request.text)):
+        if number:
+            spans.append(None)  # of the [MASK] before this part
+        spans += [(start + a, start + b) for a, b in t.offsets(part)]
+    # Prediction reads chunks of `reads` tokens; of a long one the part with the mask is shown.
+    first = ids.index(t.mask_id) if t.mask_id in ids else 0
+    chunk = first // reads * reads
+    start = chunk + (first - chunk) // max_len * max_len
+    kept = range(start, min(start + max_len, chunk + reads, len(ids)))
+    keep = "head" if start == 0 else "tail" if kept.stop == len(ids) else "middle"
+    warnings = input_warnings(ids, kept, t, "the text", keep, reads=min(reads, len(ids) - chunk))
+    ids, spans, surfaces = ids[start : kept.stop], spans[start : kept.stop], surfaces[start : kept.stop]
+    # An empty text is encoded as one token of padding.
+    n_pad = request.pad or (0 if ids else 1)
+    check_length(len(ids), n_pad, max_len)
+    stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
+    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
+    stream = add_embeddings(stream, subject, surfaces, inputs)
+    masked = [i for i, token in enumerate(ids) if token == t.mask_id]
+    if not masked:
+        warnings.append(f"the text holds no {MASK}, so each token is predicted from a text that shows it")
+    following = [None if token <= t.mask_id else token for token in stream.ids]
+    special = list(range(t.mask_id + 1))
+    generation = GenerationInfo(masked[0] if masked else 0, len(stream), special, masked)
+    decode = DecodeLog("none", task.config.decode)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[*range(len(stream))],
+        following=following,
+        decode=decode,
+        warnings=warnings,
+        generation=generation,
+    )
+
+
+def filled_answer(subject: Subject, text: str, logits: Float[Tensor, "N V"]) -> Answer:
+    """Return the text with the most probable token in place of each [MASK], and the probabilities of these tokens.
+
+    As in prediction, special tokens are left out.
+    """
+    task = cast(Pretrain, subject.task)
+    if not len(logits):
+        return {"headline": text, "detail": f"no {MASK}"}
+    special = task.tokenizer.mask_id + 1
+    values, tokens = logits[:, special:].double().softmax(dim=-1).max(dim=-1)
+    words = [masked_text.written(task.tokenizer, token + special) for token in tokens.tolist()]
+    shares = ", ".join(f"{word} {100 * share:.1f}%" for word, share in zip(words, values.tolist(), strict=True))
+    return {"headline": masked_text.filled(text, words), "detail": shares}
+
+
+DEFAULT_NEW_TOKENS = 40
+"""Default maximum of generated tokens, fewer than in prediction, for the page."""
+
+
+def language_model_settings(config: DecodeConfig) -> DecodeConfig:
+    """Return the settings of a language model for an explanation: sampling, and fewer tokens."""
+    return replace(config, sample=True, max_new_tokens=min(DEFAULT_NEW_TOKENS, config.max_new_tokens))
+
+
+def encode_for_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode the prompt, truncated to the context, and sample tokens after it."""
+    t, model = subject.task.tokenizer, cast("LanguageModel | Ensemble", subject.model)
+    prompt_ids, prompt_spans = t.encode(request.text), t.offsets(request.text)
+    warnings = input_warnings(prompt_ids, range(len(prompt_ids)), t, "the prompt", "tail")
+    prompt: list[int] = [*(prompt_ids or [t.eos_id]), *request.prefix]
+    # The start of the sampler's window, for a prompt longer than the context.
+    context = min(model.max_len, MAX_LAYERED_TOKENS)
+    start = window_start(len(prompt), context)
+    if start:
+        warnings.append(f"the prompt was truncated from {len(prompt)} to {len(prompt) - start} tokens, keeping its end")
+    room = max(1, context - (len(prompt) - start))
+    of_context = f"the context of {context} tokens"
+    if context < model.max_len:
+        of_context = f"the {context} tokens of an explanation"
+        if start:
+            warnings.append(f"prediction reads up to {model.max_len} tokens: it may answer differently")
+    if "max_new_tokens" not in request.decode:
+        limit = MAX_FULL_TOKENS - len(prompt) if len(prompt) < MAX_FULL_TOKENS else DEFAULT_NEW_TOKENS
+        settings = replace(settings, max_new_tokens=min(settings.max_new_tokens, limit, room))
+    elif settings.max_new_tokens > room:
+        warnings.append(f"max_new_tokens was lowered to {room}, to fit into {of_context}")
+        settings = replace(settings, max_new_tokens=room)
+    suppressed = subject.task.suppress_tokens
+    # The random number of a token depends on its position in the whole text, so prediction's decoder gets all of it.
+    read = prompt if context == model.max_len else prompt[start:]
+    decode, new = generate(model, t, read, settings, suppressed)
+    decode = replace(decode, prefix=list(request.prefix))
+    all_ids = [*prompt, *new.ids]
+    text, spans = _join(t, request.text, prompt_spans, all_ids, len(prompt_ids))
+    ids = all_ids[start : start + context]
+    check_length(len(ids), request.pad, context)
+    stream = make_stream(
+        t, "text", ids, spans[start : start + len(ids)], text, n_given=len(prompt) - start, n_pad=request.pad
+    )
+    # A causal model needs no mask for padding at the end.
+    inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}
+    # All ensemble members have the same table size.
+    ngrams = cast(LanguageModel, members_of(model)[0]).ngrams
+    if ngrams is not None:
+        stream = add_hashed_ngrams(stream, ngrams)
+    following = following_tokens(all_ids[start + 1 :], new.finished, t.eos_id, len(ids))
+    generation = GenerationInfo(stream.n_given - 1, stream.n_given - len(request.prefix), suppressed)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[*range(len(ids))],
+        following=following,
+        decode=decode,
+        answer=t.decode(new.ids),
+        warnings=warnings,
+        generation=generation,
+        log_start=generation.first,
+    )
+
+
+def _join(
+    t: Tokenizer, prompt: str, spans: Sequence[Span], ids: list[int], n_prompt: int
+) -> tuple[str, list[Span | None]]:
+    """Return prompt and continuation as one text, and the characters of each token."""
+    # An empty prompt is one end token.
+    begin = len(ids[:n_prompt]) or 1
+    whole, all_spans = decoded_spans(t, ids)
+    shift = len(prompt) - len(t.decode(ids[:begin]))
+    text = prompt + whole[len(prompt) - shift :]
+    first: list[Span | None] = [*spans] if n_prompt else [None]
+    low = len(prompt)
+    rest: list[Span | None] = [
+        None if s is None else (max(low, s[0] + shift), max(low, s[1] + shift)) for s in all_spans[begin:]
+    ]
+    return text, [*first, *rest]
+
 
 Stacks = Literal["encoder", "encoder-decoder", "decoder"]
 
@@ -42,33 +206,27 @@ class ModelFamily:
 
 
 FAMILIES: dict[str, ModelFamily] = {
-    "classifier": ModelFamily("encoder", True, frozenset(), classification.encode),
-    "masked_language_model": ModelFamily("encoder", False, frozenset(), masked_language_model.encode),
-    "translator": ModelFamily("encoder-decoder", False, frozenset({"target", "prefix"}), translation.encode),
+    "classifier": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_classifier),
+    "masked_language_model": ModelFamily("encoder", False, frozenset(), encode_for_masked_language_model),
+    "translator": ModelFamily(
+        "encoder-decoder", False, frozenset({"target", "prefix"}), encoded_text.encode_for_translator
+    ),
     "language_model": ModelFamily(
-        "decoder", False, frozenset({"prefix"}), language_model.encode, language_model.default_settings
+        "decoder", False, frozenset({"prefix"}), encode_for_language_model, language_model_settings
     ),
 }
 """The families by `Task.explain_as`."""
 
 
 def family_of(task: Task) -> ModelFamily:
-    """Return the family of a task's models.
-
-    Raises:
-        UsageError: they cannot be explained.
-    """
+    """Return the family of a task's models."""
     if task.explain_as is None:
         raise UsageError(f"models of the task {task.name} cannot be explained")
     return FAMILIES[task.explain_as]
 
 
 def encode(subject: Subject, request: TraceRequest) -> EncodedText:
-    """Encode and decode a text as in prediction.
-
-    Raises:
-        UsageError: the request does not suit this task, vocabulary or context.
-    """
+    """Encode and decode a text as in prediction."""
     family = family_of(subject.task)
     for name in ("target", "prefix"):
         if getattr(request, name) and name not in family.request_fields:
@@ -80,15 +238,13 @@ def encode(subject: Subject, request: TraceRequest) -> EncodedText:
 
 
 def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:
-    """Return the decode settings for an explanation, with some changes.
-
-    Raises:
-        UsageError: a setting does not exist.
-    """
+    """Return the decode settings for an explanation, with some changes."""
     unknown = sorted(changes.keys() - {f.name for f in fields(DecodeConfig)})
     if unknown:
         raise UsageError(f"decode has no field {unknown[0]!r}")
-    return replace(family_of(subject.task).decode_defaults(subject.task.config.decode), **changes)
+    config = subject.task.config
+    defaults = family_of(subject.task).decode_defaults(config.decode)
+    return override(replace(config, decode=defaults), {"decode": changes}, "request").decode
 
 
 def _check_prefix(prefix: Sequence[int], t: Tokenizer) -> None:

@@ -14,11 +14,7 @@ from glassformer.explain.page.responses import to_json
 
 
 def inline_page(index: str, script: str, style: str, data: Mapping[str, Any]) -> str:
-    """Return the page with its script, style and data inside, and a policy that blocks everything else.
-
-    Raises:
-        GlassformerError: the built page has an unexpected form.
-    """
+    """Return the page with its script, style and data inside, and a policy that blocks everything else."""
     if re.search(r"</script|<!--", script, re.IGNORECASE) or "</style" in style.lower():
         raise GlassformerError("the built page would end its own script or style", "build it again: make web")
     policy = (

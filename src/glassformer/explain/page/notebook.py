@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import Any
 
 from glassformer.errors import GlassformerError
-from glassformer.explain.explanation_data import ExplanationData
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.figures import style as fs
 from glassformer.explain.figures.explanation_plots import ExplanationPlots
 from glassformer.explain.page.saved_page import saved_page_html
@@ -28,20 +28,20 @@ MAX_BYTES = 6_000_000
 class NotebookPage:
     """The page of an explanation as the output of a cell, made when it is displayed."""
 
-    def __init__(self, explanation: ExplanationData) -> None:
+    def __init__(self, explanation: Explanation) -> None:
         self._explanation = explanation
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return {"text/plain": repr(self._explanation), "text/html": page_iframe(self._explanation)}
 
 
-def mimebundle(explanation: ExplanationData) -> dict[str, Any]:
+def mimebundle(explanation: Explanation) -> dict[str, Any]:
     """Return the representations of an explanation by MIME type, as Jupyter requests them."""
     image = base64.b64encode(attention_png(explanation)).decode("ascii")
     return {"text/plain": repr(explanation), "image/png": image}
 
 
-def page_iframe(explanation: ExplanationData) -> str:
+def page_iframe(explanation: Explanation) -> str:
     """Return the page in an `<iframe>`, or an error message if the page is not built."""
     try:
         page, _ = saved_page_html(explanation, max_bytes=MAX_BYTES, seconds=SECONDS, parameters=True)
@@ -53,9 +53,9 @@ def page_iframe(explanation: ExplanationData) -> str:
     )
 
 
-def attention_png(explanation: ExplanationData) -> bytes:
+def attention_png(explanation: Explanation) -> bytes:
     """Return a PNG of the cross-attention of a translation, or of the self-attention of other models."""
-    crosses = any(node.record.block == "cross" for node in explanation.records.nodes.values())
+    crosses = any(step.block == "cross" for step in explanation.records.steps.values())
     figure = ExplanationPlots(explanation).attention(block="cross" if crosses else "self")
     buffer = BytesIO()
     with fs.style():

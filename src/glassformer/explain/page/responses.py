@@ -8,12 +8,35 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 from starlette.responses import Response
 
 from glassformer.errors import CheckpointError, DataError, GlassformerError, ResourceError, UsageError
+
+CONTENT_TYPES = {
+    "index.html": "text/html; charset=utf-8",
+    "app.js": "text/javascript; charset=utf-8",
+    "shared.js": "text/javascript; charset=utf-8",
+    "later.js": "text/javascript; charset=utf-8",
+    "app.css": "text/css; charset=utf-8",
+}
+"""The served files. app.js loads shared.js at once, and later.js when a screen outside the first view is opened."""
+WHOLE = "whole.js"
+"""All scripts in one, for a page without a server."""
+
+
+def asset(name: str) -> str:
+    """Return the text of one of the page's files."""
+    try:
+        return (files("glassformer.explain.page") / "static" / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise GlassformerError(
+            f"the page's file {name} is missing from this installation", "in a source checkout: make web"
+        ) from error
+
 
 MAX_F16 = 6e4
 """Tensors with larger values are sent as 32-bit floats; the largest 16-bit float is 65504."""
@@ -23,14 +46,7 @@ STATUS = {UsageError: 400, DataError: 400, CheckpointError: 409, ResourceError: 
 
 
 class RequestError(GlassformerError):
-    """A request that is rejected with an HTTP status.
-
-    Args:
-        message: the error message.
-        hint: the hint.
-        status: the HTTP status.
-        retry_after: seconds after which to retry.
-    """
+    """A request that is rejected with an HTTP status."""
 
     def __init__(self, status: int, message: str, hint: str = "", retry_after: int | None = None) -> None:
         super().__init__(message, hint)
@@ -77,12 +93,7 @@ def to_json(value: Any) -> str:
 
 
 def tensor_response(array: np.ndarray, dtype: str) -> Response:
-    """Return the values as little-endian bytes in row-major order, with shape and type in the headers.
-
-    Args:
-        array: the values.
-        dtype: "f32" or "f16", for floating-point tensors; the others are always "i32" or "u8".
-    """
+    """Return the values as little-endian bytes in row-major order, with shape and type in the headers."""
     data, sent = pack(array, dtype)
     headers = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": sent}
     return Response(data, 200, headers, "application/octet-stream")
@@ -93,11 +104,7 @@ Packing: TypeAlias = Literal["f16", "f32", "i32", "u8"]
 
 
 def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
-    """Return the little-endian bytes of an array and their type: the requested one, or f32 where f16 would overflow.
-
-    Raises:
-        RequestError: a type that is neither "f32" nor "f16", or more bytes than are sent at once.
-    """
+    """Return the little-endian bytes of an array and their type: the requested one, or f32 where f16 would overflow."""
     if dtype not in ("f32", "f16"):
         raise RequestError(400, f"dtype is f32 or f16, and {dtype[:40]!r} came")
     sent: Packing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, TypedDict, get_args
 
 from glassformer.explain.attribution.attribute import (
@@ -14,8 +15,8 @@ from glassformer.explain.attribution.attribute import (
     attribute,
     erase_each,
 )
-from glassformer.explain.attribution.requests import Method
-from glassformer.explain.explanation_data import ExplanationData, Inference
+from glassformer.explain.attribution.value_function import Method
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.inline import size_of
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
@@ -50,7 +51,7 @@ class SavedErasure(TypedDict):
 
 
 def saved_attributions(
-    explanations: Sequence[ExplanationData], deadline: float, dropped: list[str], room: ByteBudget
+    explanations: Sequence[Explanation], deadline: float, dropped: list[str], room: ByteBudget
 ) -> tuple[list[SavedAttribution], list[SavedErasure]]:
     """Compute `SavedPageData.attributions` and `.erased`: of a classifier's prediction by both methods.
 
@@ -64,21 +65,16 @@ def saved_attributions(
         for explained in explanations:
             targets = [None] if explained.is_classifier else written(explained)
             for n_done, prediction in enumerate(targets):
-                if time.monotonic() > deadline and not explained.is_classifier:
-                    dropped.append(
-                        f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
-                        f"{len(targets)} written tokens are left out, to keep the file short; the live page has any."
-                    )
-                    break
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
-                request = which | {"method": method}
-                result = attribute(explained, AttributeRequest.from_dict(request))
-                saved: SavedAttribution = {"request": request, "attribution": result.to_json()}
-                if not room.take(saved):
-                    dropped.append(
-                        f"Why: the weights of words {IN_WORDS[method]} for {len(targets) - n_done} of "
-                        f"{len(targets)} answers are left out, as the file is full; the live page weighs any."
-                    )
+                saved: SavedAttribution | None = None
+                why = "written tokens are left out, to keep the file short; the live page has any."
+                if explained.is_classifier or time.monotonic() <= deadline:
+                    result = attribute(explained, AttributeRequest.from_dict(which | {"method": method}))
+                    saved = {"request": which | {"method": method}, "attribution": asdict(result)}
+                    why = "answers are left out, as the file is full; the live page weighs any."
+                if saved is None or not room.take(saved):
+                    left = f"{len(targets) - n_done} of {len(targets)}"
+                    dropped.append(f"Why: the weights of words {IN_WORDS[method]} for {left} {why}")
                     break
                 attributions.append(saved)
                 if method == "erase":
@@ -91,28 +87,28 @@ def saved_attributions(
     return attributions, erasures
 
 
-def word_erasures(inference: Inference, which: dict[str, Any]) -> Iterator[SavedErasure]:
+def word_erasures(explanation: Explanation, which: dict[str, Any]) -> Iterator[SavedErasure]:
     """Yield `SavedPageData.erased` of one prediction: every word that it can attend to, erased alone."""
-    words = list(words_before(inference, which.get("prediction")))
+    words = list(words_before(explanation, which.get("prediction")))
     if words:
         base = EraseRequest.from_dict(which | {"erase": {}})
-        for positions, result in zip(words, erase_each(inference, base, words), strict=True):
-            yield {"request": which | {"erase": positions}, "erased": result.to_json()}
+        for positions, result in zip(words, erase_each(explanation, base, words), strict=True):
+            yield {"request": which | {"erase": positions}, "erased": asdict(result)}
 
 
-def written(inference: Inference) -> list[int]:
+def written(explanation: Explanation) -> list[int]:
     """Return the indices into `predictions` that the page can explain: of tokens that were written, or are masked.
 
     Nothing follows a [MASK]: what is explained there is the most probable token.
     """
-    masked = inference.generation.masked is not None
-    return [i for i in inference.generated if masked or inference.predictions[i].actual is not None]
+    masked = explanation.generation.masked is not None
+    return [i for i in explanation.generated if masked or explanation.predictions[i].actual is not None]
 
 
-def words_before(inference: Inference, prediction: int | None) -> Iterator[dict[str, list[int]]]:
+def words_before(explanation: Explanation, prediction: int | None) -> Iterator[dict[str, list[int]]]:
     """Yield for each word that a prediction can attend to the positions of its tokens, by stream."""
-    n_read = inference.visible_lengths(inference.predictions[prediction or 0])
-    for stream, n in zip(inference.streams, n_read, strict=True):
+    n_read = explanation.visible_lengths(explanation.predictions[prediction or 0])
+    for stream, n in zip(explanation.streams, n_read, strict=True):
         seen = stream.words[:n]
         for word in range(max(seen, default=-1) + 1):
             positions = [i for i, w in enumerate(seen) if w == word]

@@ -12,18 +12,17 @@ import time
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+import numpy as np
+
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view, lookups_of
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.manifest import Manifest, SizedAxis, manifest
-from glassformer.explain.page.assets import WHOLE, asset
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.inline import inline_page, size_of
-from glassformer.explain.page.responses import Packing, pack
+from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis, manifest, run_info
+from glassformer.explain.page.responses import WHOLE, Packing, asset, pack
 from glassformer.explain.page.saved_attributions import ByteBudget, SavedAttribution, SavedErasure, saved_attributions
-from glassformer.explain.run_info import RunInfo, run_info
 from glassformer.explain.subject import Subject
-from glassformer.explain.tensor_values import get_tensor
 from glassformer.utils.atomic_io import atomic_write_text
 
 MAX_BYTES = 20_000_000
@@ -40,6 +39,8 @@ MAX_EMBEDDING_VIEWS = 30
 RANKS = {"ids": 0, "mask": 0, "softmax": 0, "pool": 0, "pin_zero": 0, "lookup": 1, "scale": 1, "dot": 3}
 """Priority of operations, most viewed first; products are last, as they differ from scores only by a factor."""
 OTHER_RANK = 2
+NAMING_BYTES = 200
+"""Reserved for the id, type and shape of a tensor."""
 SUFFIX = {"f16": 2, "f32": 4, "i32": 4, "u8": 1}
 
 
@@ -73,27 +74,17 @@ class SavedPageData(TypedDict):
 
 def write_saved_page(
     path: Path,
-    explanation: ExplanationData,
+    explanation: Explanation,
     *,
-    edited: ExplanationData | None = None,
-    other: ExplanationData | None = None,
+    edited: Explanation | None = None,
+    other: Explanation | None = None,
     subject: Subject | None = None,
     parameters: bool = False,
 ) -> list[str]:
     """Write the page; return what it lacks, a sentence each.
 
-    Args:
-        path: the .html file, replaced atomically.
-        explanation: the explanation it shows.
-        edited: the same text under edits.
-        other: a second one to compare with.
-        subject: the run, by default that of the explanation.
-        parameters: store all parameters, so that the page can recompute every step; by default those that fit in
-            1.5 MB with the rest.
-
-    Raises:
-        UsageError: the file would have more than 20 MB without any tensor.
-        ResourceError: the file cannot be written.
+    It shows an explanation, the same text under edits, and another text to compare with. Parameters are stored up to
+    1.5 MB of the file, or all of them, so that the page can recompute every step.
     """
     html, dropped = saved_page_html(explanation, edited=edited, other=other, subject=subject, parameters=parameters)
     atomic_write_text(path, html)
@@ -101,29 +92,16 @@ def write_saved_page(
 
 
 def saved_page_html(
-    explanation: ExplanationData,
+    explanation: Explanation,
     *,
-    edited: ExplanationData | None = None,
-    other: ExplanationData | None = None,
+    edited: Explanation | None = None,
+    other: Explanation | None = None,
     subject: Subject | None = None,
     parameters: bool = False,
     max_bytes: int = MAX_BYTES,
     seconds: float = ATTRIBUTION_SECONDS,
 ) -> tuple[str, list[str]]:
-    """Return the page as text, and what it lacks, a sentence each.
-
-    Args:
-        explanation: as in `write_saved_page`, like the next four; of one with edits its base is shown with it.
-        edited: the same text under edits.
-        other: a second one to compare with.
-        subject: the run.
-        parameters: store all parameters.
-        max_bytes: maximum size of the file.
-        seconds: time limit for attributions.
-
-    Raises:
-        UsageError: the page without tensors is larger than `max_bytes`.
-    """
+    """Return the page as text, and what it lacks, a sentence each."""
     if explanation.base is not None and edited is None:
         explanation, edited = explanation.base, explanation
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
@@ -137,7 +115,7 @@ def saved_page_html(
         "tensors": {},
         "attributions": [],
         "erased": [],
-        "alignments": alignments(unedited),
+        "alignments": {e.id: readings_json(readings(e)) for e in unedited if len(e.streams) > 1},
         "embeddings": {e.id: embedding_views(e, dropped) for e in unedited},
         "dropped": dropped,
     }
@@ -153,12 +131,7 @@ def saved_page_html(
     return inline_page(*page, data), data["dropped"]
 
 
-def alignments(explanations: list[ExplanationData]) -> dict[str, Alignments]:
-    """Return `SavedPageData.alignments`."""
-    return {e.id: readings_json(readings(e)) for e in explanations if len(e.streams) > 1}
-
-
-def embedding_views(explanation: ExplanationData, dropped: list[str]) -> dict[str, EmbeddingView]:
+def embedding_views(explanation: Explanation, dropped: list[str]) -> dict[str, EmbeddingView]:
     """Return where the first distinct tokens of each stream lie, by step and token id."""
     views: dict[str, EmbeddingView] = {}
     for stream, node in lookups_of(explanation):
@@ -172,47 +145,49 @@ def embedding_views(explanation: ExplanationData, dropped: list[str]) -> dict[st
 
 
 def pack_tensors(
-    explanations: list[ExplanationData], room: int, with_parameters: int, dropped: list[str]
+    explanations: list[Explanation], room: int, with_parameters: int, dropped: list[str]
 ) -> dict[str, dict[str, PackedTensor]]:
-    """Return `SavedPageData.tensors`: as many as fit, in order of priority.
+    """Return `SavedPageData.tensors`: as many as fit into `room` bytes, in order of priority.
 
-    Args:
-        explanations: the traces.
-        room: maximum number of bytes.
-        with_parameters: number of bytes up to which parameters are added.
-        dropped: sentences on what is left out are added here.
+    Parameters are added up to a file of `with_parameters` bytes. `dropped` gets a sentence on what is left out.
     """
-    whole_room = room
     packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
     left_out: list[str] = []
+    used = 0
+
+    def add(e: Explanation, name: str, axes: list[SizedAxis], dtype: str, limit: int, missed: list[str]) -> None:
+        nonlocal used
+        smallest = _size(axes) * SUFFIX["f16" if dtype == "f32" else dtype] * 4 // 3
+        if used + smallest + NAMING_BYTES <= limit:
+            tensor = packed_tensor(e.records.tensor(name))
+            size = len(tensor["data"]) + len(name) + NAMING_BYTES
+            if used + size <= limit:  # it may have been too large for 16 bits, and have taken 32
+                packed[e.id][name] = tensor
+                used += size
+                return
+        missed.append(name)
+
     for explanation in explanations:
-        data = manifest(explanation)
         same = set() if explanation.edited is None else set(explanation.edited.same)  # found under the first trace
-        kept = [n for n in data["nodes"] if n["id"] not in same]
+        kept = [n for n in manifest(explanation)["nodes"] if n["id"] not in same]
         nodes = [n for n in kept if not _is_large_logits(n["axes"])]
         if len(nodes) < len(kept):
             dropped.append(
                 "Logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each "
                 "position, and the served page has all."
             )
-        nodes.sort(key=lambda n: RANKS.get(n["op"], OTHER_RANK))  # stable: in computing order within a rank
-        for name, axes, dtype in [(n["id"], n["axes"], n["dtype"]) for n in nodes]:
-            room = _pack_one(explanation, name, axes, dtype, room, packed, left_out)
-    used = sum(len(one["data"]) + 200 for tensors in packed.values() for one in tensors.values())
-    limited = with_parameters < whole_room
-    with_parameters = with_parameters - used if limited else room
+        for n in sorted(nodes, key=lambda n: RANKS.get(n["op"], OTHER_RANK)):  # in computing order within a rank
+            add(explanation, n["id"], n["axes"], n["dtype"], room, left_out)
+    limited = with_parameters < room
     # Where the whole file is full, parameters are among the tensors left out.
     left_out_parameters: list[str] = [] if limited else left_out
-    manifests = [manifest(e) for e in explanations]
-    weights = [(m["model"]["checkpoint"], m["request"].get("member")) for m in manifests]
-    for i, explanation in enumerate(explanations):
-        if weights[i] in weights[:i]:
-            continue  # the same parameters: the page finds them under the first
-        params = manifest(explanation)["params"]
+    seen: set[tuple[str, int]] = set()
+    for explanation in explanations:
+        weights = explanation.request.checkpoint, explanation.request.member
+        params = {} if weights in seen else manifest(explanation)["params"]  # the page finds them under the first
+        seen.add(weights)
         for name, param in sorted(params.items(), key=lambda item: _size(item[1]["axes"])):
-            with_parameters = _pack_one(
-                explanation, name, param["axes"], "f32", with_parameters, packed, left_out_parameters
-            )
+            add(explanation, name, param["axes"], "f32", min(room, with_parameters), left_out_parameters)
     if limited and left_out_parameters:
         dropped.append(
             f"{len(left_out_parameters)} parameters are left out, so that steps computed with them cannot be "
@@ -227,28 +202,10 @@ def pack_tensors(
     return packed
 
 
-def _pack_one(
-    explanation: ExplanationData,
-    name: str,
-    axes: list[SizedAxis],
-    dtype: str,
-    room: int,
-    packed: dict[str, dict[str, PackedTensor]],
-    left_out: list[str],
-) -> int:
-    """Add a tensor if it fits; return the bytes left."""
-    smallest = _size(axes) * SUFFIX["f16" if dtype == "f32" else dtype] * 4 // 3
-    if smallest + 200 > room:
-        left_out.append(name)
-        return room
-    values = get_tensor(explanation, name)
-    data, sent = pack(values, "f16")
-    text = base64.b64encode(data).decode("ascii")
-    if len(text) + len(name) + 200 > room:  # too large for 16 bits, so it took 32
-        left_out.append(name)
-        return room
-    packed[explanation.id][name] = {"dtype": sent, "shape": list(values.shape), "data": text}
-    return room - len(text) - len(name) - 200
+def packed_tensor(values: np.ndarray) -> PackedTensor:
+    """Return values as they stand in a file: 16-bit floats where they fit."""
+    data, dtype = pack(values, "f16")
+    return {"dtype": dtype, "shape": list(values.shape), "data": base64.b64encode(data).decode("ascii")}
 
 
 def _is_large_logits(axes: list[SizedAxis]) -> bool:

@@ -24,7 +24,7 @@ from glassformer.explain.page.responses import RequestError, error_response
 
 COOKIE = "glassformer"
 MAX_BODY_BYTES = 512 << 10
-"""Enough for two texts of the largest size (`run_info.py`) with a forced prefix and edits."""
+"""Enough for two texts of the largest size (`manifest.py`) with a forced prefix and edits."""
 BODY_SECONDS = 10.0
 """Time limit for receiving a body."""
 PAGE_POLICY = (
@@ -43,7 +43,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Limits of connections; `connections.py` applies them."""
+    """Limits of connections; `server.py` applies them."""
 
     head_seconds: float = 10.0
     """Time from the connection, or the last answer, to the end of the next request's headers."""
@@ -107,13 +107,7 @@ class AccessControl:
 
 
 class SecurityMiddleware:
-    """Middleware that rejects forbidden requests and adds the security headers to every response.
-
-    Args:
-        app: the application behind it.
-        port: the port, part of every allowed Host.
-        door: checks the cookie of API requests.
-    """
+    """Middleware that rejects forbidden requests and adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp, port: int, door: AccessControl) -> None:
         self.app, self.door, self.api = app, door, f"{door.place}api/"
@@ -158,11 +152,7 @@ class SecurityMiddleware:
 
 
 async def read_json(request: Request) -> dict[str, Any]:
-    """Return the JSON object in the body of a request.
-
-    Raises:
-        RequestError: it is too large, too slow, or not a JSON object in UTF-8.
-    """
+    """Return the JSON object in the body of a request."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):

@@ -1,32 +1,140 @@
 """Serve the page: routes, time limits and the port.
 
 The server listens on this machine only and takes no path from a request (see `security.py`).
+
+Every user of the machine can open connections. One that sends nothing, or an unfinished head, or a body after its
+refusal, or nothing after an answer, is closed after a time; and of connections that have not shown the cookie only a
+number is kept, the latest. So they never use up what the owner's browser needs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from glassformer.errors import GlassformerError
-from glassformer.explain.page.assets import CONTENT_TYPES, asset
-from glassformer.explain.page.port import HOST, PORT, listen
-from glassformer.explain.page.responses import RequestError, error_response, json_response, tensor_response
+from glassformer.errors import GlassformerError, UsageError
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.page.responses import (
+    CONTENT_TYPES,
+    RequestError,
+    asset,
+    error_response,
+    json_response,
+    tensor_response,
+)
 from glassformer.explain.page.security import AccessControl, ConnectionLimits, SecurityMiddleware, read_json
-from glassformer.explain.page.service import Service
-from glassformer.explain.page.worker import Worker
+from glassformer.explain.page.service import Service, Worker
 from glassformer.explain.subject import Subject
-from glassformer.utils.cancellation import cancellable
+from glassformer.utils.process_settings import cancellable
+
+HOST = "127.0.0.1"
+PORT = 8317
+"""Where it is served when no port is named, or at the next free one."""
+N_PORTS = 50
+
+
+def listen(port: int | None) -> socket.socket:
+    """Return a listening socket of 127.0.0.1 at the port, or at the first free one from 8317 on."""
+    candidates = range(PORT, PORT + N_PORTS) if port is None else [port]
+    problem: Exception | None = None
+    for candidate in candidates:
+        # With the protocol named, asyncio sends without waiting; else each small tensor would take 40 ms.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        if sys.platform == "win32":  # there SO_REUSEADDR would let two servers share the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, candidate))
+            listener.listen()
+            return listener
+        except (OSError, OverflowError) as error:
+            listener.close()
+            problem = error
+    wanted = f"port {port}" if port is not None else f"every port from {PORT} to {PORT + N_PORTS - 1}"
+    reason = f": {problem.strerror}" if isinstance(problem, OSError) else ""
+    raise UsageError(f"{wanted} cannot be used{reason}", "choose another with --port, or leave --port out")
+
+
+class GuardedProtocol(H11Protocol):
+    """Uvicorn's HTTP/1.1 protocol with `ConnectionLimits`."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        door: AccessControl,
+        limits: ConnectionLimits,
+        unauthenticated: dict[GuardedProtocol, None],
+        **named: Any,
+    ) -> None:
+        super().__init__(*arguments, **named)
+        self._door, self._limits, self._unauthenticated = door, limits, unauthenticated
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request; close the oldest connection without the cookie if there are too many."""
+        super().connection_made(transport)
+        self._unauthenticated[self] = None
+        if len(self._unauthenticated) > self._limits.unauthenticated:
+            next(iter(self._unauthenticated)).close_at_once()
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop counting the connection."""
+        self._request_arrived()
+        self._unauthenticated.pop(self, None)
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Read what has arrived; a whole head ends the waiting, and the cookie in it is remembered."""
+        earlier = self.cycle
+        super().handle_events()
+        if self.cycle is not earlier:
+            self._request_arrived()
+            if self in self._unauthenticated and self._door.knows(Headers(raw=self.headers)):
+                del self._unauthenticated[self]
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, unless it has been sent already."""
+        answered = self.cycle
+        super().on_response_complete()
+        if self.cycle is answered:
+            self._await_request()
+
+    def close_at_once(self) -> None:
+        """Close the connection, and send nothing that waits to be read."""
+        self._unauthenticated.pop(self, None)
+        self.transport.abort()
+
+    def _await_request(self) -> None:
+        self._request_arrived()
+        self._deadline = self.loop.call_later(self._limits.head_seconds, self.close_at_once)
+
+    def _request_arrived(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def guarded(door: AccessControl, limits: ConnectionLimits) -> type[asyncio.Protocol]:
+    """Return the protocol for one server, as uvicorn takes it."""
+    unauthenticated: dict[GuardedProtocol, None] = {}
+    return cast(Any, partial(GuardedProtocol, door=door, limits=limits, unauthenticated=unauthenticated))
+
 
 WORK_SECONDS = 120.0
 """Time an answer may take, waiting included."""
@@ -47,15 +155,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def build_app(
     service: Service, workers: tuple[Worker, Worker], port: int, door: AccessControl, seconds: float = WORK_SECONDS
 ) -> SecurityMiddleware:
-    """Build the web application.
-
-    Args:
-        service: computes the responses.
-        workers: the threads it runs in, one for stored values, one for the model.
-        port: port in the Host header that requests must have.
-        door: access control.
-        seconds: time limit of a response, after which it is 504.
-    """
+    """Build the web application."""
     reader, worker = workers
 
     async def submit(request: Request, job: Callable[[], Result]) -> Result:
@@ -165,7 +265,7 @@ async def _within(request: Request, worker: Worker, job: Callable[[], Result], s
 
 
 def _cancellable(job: Callable[[], Result], given_up: threading.Event) -> Result:
-    """Return the result of a job that ends early once it is given up, if it has parts (`utils/cancellation.py`)."""
+    """Return the result of a job that ends early once it is given up, if it has parts (`utils/process_settings.py`)."""
     with cancellable(given_up):
         return job()
 
@@ -182,14 +282,11 @@ class PageServer:
     Args:
         subject: the run to look into.
         port: the port, 0 for any free one, None for the first that is free from 8317 on.
-        start: `TraceRequest`s the page begins with.
+        start: what the page begins with: explanations, or `TraceRequest`s as JSON, traced when the page asks.
         limits: of the connections.
 
     Attributes:
         door: who lets browsers in.
-
-    Raises:
-        UsageError: the port is taken, or may not be used.
     """
 
     def __init__(
@@ -197,12 +294,10 @@ class PageServer:
         subject: Subject,
         *,
         port: int | None = None,
-        start: Sequence[Mapping[str, Any]] = (),
+        start: Sequence[Explanation | Mapping[str, Any]] = (),
         limits: ConnectionLimits | None = None,
     ) -> None:
         import uvicorn
-
-        from glassformer.explain.page.connections import guarded
 
         asset("index.html")  # nobody should be sent to a page that is not there
         self._listener = listen(port)
@@ -259,22 +354,11 @@ def serve(
     subject: Subject,
     *,
     port: int | None = None,
-    start: Sequence[Mapping[str, Any]] = (),
+    start: Sequence[Explanation | Mapping[str, Any]] = (),
     open_browser: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve the page until Ctrl-C.
-
-    Args:
-        subject: the model.
-        port: as in `PageServer`.
-        start: requests to show first, as in `PageServer`.
-        open_browser: open the page in the default browser.
-        on_ready: called with the page's address once it can be opened, and with the next one after that.
-
-    Raises:
-        UsageError: the port is taken, or may not be used.
-    """
+    """Serve the page until Ctrl-C."""
     server = PageServer(subject, port=port, start=start)
 
     def announce() -> None:

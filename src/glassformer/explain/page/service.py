@@ -1,157 +1,259 @@
 """Answer requests about one run: run info, traces, tensors, attributions.
 
 Requests and responses are plain dictionaries or arrays; `server.py` transports them.
+
+Recording a forward pass and computing gradients are not safe in two threads at once, which would also share the same
+cores. The queue is bounded, so that many requests cost no memory: requests beyond it are refused.
 """
 
 from __future__ import annotations
 
 import itertools
+import queue
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from glassformer.config.fields import number
-from glassformer.config.requests import check_request
+from glassformer.config.settings import number, string
+from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.compute import compute_decoding, compute_explanation
+from glassformer.explain.edits.contributions import Contributions, contributions
+from glassformer.explain.edits.states import LayersSweep, StatesSweep, sweep_layers, sweep_states
+from glassformer.explain.edits.sweeps import (
+    CheckpointsSweep,
+    KeysSweep,
+    PartsSweep,
+    sweep_checkpoints,
+    sweep_keys,
+    sweep_parts,
+)
 from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view
-from glassformer.explain.explanation_data import ExplanationData
-from glassformer.explain.manifest import Manifest, manifest
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import RequestError
-from glassformer.explain.page.sweep_requests import SweepRequest, run_sweep
-from glassformer.explain.request import IDS, TraceRequest
-from glassformer.explain.run_info import MAX_TEXT_BYTES, MAX_TRACES, RunInfo, run_info
+from glassformer.explain.request import IDS, Request, TraceRequest
 from glassformer.explain.subject import Subject
-from glassformer.explain.tensor_values import get_captured_tensor, get_tensor
+from glassformer.utils.cpu_threads import let_go
+
+N_WAITING = 32
+"""Maximum number of waiting jobs; a page requests all tensors of a screen at once."""
+
+Result = TypeVar("Result")
+
+
+class Worker:
+    """A thread that runs jobs in order; the thread that creates it should compute nothing itself."""
+
+    def __init__(self, n_waiting: int = N_WAITING) -> None:
+        let_go()  # of the threads that loading a model left behind
+        self._queue: queue.Queue[tuple[Callable[[], Any], Future[Any]] | None] = queue.Queue(n_waiting)
+        # A daemon: work that takes long must not keep a process that was asked to stop.
+        self._thread = threading.Thread(target=self._work, name="glassformer-worker", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], Result]) -> Future[Result]:
+        """Queue a job; cancelling its future before its turn removes it."""
+        future: Future[Result] = Future()
+        try:
+            self._queue.put_nowait((job, future))
+        except queue.Full:
+            raise RequestError(503, "too many requests are waiting", "try again in a moment", retry_after=2) from None
+        return future
+
+    def close(self, wait_seconds: float = 2.0) -> None:
+        """Drop the waiting jobs, and wait a few seconds for the current one."""
+        while True:
+            try:
+                waiting = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if waiting is not None:
+                waiting[1].cancel()
+        self._queue.put(None)
+        self._thread.join(wait_seconds)
+
+    def _work(self) -> None:
+        while True:
+            waiting = self._queue.get()
+            if waiting is None:
+                return
+            _do(*waiting)
+            let_go()  # else the threads of one worker slow those of the other
+            del waiting  # an answer may not be kept alive until the next question
+
+
+def _do(job: Callable[[], Any], future: Future[Any]) -> None:
+    """Run a job unless its future was cancelled; an exception becomes the result."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = job()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+SweepKind: TypeAlias = Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"]
+
+
+@dataclass(frozen=True)
+class SweepRequest(Request):
+    """What to edit in turn."""
+
+    trace: str = string(40)
+    """Id of the trace; for "checkpoints" of one with edits."""
+    kind: SweepKind  # pyright: ignore[reportGeneralTypeIssues]  # `string(40)` is a field without default
+    """Heads and blocks; keys of each head; predictions after each layer; parts of a logit; states of a second text;
+    checkpoints."""
+    other: str | None = string(40, None)
+    """Id of the second trace, for "states"."""
+    prediction: int | None = number(None, IDS)
+    """Index of the prediction, for "contributions"; default: the first generated token."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.kind == "states") != (self.other is not None):
+            raise UsageError("a sweep of states needs a second trace, and no other sweep does")
+        if self.prediction is not None and self.kind != "contributions":
+            raise UsageError("only contributions are of one prediction")
+
+
+def run_sweep(
+    request: SweepRequest, find: Callable[[str], Explanation]
+) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
+    """Return the result of a sweep."""
+    explanation = find(request.trace)
+    if request.kind == "checkpoints" and explanation.edited is None:
+        raise UsageError("a sweep of checkpoints needs a trace with edits")
+    match request.kind:
+        case "parts":
+            return sweep_parts(explanation)
+        case "keys":
+            return sweep_keys(explanation)
+        case "layers":
+            return sweep_layers(explanation)
+        case "contributions":
+            return contributions(explanation, request.prediction)
+        case "states":
+            return sweep_states(explanation, find(str(request.other)))
+    return sweep_checkpoints(explanation)
+
 
 _ROW = re.compile("[0-9]{1,10}")
 
 
 @dataclass(frozen=True)
-class NeighboursRequest:
+class NeighboursRequest(Request):
     """The token whose nearest embeddings are asked for."""
 
     row: int = number(0, IDS)
     """Its position."""
 
-    def __post_init__(self) -> None:
-        check_request(self)
-
 
 class Service:
     """One run and its latest traces.
 
-    Two threads may use it, one for the model and one for captured tensors, which can be read during an attribution.
-    A tensor that needs another forward pass is read in the first.
+    All but `held` call the model, or wait for it, and belong in one thread; `held` reads stored tensors in another.
 
     Args:
         subject: the run.
-        start: the requests that the page traces first.
+        start: what the page shows first: explanations, which are kept, or requests.
     """
 
-    def __init__(self, subject: Subject, start: Sequence[Mapping[str, Any]] = ()) -> None:
-        self.subject, self.start = subject, [dict(request) for request in start]
-        self._traces: OrderedDict[str, ExplanationData] = OrderedDict()
-        self._numbers = itertools.count(1)
-        self._model_lock, self._traces_lock = threading.Lock(), threading.Lock()
+    def __init__(self, subject: Subject, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
+        self.subject = subject
+        self.start = [one.request.to_json() if isinstance(one, Explanation) else dict(one) for one in start]
+        self._traces: OrderedDict[str, Explanation] = OrderedDict()
+        self._traces_lock = threading.Lock()
+        self._numbers = itertools.count(1 + len(start))
+        for one in start:
+            if isinstance(one, Explanation):
+                self._keep(*filter(None, (one.base, one.other, one)))
 
     def run(self) -> RunInfo:
         """Return the run info and the first requests."""
         return {**run_info(self.subject), "start": self.start}
 
     def trace(self, body: dict[str, Any]) -> Manifest:
-        """Trace a text and return its manifest."""
-        request = _trace_request(body)
-        with self._model_lock:
-            if request.edits:
-                return manifest(self._explain_edited(request))
-            return manifest(self._keep(self._explain(self.subject, request)))
+        """Trace a text and return its manifest; nothing is computed that is kept.
+
+        Where edits are refused, no trace is kept, and none is dropped.
+        """
+        request, used = _trace_request(body), list[Explanation]()
+
+        def explain(subject: Subject, request: TraceRequest) -> Explanation:
+            used.append(self._like(request) or compute_explanation(subject, request, f"t{next(self._numbers)}"))
+            return used[-1]
+
+        if request.edits:
+            number = next(self._numbers)
+            used.append(self._like(request) or explain_edited(self.subject, request, f"t{number}", explain))
+        else:
+            explain(self.subject, request)
+        self._keep(*used)
+        return manifest(used[-1])
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """Return `tensor` without waiting for the model; None where it takes another forward pass."""
-        return get_captured_tensor(self._find(trace_id), name, part)
+        return self._find(trace_id).records.held(name, part)
 
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
         """Return the values of a node or parameter, or a slice of them."""
-        explanation = self._find(trace_id)
-        with self._model_lock:
-            return get_tensor(explanation, name, part)
+        return self._find(trace_id).records.tensor(name, part)
 
     def alignment(self, trace_id: str) -> Alignments:
         """Return the `Alignments` of a translation."""
-        explanation = self._find(trace_id)
-        with self._model_lock:
-            return readings_json(readings(explanation))
+        return readings_json(readings(self._find(trace_id)))
 
     def neighbours(self, trace_id: str, name: str, row: str) -> EmbeddingView:
         """Return the `EmbeddingView` of one row of a lookup."""
         request = NeighboursRequest(int(row) if _ROW.fullmatch(row) else row)  # pyright: ignore[reportArgumentType]
-        explanation = self._find(trace_id)
-        with self._model_lock:
-            return embedding_view(explanation, name, request.row)
+        return embedding_view(self._find(trace_id), name, request.row)
 
     def attribute(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Attribution` for an `AttributeRequest`."""
         request = AttributeRequest.from_dict(body)
-        with self._model_lock:
-            return attribute(self._find(request.trace), request).to_json()
+        return asdict(attribute(self._find(request.trace), request))
 
     def erase(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Erased` for an `EraseRequest`."""
         request = EraseRequest.from_dict(body)
-        with self._model_lock:
-            return erase(self._find(request.trace), request).to_json()
+        return asdict(erase(self._find(request.trace), request))
 
     def sweep(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the sweep for a `SweepRequest`."""
-        request = SweepRequest.from_dict(body)
-        with self._model_lock:
-            return run_sweep(self.subject, request, self._find).to_json()
+        return asdict(run_sweep(SweepRequest.from_dict(body), self._find))
 
     def decode(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return how a text is decoded, without tracing."""
-        with self._model_lock:
-            return compute_decoding(self.subject, _trace_request(body))
+        log, answer, streams = compute_decoding(self.subject, _trace_request(body))
+        return {"decode": log.to_json(), "answer": answer, "streams": [stream.to_json() for stream in streams]}
 
-    def _explain(self, subject: Subject, request: TraceRequest) -> ExplanationData:
-        """Return the explanation of a request without edits."""
-        return compute_explanation(subject, request, f"t{next(self._numbers)}")
-
-    def _explain_edited(self, request: TraceRequest) -> ExplanationData:
-        """Return the explanation of a request with edits; that without edits is computed only if it is not kept.
-
-        Where the edits are refused, no trace is kept, and none is dropped.
-        """
-        computed = []
-
-        def explain(subject: Subject, request: TraceRequest) -> ExplanationData:
-            with self._traces_lock:
-                kept = next((e for e in self._traces.values() if e.request == request), None)
-            if kept is None:
-                computed.append(kept := self._explain(subject, request))
-            return kept
-
-        edited = explain_edited(self.subject, request, f"t{next(self._numbers)}", explain)
-        for explanation in computed:
-            self._keep(explanation)
-        return self._keep(edited)
-
-    def _keep(self, explanation: ExplanationData) -> ExplanationData:
-        """Keep an explanation; the least recently used one is dropped."""
+    def _keep(self, *explanations: Explanation) -> None:
+        """Keep explanations as those used last; the least recently used are dropped."""
         with self._traces_lock:
-            self._traces[explanation.id] = explanation
+            for explanation in explanations:
+                self._traces[explanation.id] = explanation
+                self._traces.move_to_end(explanation.id)
             while len(self._traces) > MAX_TRACES:
                 self._traces.popitem(last=False)
-        return explanation
 
-    def _find(self, trace_id: str) -> ExplanationData:
+    def _like(self, request: TraceRequest) -> Explanation | None:
+        """Return the kept explanation of a request."""
+        with self._traces_lock:
+            return next((e for e in self._traces.values() if e.request == request), None)
+
+    def _find(self, trace_id: str) -> Explanation:
         with self._traces_lock:
             if trace_id not in self._traces:
                 raise RequestError(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
@@ -160,12 +262,7 @@ class Service:
 
 
 def _trace_request(body: dict[str, Any]) -> TraceRequest:
-    """Return a validated trace request.
-
-    Raises:
-        UsageError: a field is invalid.
-        RequestError: a text is too long.
-    """
+    """Return a validated trace request."""
     request = TraceRequest.from_dict(body)
     for text in (request.text, request.target or "", request.other_text or ""):
         if len(text.encode("utf-8")) > MAX_TEXT_BYTES:

@@ -1,14 +1,10 @@
-/**
- * The Attention screen: all heads as small heat maps and one in full, the alignment of a translation, and attention
- * rollout.
- */
+/** The Attention screen: all heads as small heat maps and one in full, and the alignment of a translation. */
 import { route, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { type AttentionGroup, type View, viewOf } from "../../trace/heads";
 import type { Manifest } from "../../types";
 import { Choices } from "../../views/Choices";
 import { AlignmentView } from "./AlignmentView";
-import { FlowView } from "./FlowView";
 import { HeadsView } from "./HeadsView";
 
 export function AttentionScreen({ trace }: { trace: Manifest }) {
@@ -20,7 +16,6 @@ export function AttentionScreen({ trace }: { trace: Manifest }) {
       <Toolbar view={view} />
       {view.name === "heads" && <HeadsView manifest={trace} view={view} onNextKind={() => openKind(view, view.groups[(view.groups.indexOf(view.group) + 1) % view.groups.length]!)} />}
       {view.name === "alignment" && <AlignmentView manifest={trace} cross={view.cross!} hide={view.hide} />}
-      {view.name === "flow" && <FlowView manifest={trace} view={view} />}
     </>
   );
 }
@@ -37,10 +32,12 @@ function Toolbar({ view }: { view: View }) {
         name="kind" label="Kind of attention" options={groups.map(({ kind, title }) => [kind, title] as const)} chosen={name === "heads" ? group.kind : null}
         onChoose={(kind) => openKind(view, groups.find((one) => one.kind === kind)!)}
       />
-      <Choices
-        name="view" label="Derived views" chosen={name} onChoose={(name) => setParams({ view: name, cell: null }, { push: true })}
-        options={[...(cross ? [["alignment", "Alignment"] as const] : []), ["flow", "Rollout"]]}
-      />
+      {cross && (
+        <Choices
+          name="view" label="Derived views" chosen={name} onChoose={(name) => setParams({ view: name, cell: null }, { push: true })}
+          options={[["alignment", "Alignment"]]}
+        />
+      )}
       <label class="attention-hide">
         <input type="checkbox" checked={hide} onChange={(event) => setParams({ hide: event.currentTarget.checked ? 1 : null })} />
         Hide special tokens

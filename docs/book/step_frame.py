@@ -1,0 +1,81 @@
+"""Write a small page that shows some steps of an explanation, to be framed in another document.
+
+It has the steps' formulas, values, arithmetic and checks, and their inputs, so that a browser can compute them again.
+Script and style are separate files, which several frames share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+from urllib.parse import urlencode
+
+from glassformer.errors import UsageError
+from glassformer.explain.embedding_view import EmbeddingView
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.page.inline import escape_json
+from glassformer.explain.page.manifest import Manifest, manifest, run_info
+from glassformer.explain.page.responses import WHOLE, to_json
+from glassformer.explain.page.saved_page import SavedPageData, embedding_views, packed_tensor
+
+MAX_BYTES = 150_000
+"""Maximum size of a frame, without script and style."""
+N_CANDIDATES = 12
+"""Candidates of each prediction that are kept."""
+
+
+def step_frame_html(explanation: Explanation, ids: Sequence[str], assets: str) -> str:
+    """Return the page of some steps; `step_address` is the part after its name that opens one of them."""
+    kept = _reduced(manifest(explanation), ids)
+    data: SavedPageData = {
+        "run": {**run_info(explanation.subject), "examples": [], "checkpoints": []},
+        "traces": [kept],
+        "tensors": {},
+        "attributions": [],
+        "erased": [],
+        "alignments": {},
+        "embeddings": {explanation.id: _views(explanation, ids)},
+        "dropped": [],
+    }
+    inputs = {id for node in kept["nodes"] for id in node["inputs"]} & set(explanation.records)
+    names = dict.fromkeys([*ids, *sorted(inputs), *kept["params"]])
+    data["tensors"] = {explanation.id: {name: packed_tensor(explanation.records.tensor(name)) for name in names}}
+    html = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(', '.join(ids))}</title>\n"
+        f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="{assets}/app.css">\n</head>\n<body>\n'
+        '<div id="app"></div>\n'
+        f'<script type="application/json" id="glassformer-data">{escape_json(to_json(data))}</script>\n'
+        f'<script src="{assets}/{WHOLE}"></script>\n</body>\n</html>\n'
+    )
+    if len(html) > MAX_BYTES:
+        raise UsageError(f"these steps take {len(html):,} bytes, more than {MAX_BYTES:,}", "name fewer steps")
+    return html
+
+
+def step_address(id: str, head: int = 1) -> str:
+    """Return the part of the address that opens a step; heads are counted from 1."""
+    return "#/step?" + urlencode({"node": id, "head": head - 1, "frame": "step"})
+
+
+def _reduced(whole: Manifest, ids: Sequence[str]) -> Manifest:
+    """Return a copy of a manifest with some of its steps, their parameters and the most probable candidates."""
+    nodes = [node for node in whole["nodes"] if node["id"] in ids]
+    if missing := [id for id in ids if id not in {node["id"] for node in nodes}]:
+        raise UsageError(f"there is no step {missing[0]!r}", "see the list of steps in the reference")
+    names = {name for node in nodes for name in node["params"].values()}
+    reduced: dict[str, Any] = dict(whole)
+    reduced["nodes"] = nodes
+    reduced["params"] = {name: param for name, param in whole["params"].items() if name in names}
+    reduced["predictions"] = [p | {"top": p["top"][:N_CANDIDATES]} for p in whole["predictions"]]
+    return Manifest(**reduced)
+
+
+def _views(explanation: Explanation, ids: Sequence[str]) -> dict[str, EmbeddingView]:
+    """Return where the tokens' embeddings lie, if a step that looks them up is shown."""
+    if not any(explanation.records.steps[id].op == "lookup" for id in ids):
+        return {}
+    views = embedding_views(explanation, [])
+    return {key: view for key, view in views.items() if key.rpartition("/")[0] in ids}

@@ -1,0 +1,288 @@
+"""Record the steps of module calls by forward hooks that see one thread's calls, and of attention by a tap.
+
+A callback that returns a tensor replaces the one it received. No other module registers hooks.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from threading import get_ident
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from glassformer.explain.capture.sites import SITES
+from glassformer.explain.capture.tape import Axis, Tape
+from glassformer.nn.attention import Mask, MultiHeadAttention, Tap, fused_attention
+from glassformer.nn.embeddings import Rotation
+
+Params = nn.Module | Mapping[str, Tensor | None] | None
+
+
+class CallRecorder:
+    """Records the steps of one call of a module.
+
+    Attributes:
+        streams: the stream of each token axis, by the axis' name in `SITES`.
+        inputs: ids of inputs from outside this call, by their name in `SITES`; None where there is none.
+        recorded: names of the steps recorded so far. An input that is neither of these is omitted, like the key
+            projection when keys come from a cache.
+    """
+
+    def __init__(self, tape: Tape, name: str, n: int = 1) -> None:
+        self.tape = tape
+        self._prefix, self._suffix = (f"{name}." if name else ""), (f"@{n}" if n > 1 else "")
+        self.streams: dict[str, str] = {}
+        self.inputs: dict[str, str | None] = {}
+        self.recorded: set[str] = set()
+
+    def id(self, step: str) -> str:
+        """Return the id of a step: "decoder.1.cross.q", in the second call "decoder.1.cross.q@2"."""
+        return f"{self._prefix}{step}{self._suffix}"
+
+    def take(self, name: str, x: Tensor, step: str, stream: str = "text") -> str:
+        """Take a tensor from outside as an input; return its stream.
+
+        A tensor that no recorded step computed becomes the step of this name, of this stream.
+        """
+        origin = self.tape.origin(x, self.id(step), stream)
+        self.inputs[name] = origin.id
+        return origin.stream
+
+    def record(
+        self,
+        key: str,
+        value: Tensor,
+        *,
+        name: str | None = None,
+        params: Params = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Tensor:
+        """Record a step by its key in `SITES`; return the tensor that the pass uses from there, perhaps by a tap."""
+        id = self.id(name or key.partition(":")[0])
+        if SITES[key].editable:
+            value = self.tape.apply_tap(id, value)
+        self.add(key, id, value, params=params, attrs=attrs)
+        return value
+
+    def add(
+        self, key: str, id: str, value: Tensor, *, params: Params = None, attrs: Mapping[str, Any] | None = None
+    ) -> None:
+        """Record a step without the tap."""
+        site = SITES[key]
+        inputs = [self.inputs.get(name) or (self.id(name) if name in self.recorded else None) for name in site.inputs]
+        axes = [Axis("token" if axis == "memory" else axis, self.streams.get(axis)) for axis in site.axes]
+        if site.op == "mask":
+            value = value.squeeze(1) if value.dim() > 3 and value.shape[1] == 1 else value
+            # Without a head axis where all heads have the same mask.
+            axes = axes if value.dim() > 3 else axes[1:]
+        self.recorded.add(key.partition(":")[0])
+        self.tape.add(id, key, [input for input in inputs if input], value, axes, params=params, attrs=attrs)
+
+
+Arguments = dict[str, Any]
+
+
+@cache
+def _parameters(kind: type[nn.Module]) -> tuple[list[str], str | None]:
+    """Return the names of the positional parameters of `forward`, and of the one that takes the rest."""
+    _, *parameters = inspect.signature(kind.forward).parameters.values()
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return positional, next((p.name for p in parameters if p.kind == p.VAR_POSITIONAL), None)
+
+
+def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
+    """Return the arguments of a call by name."""
+    names, rest = _parameters(type(module))
+    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    return named if rest is None else named | {rest: args[len(names) :]}
+
+
+class ModuleHooks:
+    """The hooks of one trace, which ignore calls from threads other than the one that created them."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.thread = get_ident()
+        self._handles: list[RemovableHandle] = []
+        self._calls: dict[int, int] = {}
+
+    def on_call(self, module: nn.Module, callback: Callable[[Arguments], None]) -> None:
+        """Call back with the arguments of each call, by the names that `forward` gives them."""
+        self.on_raw_call(module, lambda args, kwargs: callback(named_arguments(module, args, kwargs)))
+
+    def on_raw_call(self, module: nn.Module, callback: Callable[[tuple[Any, ...], Arguments], None]) -> None:
+        """Call back with the arguments of each call, positional ones and others."""
+
+        # *rest: while hooks are added and removed, another thread may call this hook without kwargs.
+        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
+            if get_ident() == self.thread:
+                callback(args, rest[0])
+
+        self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+
+    def set_tap(self, module: nn.Module, make_tap: Callable[[Arguments], Tap]) -> None:
+        """Pass each call of an attention the tap that `make_tap` makes of its arguments, after its present tap.
+
+        The tap is an argument of the call, since threads may share a module.
+        """
+
+        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
+            if get_ident() != self.thread:
+                return None
+            tap, present = make_tap(named_arguments(module, args, rest[0])), rest[0].get("tap")
+            return args, {**rest[0], "tap": tap if present is None else lambda site, x: tap(site, present(site, x))}
+
+        self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+
+    def on_input(self, module: nn.Module, callback: Callable[[Tensor], Tensor | None]) -> None:
+        """Call back with the first positional argument of each call."""
+
+        def hook(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            used = callback(args[0]) if get_ident() == self.thread else None
+            return None if used is None or used is args[0] else (used, *args[1:])
+
+        self._handles.append(module.register_forward_pre_hook(hook))
+
+    def on_output(self, module: nn.Module, callback: Callable[[Tensor], Tensor | None]) -> None:
+        """Call back with the output of each call."""
+
+        def hook(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor | None:
+            return callback(output) if get_ident() == self.thread else None
+
+        self._handles.append(module.register_forward_hook(hook))
+
+    def on_input_and_output(self, module: nn.Module, callback: Callable[[Tensor, Tensor], Tensor | None]) -> None:
+        """Call back with the first argument of each call, positional or not, and the output."""
+
+        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> Tensor | None:
+            if get_ident() != self.thread:
+                return None
+            kwargs, output = rest
+            return callback(args[0] if args else next(iter(kwargs.values())), output)
+
+        self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
+
+    def recorder(self, module: nn.Module, name: str) -> CallRecorder:
+        """Count a call of a module; return its recorder."""
+        n = self._calls[id(module)] = self._calls.get(id(module), 0) + 1
+        return CallRecorder(self.tape, name, n)
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        for handle in self._handles:
+            handle.remove()
+
+
+@contextmanager
+def replace_outputs(
+    modules: Iterable[nn.Module], replace: Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor | None]
+) -> Iterator[None]:
+    """Replace the outputs of modules within the block, in this thread; None keeps an output."""
+    thread = get_ident()
+
+    def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor | None:
+        return replace(module, args, output) if get_ident() == thread else None
+
+    handles = [module.register_forward_hook(hook) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def observed_factor(before: Tensor, after: Tensor, expected: float) -> float:
+    """Return the factor between two tensors: `expected` where it is exact, else the quotient of one element."""
+    row = before.detach().flatten()[: before.shape[-1]] if before.numel() else before
+    if not bool(row.any()):
+        row = before.detach().flatten()
+    if not bool(row.any()):
+        # All zeros: any factor fits.
+        return expected
+    index = row.abs().argmax()
+    value, scaled = row[index], after.detach().flatten()[index]
+    return expected if bool(value * expected == scaled) else float(scaled.double() / value.double())
+
+
+class FusedContext:
+    """A tap that replaces the context by that of the fused kernel for the same queries, keys and values."""
+
+    def __init__(self, args: Arguments) -> None:
+        self.mask: Mask | None = args.get("mask")
+        self.tensors: dict[str, Tensor] = {}
+
+    def __call__(self, site: str, tensor: Tensor) -> Tensor:
+        self.tensors[site] = tensor
+        if site != "context":
+            return tensor
+        q, k, v = (self.tensors[name] for name in "qkv")
+        return fused_attention(q, k, v, self.mask, kernel=True)
+
+
+class AttentionHooks:
+    """Hooks of one attention.
+
+    With rotary positions, rotate gives q and k and split_heads is a step of its own; else split_heads gives them.
+    """
+
+    def __init__(self, hooks: ModuleHooks, module: MultiHeadAttention, name: str) -> None:
+        self.hooks, self.module, self.name = hooks, module, name
+        hooks.set_tap(module, self.start_call)
+        for letter in "qkv":
+            self._hook_projection(letter, getattr(module, f"{letter}_proj"))
+        hooks.on_input(module.o_proj, lambda x: self.recorder.record("concat", x))
+        hooks.on_output(module.o_proj, lambda x: self.recorder.record("out", x, params=module.o_proj))
+
+    def start_call(self, args: Arguments) -> Tap:
+        """Start the record of a call; return the tap for its steps."""
+        self.mask: Mask | None = args.get("mask")
+        self.rotation: Rotation | None = args.get("rotation")
+        self.recorder = recorder = self.hooks.recorder(self.module, self.name)
+        queries = recorder.take("x", args["x"], "input")
+        if (memory := args.get("memory")) is None:
+            keys = recorder.take("memory", args["x"], "input")
+        else:  # one of unknown origin is taken for the source
+            keys = recorder.take("memory", memory, "memory", "source")
+        recorder.streams = {"token": queries, "memory": keys, "key": keys}
+        return self.tap
+
+    def _hook_projection(self, letter: str, linear: nn.Linear) -> None:
+        def record(output: Tensor) -> Tensor:
+            value = self.recorder.record(f"{letter}_proj", output, params=linear)
+            if letter != "v" and self.rotation is not None:
+                self.recorder.record(f"{letter}_heads", self.module._split_heads(value))
+            return value
+
+        self.hooks.on_output(linear, record)
+
+    def tap(self, step: str, value: Tensor) -> Tensor:
+        """Record one step of `attention`; return the tensor to use from there."""
+        match step:
+            case "q" | "k" if self.rotation is not None:
+                return self.recorder.record(f"{step}:rotate", value, attrs={"base": self.rotation.base})
+            case "products":
+                self.products: Tensor | None = self.recorder.record(step, value)
+                return self.products
+            case "scores":
+                assert self.products is not None
+                factor = observed_factor(self.products, value, self.module.d_head**-0.5)
+                # Free a large tensor that may not be kept.
+                self.products = None
+                return self.recorder.record(step, value, attrs={"factor": factor})
+            case "mask":
+                return self._record_mask(value)
+            case _:
+                return self.recorder.record(step, value)
+
+    def _record_mask(self, mask: Tensor) -> Tensor:
+        """Record a mask (Q, K), or (1, K) if all queries share it, with batch and head axes where they differ."""
+        causal = self.mask is not None and self.mask.is_causal
+        kind = "causal" if causal else "given" if mask.shape[-2] > 1 else "padding"
+        if kind == "padding":
+            self.hooks.tape.padding = self.recorder.id("mask")
+        return self.recorder.record(f"mask:{kind}", mask, attrs={"kind": kind})

@@ -1,0 +1,183 @@
+"""`TextClassifier` and `MaskedLanguageModel`, and the embedding and encoder that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.config import ModelConfig
+from glassformer.models.build import initialise, make_embedding, make_encoder, make_norm, make_rotation
+from glassformer.nn.attention import Mask
+from glassformer.nn.embeddings import positions_of
+from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
+
+
+class TextEncoder(nn.Module):
+    """Base class of models that encode a text: token, n-gram and bigram embeddings, then an encoder.
+
+    A subclass adds its head. Since the parameters have the same names in all of them, a classifier can be initialised
+    from a masked language model.
+
+    Args:
+        config: sizes and choices of the Transformer.
+        vocab_size: rows of the token embedding.
+        max_len: maximum length of a text, in tokens.
+        n_ngrams: rows of the table of character n-grams; 0 for none.
+        bigrams: pairs of ids that have an embedding.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        max_len: int,
+        n_ngrams: int = 0,
+        bigrams: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        super().__init__()
+        self.config, self.max_len = config, max_len
+        self.embedding = make_embedding(config, vocab_size, max_len)
+        d_model, std = config.d_model, config.embedding_init_std or 1.0
+        self.ngrams = NgramEmbedding(n_ngrams, d_model, std) if n_ngrams else None
+        self.bigrams = BigramEmbedding(bigrams, vocab_size, d_model, std) if bigrams else None
+        self.encoder = make_encoder(config)
+
+    def encode(
+        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None, ngram_batch: NgramBatch | None
+    ) -> Float[Tensor, "B S D"]:
+        """Return the encoder's output for texts (B, S).
+
+        Args:
+            ids: token ids.
+            padding_mask: True at real tokens; None if all are.
+            ngram_batch: n-grams of the tokens; without them, words have only their own embedding.
+        """
+        positions = positions_of(ids.shape[1], None, ids.device)
+        ngrams = [] if self.ngrams is None or ngram_batch is None else [self.ngrams(ngram_batch)]
+        bigrams = [] if self.bigrams is None else [self.bigrams(ids)]
+        x = self.embedding(ids, positions, *ngrams, *bigrams)
+        return self.encoder(x, Mask.of(padding_mask=padding_mask), make_rotation(self.config, positions))
+
+
+Pooling = Literal["mean", "max", "mean+max", "first"]
+
+
+def pool(x: Float[Tensor, "B S D"], padding_mask: Bool[Tensor, "B S"] | None, method: Pooling) -> Float[Tensor, "B P"]:
+    """Pool token vectors (B, S, D) into one vector per text, (B, D), or (B, 2D) for "mean+max".
+
+    Padding is excluded. A text without a real token gives zeros.
+    """
+    if method == "first":
+        return x[:, 0] if padding_mask is None else x[:, 0] * padding_mask[:, :1]
+    if padding_mask is None:
+        mean, peak = x.mean(dim=1), x.amax(dim=1)
+    else:
+        real = padding_mask[:, :, None]  # (B, S, 1)
+        n_real = real.sum(dim=1)  # (B, 1)
+        mean = (x * real).sum(dim=1) / n_real.clamp(min=1)
+        peak = x.masked_fill(~real, torch.finfo(x.dtype).min).amax(dim=1) * (n_real > 0)
+    match method:
+        case "mean":
+            return mean
+        case "max":
+            return peak
+        case "mean+max":
+            return torch.cat([mean, peak], dim=-1)
+
+
+class TextClassifier(TextEncoder):
+    """Text encoder, pooling, one linear layer.
+
+    Two classes share one logit: the other is fixed at zero, so that softmax is the sigmoid of that logit and
+    cross-entropy is binary cross-entropy.
+
+    Args:
+        config: sizes and choices of the Transformer.
+        vocab_size: rows of the token embedding.
+        n_classes: number of classes C ≥ 2.
+        max_len: maximum length of a text, in tokens.
+        n_ngrams: rows of the table of character n-grams; 0 for none.
+        bigrams: pairs of ids that have an embedding.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        n_classes: int,
+        max_len: int,
+        n_ngrams: int = 0,
+        bigrams: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
+        if n_classes < 2:
+            raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
+        self.n_classes = n_classes
+        width = config.d_model * (2 if config.pooling == "mean+max" else 1)
+        self.head = nn.Linear(width, 1 if n_classes == 2 else n_classes)
+        initialise(self)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B S"],
+        padding_mask: Bool[Tensor, "B S"] | None = None,
+        ngram_batch: NgramBatch | None = None,
+    ) -> Float[Tensor, "B C"]:
+        """Return logits (B, C) of texts (B, S); arguments as in `TextEncoder.encode`."""
+        x = self.encode(ids, padding_mask, ngram_batch)
+        logits = self.head(pool(x, padding_mask, self.config.pooling))
+        if self.n_classes == 2:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
+        return logits
+
+
+class MaskedLanguageModel(TextEncoder):
+    """Text encoder and a head that predicts tokens: linear layer, GELU, norm, projection to the vocabulary.
+
+    The head is BERT's (Devlin et al. 2019). The projection is tied to the embedding or not.
+
+    Args:
+        config: sizes and choices of the Transformer.
+        vocab_size: number of tokens V.
+        max_len: maximum length of a text, in tokens.
+        n_ngrams: rows of the table of character n-grams; 0 for none.
+        bigrams: pairs of ids that have an embedding.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        max_len: int,
+        n_ngrams: int = 0,
+        bigrams: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
+        self.mlm_transform = nn.Linear(config.d_model, config.d_model)
+        self.mlm_norm = make_norm(config)
+        self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(vocab_size))
+        initialise(self)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B S"],
+        padding_mask: Bool[Tensor, "B S"] | None = None,
+        ngram_batch: NgramBatch | None = None,
+        selected: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "*N V"]:
+        """Return logits (B, S, V) of all tokens, or (N, V) of the N tokens where `selected` is True, row by row.
+
+        Few tokens are predicted and the vocabulary is large, so the head is not computed for the others. The other
+        arguments are those of `TextEncoder.encode`.
+        """
+        x = self.encode(ids, padding_mask, ngram_batch)
+        x = x if selected is None else x[selected]  # (N, D)
+        x = self.mlm_norm(F.gelu(self.mlm_transform(x)))
+        weight = self.embedding.weight if self.output is None else self.output.weight
+        return F.linear(x, weight, self.output_bias)

@@ -1,1 +1,0 @@
-"""Fused equivalents of readable functions: fewer reads and writes of memory. Each is tested against its original."""

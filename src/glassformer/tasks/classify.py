@@ -1,0 +1,278 @@
+"""Text classification: a text in, a probability for each class out.
+
+Small sets are lost by too few steps as easily as by too many. The rules come from ablations on sets of 500 to 15,000
+texts with 2 to 150 classes; RESULTS.md has those that were measured with this code.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import Config, DecodeConfig
+from glassformer.config.requests import truncate
+from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus
+from glassformer.data.datasets.columns import LABEL, TEXT
+from glassformer.data.datasets.labels import normalised_label, similarity_key
+from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.schema import DataSchema, Rows
+from glassformer.data.splits import Split, TextData
+from glassformer.data.storage import ArrayWriter, cached_arrays
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.errors import DataError, UsageError
+from glassformer.evaluate.baselines import fit_baselines
+from glassformer.evaluate.classification import score
+from glassformer.models import TextClassifier
+from glassformer.models.build import encoder_flops
+from glassformer.models.ensemble import evaluation_mode
+from glassformer.nn.cross_entropy import cross_entropy_sum
+from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
+from glassformer.tasks.classify_report import ClassifyReport
+from glassformer.text.answers import check_probabilities, class_answer, cut_message
+from glassformer.text.long_text import CutText
+from glassformer.text.ngrams import mean_words
+
+LONG = 60
+"""Words in the mean from which texts are long: reviews, not sentences."""
+LONGEST = 512
+"""Words of a text that count: longer ones are cut."""
+STEPS, MIN_STEPS = 1000, 600
+"""About how many steps a small set needs, and at least, where it is soon learned by heart; batches are made small
+enough."""
+BIGRAMS = 100_000
+"""Most pairs of words with vectors of their own."""
+MAX_TOKENS, MAX_STEPS = 4_500_000, 6000
+"""Tokens that all members together read in a run, and their steps: about three minutes on two cores, adversarial
+training counted. One member reads what its passes take, though it be more."""
+
+
+def suggest(n_texts: int, n_classes: int, n_words: float) -> dict[str, Any]:
+    """Return the suggested settings by field, for texts of `n_words` words in the mean.
+
+    - Passes: ten over a small set, fewer the larger it is. Two classes of short texts are soon
+      learned by heart; so they get six passes at most, at half the rate, and more dropout.
+    - Batches of 8 to 32 texts, so that there are about a thousand steps; of short ones in several classes up to 64.
+    - Three members where they are quickly trained, one of long texts in numbers.
+    - Pairs of words for long texts and for two classes: opinions are said in pairs ("not good"), topics in words.
+    """
+    n, long = max(1, n_texts), n_words >= LONG
+    two_short = n_classes <= 2 and not long
+    by_size = 10 * (500 / n) ** 0.4 if long else 10 * (15_000 / n) ** 0.5
+    epochs = max(1.0, min(6.0, STEPS * 32 / n) if two_short else min(10.0, by_size))
+    steps = MIN_STEPS if two_short else STEPS
+    tokens = epochs * n * max(1.0, min(n_words, LONGEST))
+    batch_size = int(min(32 if long or two_short else 64, max(8, n * epochs / steps)))
+    members = min(MAX_TOKENS // tokens, MAX_STEPS * batch_size // (n * epochs))
+    return {
+        "epochs": round(epochs, 1),
+        "batch_size": batch_size,
+        "lr": 5e-4 if two_short else 1e-3,
+        "dropout": 0.2,
+        "embedding_dropout": 0.3 if two_short else 0.2,
+        "bigrams": BIGRAMS if long or n_classes <= 2 else 0,
+        "ensemble_size": int(min(3, max(1, members))),
+    }
+
+
+logger = logging.getLogger(__name__)
+
+WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
+"""A label that is sorted as a number: "--5" is a name, and so is a number too long to be meant as one."""
+
+
+def class_names(labels: Sequence[str]) -> list[str]:
+    """Return the sorted classes among labels; as numbers if all of them are.
+
+    Raises:
+        DataError: fewer than two.
+    """
+    names = sorted(set(labels))
+    if all(WHOLE_NUMBER.fullmatch(name) for name in names):
+        names.sort(key=int)
+    if len(names) < 2:
+        hint = "choose the column with --label-column"
+        raise DataError(f"two or more labels are needed, found {names}", hint)
+    return names
+
+
+def check_labels(rows: Mapping[str, Rows], diagnostics: Diagnostics, known: Sequence[str] | None = None) -> None:
+    """Note labels that are not among the known ones, by file and line; without any those of training are known."""
+    if known is None:
+        try:
+            known = class_names(rows["train"].answer)
+        except DataError as error:
+            diagnostics.error(rows["train"].path, 0, "label", error.message)
+            return
+        _check_guess(rows["train"], known, diagnostics)
+    shown = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+    names = {*known, *map(normalised_label, known)}
+    similar = {similarity_key(name): name for name in known}
+    for part in rows.values():
+        for line, label in zip(part.lines, part.answer, strict=True):
+            if label and label not in names:  # an empty one was noted when it was read
+                near = similar.get(similarity_key(label))
+                but = f"; it differs from {near!r} in case, spaces or number form alone" if near else ""
+                what = f"label {label!r} is not one of the training data's ({shown}){but}"
+                diagnostics.error(part.path, line, "label", what)
+
+
+def _check_guess(train: Rows, names: Sequence[str], diagnostics: Diagnostics) -> None:
+    """Refuse a column that was taken for the labels and has hardly two rows of a label; one that was named may."""
+    if train.label_guessed and len(names) > 20 and len(names) > len(train.answer) / 2:
+        shown = f"{len(names):,} different labels in {len(train.answer):,} rows"
+        named = f", also if it is {train.columns[-1]!r}" if train.columns[-1] else ", which needs a header line"
+        advice = f"choose it with --label-column{named}"
+        diagnostics.error(train.path, 0, "label", f"{shown}: this can hardly be the column of labels; {advice}")
+
+
+class Classify(Task):
+    """Validated on accuracy."""
+
+    name = "classify"
+    schema = DataSchema("classify", (TEXT, LABEL), check=check_labels)
+    metric = "accuracy"
+    report = ClassifyReport()
+    ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "decode"}
+    fits_baselines = True
+    explain_as = "classifier"
+
+    @classmethod
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+        train = data.train
+        n, n_classes, n_words = len(train), len(set(train.answers)), mean_words(train.text)
+        of_words = {} if config.text.tokenizer == "word" else {"bigrams": 0}
+        suggested = suggest(n, n_classes, n_words) | of_words
+        return suggested, f"{n:,} texts of {n_classes} classes, {n_words:.0f} words each"
+
+    @classmethod
+    def classes_of(cls, train: Split) -> list[str]:
+        try:
+            return class_names(train.answers)
+        except DataError as error:
+            raise DataError(f"{train.source}: {error.message}", error.hint) from None
+
+    @property
+    def labels(self) -> list[str]:
+        if not self.label_names:
+            raise UsageError("a classifier needs label names")
+        return self.label_names
+
+    @property
+    def eval_schema(self) -> DataSchema:
+        return replace(self.schema, check=partial(check_labels, known=self.labels))
+
+    def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
+        """Write columns: ids, a sequence per text; the n-grams of its tokens; labels, the class index if known."""
+        text, ids, surfaces = self.config.text, writer.sequences("ids"), writer.surfaces()
+        for chunk in writer.chunks(split):
+            if surfaces is None:
+                for tokens in self.tokenizer.encode_batch(chunk.text):
+                    ids.append(writer.truncate(tokens, text.truncate))
+                continue
+            for tokens, forms in self.tokenizer.encode_with_surfaces(chunk.text):
+                ids.append(writer.truncate(tokens, text.truncate))
+                surfaces.append_surfaces(truncate(forms, text.max_len, text.truncate))
+        if split.answer is not None:
+            writer.scalars("labels", self._numbers(split))
+
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
+        """Make a batch; texts without labels get zeros."""
+        ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
+        labels = np.zeros(len(index), np.int64) if corpus.labels is None else corpus.labels[index].astype(np.int64)
+        return Batch(
+            torch.from_numpy(ids),
+            padding_mask_of(real),
+            torch.from_numpy(labels),
+            None,
+            index,
+            int(real.sum()),
+            len(index),
+            ngrams_of_batch(corpus, index),
+        )
+
+    def build_single_model(self) -> TextClassifier:
+        c, t = self.config, self.tokenizer
+        sizes = t.vocab_size, len(self.labels), c.text.max_len, len(t.ngrams) if t.ngrams else 0
+        return TextClassifier(c.model, *sizes, t.bigrams)
+
+    def forward_flops(self, length: float) -> float:
+        return encoder_flops(self.config.model, length)
+
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model(batch.ids, batch.padding_mask, batch.ngram_batch)
+
+    def validate(
+        self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
+    ) -> dict[str, float]:
+        logits, labels = self._all_logits(model, corpus, group), torch.from_numpy(np.array(corpus.labels)).long()
+        loss = cross_entropy_sum(logits, labels).item() / max(1, len(labels))
+        return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == labels).float().mean().item()}
+
+    def evaluate(
+        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
+    ) -> dict[str, Any]:
+        corpus = self.encode(split, training=False)
+        probabilities = self._probabilities(model, corpus)
+        scores = score(np.array(corpus.labels), probabilities, self.labels)
+        scores["truncated"] = scores["n_truncated"] = int(corpus.stats.get("n_truncated", 0))
+        if message := cut_message(scores["n_truncated"], len(split), self.config.text.max_len):
+            logger.warning(message)
+        if train is not None:
+            known = self._numbers(train), self._numbers(split)
+            scores["baselines"] = fit_baselines(train.text, known[0], split.text, known[1], probabilities)
+        results = [class_answer(text, p, self.labels) for text, p in zip(split.text, probabilities, strict=True)]
+        rows = [result | {"truth": true} for result, true in zip(results, split.answers, strict=True)]
+        # Texts can be long, and the data set has them: a number is enough to find one again.
+        stored = [{"index": i} | {k: v for k, v in row.items() if k != "text"} for i, row in enumerate(rows)]
+        return scores | {"examples": rows[:8], "predictions": stored}
+
+    def predict(
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
+    ) -> list[dict[str, Any]]:
+        """Return {"text", "label", "probability", "probabilities"} for each text.
+
+        A text longer than `max_len` is cut, and has "truncated": True.
+        """
+        encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len, self.config.text.truncate)
+        arrays, stats = cached_arrays(None, key=str, write=lambda arrays: self._write(arrays, encoded))
+        probabilities = self._probabilities(model, EncodedCorpus.from_arrays(arrays, stats, str))
+        answers = (class_answer(text, p, self.labels) for text, p in zip(texts, probabilities, strict=True))
+        return [answer | cut.mark for answer, cut in zip(answers, encoded, strict=True)]
+
+    def _write(self, arrays: ArrayWriter, encoded: Sequence[CutText]) -> dict[str, int]:
+        writer = CorpusWriter(arrays, self.tokenizer, self.config.text)
+        ids, surfaces = writer.sequences("ids"), writer.surfaces()
+        for cut in encoded:
+            ids.append(cut.ids)
+            if surfaces is not None:
+                surfaces.append_surfaces(cut.surfaces)
+        return writer.stats
+
+    def _numbers(self, split: Split) -> list[int]:
+        """Return the class index of each example; raise DataError for a class that training lacks."""
+        number = {normalised_label(name): i for i, name in enumerate(self.labels)}
+        number |= {name: i for i, name in enumerate(self.labels)}
+        if unknown := set(split.answers) - number.keys():
+            what = f"{split.source}: no training example has the label {min(unknown)!r}"
+            raise DataError(what, "train on more examples: a larger --limit, or without one")
+        return [number[label] for label in split.answers]
+
+    def _probabilities(self, model: nn.Module, corpus: EncodedCorpus) -> np.ndarray:
+        return check_probabilities(self._all_logits(model, corpus).double().softmax(dim=-1).numpy())
+
+    def _all_logits(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Tensor:
+        """Return logits (N, C) on the CPU, in the order of the texts."""
+        logits = torch.zeros(len(corpus), len(self.labels))
+        with evaluation_mode(model):
+            for batch in self.batches(model, corpus, group):
+                logits[torch.from_numpy(batch.index)] = self.logits(model, batch).float().cpu()
+        return group.all_reduce_tensor(logits)

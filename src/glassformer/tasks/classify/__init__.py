@@ -1,1 +1,0 @@
-"""Text classification: `task.py` defines the task, `reporting.py` how its runs are reported."""

@@ -1,0 +1,272 @@
+"""Language modelling: the next token of a running text.
+
+Windows and tokens are a model's own; characters of the text are not. Blocks are cut by the text alone, so any two
+models that were scored on it have the same ones, and a paired bootstrap can draw them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.config import Config, DecodeConfig
+from glassformer.data.batches import Batch, BatchPlan, overlapping_windows, padding_mask_of, shuffled_windows
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus, gather_padded, split_document
+from glassformer.data.schema import DataSchema
+from glassformer.data.splits import Split, TextData
+from glassformer.decode import generate_ids
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.errors import DataError
+from glassformer.evaluate.metrics import score
+from glassformer.models import LanguageModel
+from glassformer.models.build import decoder_flops
+from glassformer.models.ensemble import Ensemble, evaluation_mode
+from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.nn.fused import LinearCrossEntropy
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
+from glassformer.tasks.lm_report import LanguageModellingReport
+from glassformer.text.backends import SPECIAL_TOKENS
+from glassformer.text.tokenizer import Tokenizer
+
+SIZES = ((5e6, 4, 192), (50e6, 6, 256), (float("inf"), 6, 384))
+"""Below so many characters: layers, and width."""
+D_HEAD = 64
+"""Width of a head, or as little more as divides the model's."""
+CHARACTERS = 3
+"""Of a token, about, in pieces."""
+
+
+def suggest(n_characters: int) -> dict[str, Any]:
+    """Return the suggested settings by field.
+
+    - Vocabulary: a thousand pieces at least, 1,500 for a million characters, more by the root of the length.
+    - Passes: eleven over a million characters, more over fewer, up to 25; validation ends them earlier.
+    - Dropout where a text is read often.
+
+    RESULTS.md has what the first 100,000 characters of Shakespeare say of it: a smaller model or fewer pieces are
+    worse.
+    """
+    n = max(1, n_characters)
+    millions = n / 1e6
+    n_layers, d_model = next((layers, width) for limit, layers, width in SIZES if n < limit)
+    return {
+        "vocab_size": int(min(16_000, max(1000, round(1500 * millions**0.5, -2)))),
+        "epochs": round(min(25.0, max(1.0, 11 / millions**0.45)), 1),
+        "n_layers": n_layers,
+        "d_model": d_model,
+        "dropout": 0.3 if n < 0.2e6 else 0.15 if n < 5e6 else 0.05 if n < 50e6 else 0.0,
+    }
+
+
+def heads_of(d_model: int) -> int:
+    """Return the number of heads of about `D_HEAD` that make up this width."""
+    return next(n for n in range(max(1, d_model // D_HEAD), 0, -1) if d_model % n == 0)
+
+
+MOST_BLOCKS, LEAST_CHARS = 500, 200
+"""Into so many blocks a text is cut at most, and none is shorter: neighbours within a sentence are not independent."""
+
+
+def nats_by_token(task: Task, model: nn.Module, corpus: EncodedCorpus) -> np.ndarray:
+    """Return −log p of every token of a running text, (N,) in nats; 0 for the first, which nothing predicts."""
+    nats = np.zeros(len(corpus.ids.flat))
+    with evaluation_mode(model):
+        for batch in task.batches(model, corpus):
+            logits = task.logits(model, batch).float().flatten(0, 1)
+            losses = F.cross_entropy(logits, batch.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="none")
+            scored = (batch.labels != IGNORE_INDEX).cpu().numpy()
+            position = batch.index[:, None] + 1 + np.arange(scored.shape[1])
+            nats[position[scored]] = losses.view(scored.shape).cpu().numpy()[scored]
+    return nats
+
+
+def by_block(nats: np.ndarray, starts: np.ndarray, n_chars: int) -> list[dict[str, Any]]:
+    """Return {"block", "chars", "nats"} for each block of a text of `n_chars` characters, by where its tokens start."""
+    size = max(LEAST_CHARS, -(-n_chars // MOST_BLOCKS))
+    n = -(-n_chars // size)
+    sums = np.bincount(np.minimum(starts // size, n - 1), weights=nats, minlength=n)
+    chars = [min(size, n_chars - i * size) for i in range(n)]
+    return [{"block": i, "chars": chars[i], "nats": round(float(sums[i]), 4)} for i in range(n)]
+
+
+def token_starts(tokenizer: Tokenizer, documents: Sequence[str]) -> np.ndarray:
+    """Return the character at which each token starts, (N,) int64, in documents with an end token between them."""
+    starts, at = list[int](), 0
+    for i, document in enumerate(documents):
+        if i:
+            starts.append(max(0, at - 1))  # the end token belongs to what it ends
+        for piece in chain.from_iterable(split_document(document, tokenizer.kind)):
+            starts += [at + start for start, _ in tokenizer.offsets(piece)]
+            at += len(piece)
+    return np.array(starts, np.int64)
+
+
+MAX_LOGITS = 2**28
+"""Tokens × vocabulary of a batch above which the loss is computed in chunks of tokens: 1.1 GB of logits in fp32.
+
+Of the recipes only gpt2-124m is above it, with 3.3 billion (65,536 tokens, 50,304 subwords).
+"""
+
+
+class LanguageModelling(Task):
+    """Validated on nats per token; every token of the held-out part but the very first is scored once."""
+
+    name = "lm"
+    schema = DataSchema("lm")
+    metric = "nats_per_token"
+    running_text = True
+    explain_as = "language_model"
+    report = LanguageModellingReport()
+    ignores = PARALLEL_FILES | {
+        "data.files.text_column",
+        "data.files.label_column",
+        "text.truncate",
+        "text.ngrams",
+        "text.bigrams",
+        "model.pooling",
+        "decode.beam_size",
+        "decode.length_penalty",
+        "decode.n_best",
+        "decode.sample",
+        "decode.bleu_tokenize",
+    }
+
+    @classmethod
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+        shards, text = data.train.shards, data.train.text
+        n = shards.counts["tokens"] * CHARACTERS if shards else sum(map(len, text))
+        suggested = suggest(n)
+        d_model = suggested["d_model"] if "d_model" in config.auto else config.model.d_model
+        of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
+        return suggested | {"n_heads": heads_of(d_model)} | of_words, f"{n:,} characters"
+
+    @property
+    def suppress_tokens(self) -> list[int]:
+        t = self.tokenizer
+        return [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
+
+    def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
+        """Write one column, ids, of one sequence: all documents with an end token between them."""
+        ids = writer.sequences("ids")
+        for i, document in enumerate(split.text):
+            writer.stats["n"] += 1
+            if i:
+                ids.extend([self.tokenizer.eos_id])
+            for parts in split_document(document, self.tokenizer.kind):
+                for tokens in self.tokenizer.encode_batch(parts):
+                    ids.extend(tokens)
+        if ids.n_values < 2:
+            message = f"{split.source}: a text of {ids.n_values} tokens leaves nothing to predict"
+            raise DataError(message, "give a longer text")
+        ids.append()
+
+    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
+        """Return shuffled windows that start at a random offset."""
+        return shuffled_windows(len(corpus.ids.flat), self.config.text.max_len, self.config.train, epoch)
+
+    def eval_batches(
+        self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS, stride: int | None = None
+    ) -> BatchPlan:
+        """Return overlapping windows in reading order, so that no token is predicted from little context."""
+        return overlapping_windows(len(corpus.ids.flat), self.config.text.max_len, max_tokens, stride)
+
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
+        """Make a batch of windows (B, 3).
+
+        Labels are the next ids; those before a window's `first` token are context only.
+        """
+        start, stop, first = index.T
+        ids, real = gather_padded(corpus.ids.flat, start, stop - start, self.tokenizer.pad_id)
+        labels, _ = gather_padded(corpus.ids.flat, start + 1, stop - start, IGNORE_INDEX)
+        position = start[:, None] + 1 + np.arange(ids.shape[1])
+        labels[position < first[:, None]] = IGNORE_INDEX
+        return Batch(
+            torch.from_numpy(ids),
+            padding_mask_of(real),
+            torch.from_numpy(labels),
+            None,
+            start,
+            n_tokens=int(real.sum()),
+            n_labels=int((stop + 1 - first).sum()),
+        )
+
+    def build_single_model(self) -> LanguageModel:
+        c = self.config
+        return LanguageModel(c.model, self.tokenizer.vocab_size, c.text.max_len, len(SPECIAL_TOKENS))
+
+    def forward_flops(self, length: float) -> float:
+        return decoder_flops(self.config.model, length, self.tokenizer.vocab_size, cross=False)
+
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model(batch.ids)
+
+    def hidden_states(self, model: nn.Module, batch: Batch) -> Tensor:
+        return cast(LanguageModel, model).hidden_states(batch.ids)
+
+    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        """Return `loss_sum` of a single model, in training with at most `MAX_LOGITS` logits in memory."""
+        rows = max(1, MAX_LOGITS // self.tokenizer.vocab_size)
+        if batch.labels.numel() <= rows or not model.training:
+            return super().loss_sum(model, batch, label_smoothing)
+        hidden, labels = self.hidden_states(model, batch).flatten(0, 1), batch.labels.flatten()
+        loss = LinearCrossEntropy.apply(
+            hidden, cast(LanguageModel, model).lm_head_weight, labels, label_smoothing, IGNORE_INDEX, rows
+        )
+        return cast(Tensor, loss)
+
+    def validate(
+        self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
+    ) -> dict[str, float]:
+        loss = self.mean_loss(model, corpus, group)
+        return {"loss": loss, "nats_per_token": loss}
+
+    def evaluate(
+        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
+    ) -> dict[str, Any]:
+        corpus = self.encode(split, training=False)
+        nats = nats_by_token(self, model, corpus)
+        n_chars, n_bytes = sum(map(len, split.text)), sum(len(text.encode()) for text in split.text)
+        scores: dict[str, Any] = dict(score(float(nats.sum()), len(nats) - 1, n_chars, n_bytes))
+        if loses := self._loses(corpus):
+            scores["headline"] = "nats_per_token"
+            scores["notes"] = [
+                f"The tokenizer {loses}, so less is predicted than was written: bits per character and per "
+                "byte do not compare with those of models that predict every character."
+            ]
+        prompt = split.text[0][:40]
+        blocks = by_block(nats, token_starts(self.tokenizer, split.text), n_chars)
+        return scores | {"examples": self.predict(model, [prompt], decode), "predictions": blocks}
+
+    def _loses(self, corpus: EncodedCorpus) -> str:
+        """Return what the ids of a text lose; empty if decoding restores the text."""
+        if self.tokenizer.kind == "word":
+            return "leaves out white space"
+        if self.config.text.lowercase or self.tokenizer.lowercases:
+            return "leaves out capitals"
+        unknown = corpus.stats.get("n_unknown", 0)
+        return f"does not know {unknown:,} of the tokens" if unknown else ""
+
+    def predict(
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
+    ) -> list[dict[str, Any]]:
+        """Return {"prompt", "text"} for each prompt, with the continuation as text.
+
+        An empty prompt starts after an end-of-document token. Of a prompt longer than the context the end is read, and
+        the answer has "truncated": True.
+        """
+        t, context = self.tokenizer, self.config.text.max_len
+        prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
+        model = cast("LanguageModel | Ensemble", model)
+        written = generate_ids(
+            model, prompts, decode, eos=t.eos_id, suppress_tokens=self.suppress_tokens, first_row=first
+        )
+        return [
+            {"prompt": text, "text": t.decode(ids)} | ({"truncated": True} if len(prompt) > context else {})
+            for text, prompt, ids in zip(texts, prompts, written, strict=True)
+        ]

@@ -1,1 +1,0 @@
-"""Language modelling: `task.py` defines the task, `reporting.py` how its runs are reported."""

@@ -1,0 +1,215 @@
+"""Translation: a sentence in, a sentence out, both in one joint vocabulary.
+
+Few pairs are read often, in small batches, by a narrow model with much dropout; many pairs a few times by a wider one.
+RESULTS.md has what cuts of Multi30k say of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import Config, DecodeConfig
+from glassformer.data.batches import Batch, padding_mask_of
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus
+from glassformer.data.datasets.columns import SOURCE, TARGET
+from glassformer.data.schema import DataSchema
+from glassformer.data.splits import Split, TextData
+from glassformer.decode import Hypothesis, Special, translate_ids
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.evaluate.translation import copy_baseline, headline_of, published_score, score
+from glassformer.models import Translator
+from glassformer.models.build import decoder_flops, encoder_flops
+from glassformer.models.ensemble import Ensemble
+from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.tasks.base import HASHED_NGRAMS, WORD_VOCAB_SIZE, Task
+from glassformer.tasks.translate_report import TranslateReport
+from glassformer.text.answers import warn_of_cut
+from glassformer.text.ngrams import mean_words
+from glassformer.text.tokenizer import Tokenizer
+
+FEW, MANY = 10_000, 100_000
+"""Pairs below which a set is small, and from which it is large."""
+
+
+def suggest(n_pairs: int) -> dict[str, Any]:
+    """Return the suggested settings by field.
+
+    - Vocabulary: 6,000 pieces, so that most words of a small set are one piece, and more by a power of the size.
+    - Passes: sixty over a thousand pairs, fewer the more there are. Loss on validation is lowest after a third of the
+      sixty; BLEU, which chooses the weights, rises almost to the last.
+    - Batches of half as many tokens where there are few pairs, for enough steps.
+    """
+    n = max(1, n_pairs)
+    return {
+        "vocab_size": int(min(32_000, max(6000, round(6000 * (n / FEW) ** 0.35, -2)))),
+        "epochs": round(min(60.0, max(1.0, 60 * (1000 / n) ** 0.43)), 1),
+        "max_tokens": 1024 if n < FEW else 2048 if n < MANY else 4096,
+        "d_model": 128 if n < FEW else 192 if n < MANY else 256,
+        "dropout": 0.3 if n < FEW else 0.2 if n < MANY else 0.1,
+    }
+
+
+VALIDATION_SENTENCES = 1024
+"""Sentences translated greedily at each validation; the loss is over all of them."""
+
+
+class Translate(Task):
+    """Validated on BLEU of greedy translations, or on exact match where answers are short."""
+
+    name = "translate"
+    schema = DataSchema("translate", (SOURCE, TARGET), parallel=True)
+    metric = "bleu"
+    explain_as = "translator"
+    report = TranslateReport()
+    ignores = (
+        HASHED_NGRAMS
+        | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
+        | {"model.pooling"}
+    )
+
+    @classmethod
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+        n, n_source, n_target = len(data.train), mean_words(data.train.text), mean_words(data.train.answers)
+        of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
+        return suggest(n) | of_words, f"{n:,} pairs, {n_source:.0f} words to {n_target:.0f}"
+
+    @classmethod
+    def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
+        task = super().from_data(config, data, tokenizer)
+        task.metric = headline_of(data.train.answers, config.decode.bleu_tokenize)
+        return task
+
+    @classmethod
+    def tokenizer_texts(cls, train: Split) -> list[str]:
+        return train.text + train.answers
+
+    @property
+    def suppress_tokens(self) -> list[int]:
+        return [self.tokenizer.pad_id, self.tokenizer.bos_id]
+
+    def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
+        """Write columns: ids, the sources with their end tokens; target, the targets without start and end tokens.
+
+        Either side may have `max_len` tokens, start and end tokens not counted. In training, pairs that are longer, or
+        empty on one side, are skipped; every example of a test set keeps its target.
+        """
+        max_len, end = self.config.text.max_len, self.tokenizer.eos_id
+        writer.stats |= {"n_dropped": 0, "n_empty": 0}
+        ids, targets = writer.sequences("ids"), writer.sequences("target")
+        for chunk in writer.chunks(split):
+            encoded = map(self.tokenizer.encode_batch, (chunk.text, chunk.answers))
+            for source, target in zip(*encoded, strict=True):
+                if training and (not source or not target):
+                    writer.stats["n_empty"] += 1
+                elif training and max(len(source), len(target)) > max_len:
+                    writer.stats["n_dropped"] += 1
+                else:
+                    ids.append([*writer.truncate(source), end])
+                    targets.append(writer.truncate(target))
+
+    def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
+        src, tgt = corpus.lengths, corpus.targets.lengths + 1  # one for the start, or the end, token
+        return np.maximum(src, tgt), src + tgt
+
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
+        """Make a batch: tgt_in begins with the start token, labels end with the end token (shifted by one)."""
+        t = self.tokenizer
+        ids, real = corpus.ids.padded(index, t.pad_id)
+        target, is_target = corpus.targets.padded(index, t.pad_id, extra=1)
+        lengths = is_target.sum(axis=1)
+        labels = np.where(is_target, target, IGNORE_INDEX)
+        labels[np.arange(len(index)), lengths] = t.eos_id
+        tgt_in = np.roll(target, 1, axis=1)  # the last column is always padding
+        tgt_in[:, 0] = t.bos_id
+        n_labels = int(lengths.sum()) + len(index)
+        return Batch(
+            torch.from_numpy(ids),
+            padding_mask_of(real),
+            torch.from_numpy(labels),
+            torch.from_numpy(tgt_in),
+            index,
+            n_tokens=int(real.sum()) + n_labels,
+            n_labels=n_labels,
+        )
+
+    def build_single_model(self) -> Translator:
+        size = self.tokenizer.vocab_size
+        # One position more than the longest text: the end token of the source, the start token of the target.
+        return Translator(self.config.model, size, self.config.text.max_len + 1)
+
+    def forward_flops(self, length: float) -> float:
+        """Return the FLOPs per token, assuming about as many source as target tokens."""
+        c, size = self.config.model, self.tokenizer.vocab_size
+        return (encoder_flops(c, length) + decoder_flops(c, length, size, cross=True)) / 2
+
+    def logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model(batch.ids, batch.tgt_in, batch.padding_mask)
+
+    def validate(
+        self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
+    ) -> dict[str, float]:
+        greedy = replace(self.config.decode, beam_size=1, n_best=1, sample=False)
+        n = min(len(split), VALIDATION_SENTENCES)
+        sources = [corpus.ids[i].tolist() if split.text[i].strip() else [] for i in range(n)]
+        local_ids = [h[0].ids for h in self._translate(model, group.shard(sources), greedy)]
+        translations = [self.tokenizer.decode(ids) for ids in group.all_gather_rows(local_ids, n)]
+        scores = score(translations, split.answers[:n], n_bootstrap=0, tokenize=greedy.bleu_tokenize)
+        shown = {name: float(scores[name]) for name in ("bleu", "chrf", "exact_match")}
+        return {"loss": self.mean_loss(model, corpus, group)} | shown
+
+    def evaluate(
+        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
+    ) -> dict[str, Any]:
+        references = split.answers
+        rows = self.predict(model, split.text, decode)
+        translations = [row["translation"] for row in rows]
+        scores = score(translations, references, tokenize=decode.bleu_tokenize)
+        if split.published is not None:
+            scores |= published_score(translations, split.published)
+        scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
+        scores |= _settings_used(decode)
+        scores["n_truncated"] = warn_of_cut(rows, self.config.text.max_len)
+        rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
+        return scores | {"examples": rows[:8], "predictions": rows}
+
+    def predict(
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
+    ) -> list[dict[str, Any]]:
+        """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
+
+        An empty text has an empty translation, as many times as were requested. A text longer than `max_len` is cut,
+        and has "truncated": True.
+        """
+        encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len)
+        end = self.tokenizer.eos_id
+        sources = [[*cut.ids, end] if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
+        results = []
+        translated = self._translate(model, sources, decode, first)
+        for text, cut, hypotheses in zip(texts, encoded, translated, strict=True):
+            if not text.strip():
+                hypotheses = hypotheses * decode.n_best
+            ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in hypotheses]
+            best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True}) | cut.mark
+            results.append({"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {}))
+        return results
+
+    def _translate(
+        self, model: nn.Module, sources: Sequence[Sequence[int]], decode: DecodeConfig, first: int = 0
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses for each source, ids with an end token; empty sources are not decoded."""
+        model, t = cast("Translator | Ensemble", model), self.tokenizer
+        special = Special(t.pad_id, t.bos_id, t.eos_id)
+        return translate_ids(model, sources, decode, special, first_row=first)
+
+
+def _settings_used(decode: DecodeConfig) -> dict[str, Any]:
+    """Return the settings that translations were made with: of beam search, or of sampling."""
+    search = ("beam_size", "length_penalty")
+    sampling = ("sample", "temperature", "top_k", "top_p", "min_p", "decode_seed", "length_penalty")
+    return {name: getattr(decode, name) for name in (sampling if decode.sample else search)}

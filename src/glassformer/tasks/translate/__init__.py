@@ -1,1 +1,0 @@
-"""Translation: `task.py` defines the task, `reporting.py` how its runs are reported."""
