@@ -238,7 +238,7 @@ def serve(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
 
     ready = False
 
-    def tell(address: str) -> None:
+    def announce(address: str) -> None:
         nonlocal ready
         if ready:
             logger.info(f"that address has been used; for another browser: {address}")
@@ -249,7 +249,7 @@ def serve(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
         logger.info(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")
         console.write(address)
 
-    server.serve(trained, port=arguments.port, start=explanations, open_browser=arguments.browser, on_ready=tell)
+    server.serve(trained, port=arguments.port, start=explanations, open_browser=arguments.browser, on_ready=announce)
     logger.info("ended")
 
 

@@ -23,7 +23,7 @@ def string(longest: int, default: Any = MISSING, form: tuple[str, str] = ("", ""
 
 
 BY_DATASET, BY_OPTIMIZER = {"chooser": "dataset"}, {"chooser": "optimizer"}
-"""What marks a section that counts only while the field named here, beside it, says its name."""
+"""What marks a section that counts only while the field named here, of the same section, holds its name."""
 
 
 def idle(section: Any) -> list[str]:

@@ -1,6 +1,6 @@
 """How sure a score is, and whether two runs differ by more than chance.
 
-Nothing here knows a task; the files beside it decide what is counted. Whether two runs differ is
+Nothing here knows a task; the other files of this folder decide what is counted. Whether two runs differ is
 `significance.py`'s question.
 
 On the same examples a paired test sees more than two intervals that overlap. McNemar's test for shares of right
@@ -20,7 +20,7 @@ import numpy as np
 Z95 = 1.959963984540054
 """The normal quantile that leaves 2.5% on either side."""
 FEW = 30
-"""Examples below which an interval is so wide that it must be told with the score."""
+"""Examples below which an interval is so wide that it is shown with the score."""
 BOOTSTRAP_SEED = 12345
 """sacreBLEU's default seed, so that an interval is the same on every machine and every day."""
 

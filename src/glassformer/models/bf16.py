@@ -25,7 +25,7 @@ ROWS_EXPECTED = 64
 class Bf16Linear(nn.Module):
     """W x + b, with W, b and x cast to bf16, W and b once; what comes out is fp32 again.
 
-    On a CPU oneDNN multiplies, whose kernels read W in blocks: `F.linear` lays it out anew at every product, which
+    On a CPU oneDNN multiplies, whose kernels read W in blocks: `F.linear` lays it out again at every product, which
     for the few rows of a step of decoding costs as much as the product. Here that is done once; the bits are the same.
 
     Args:

@@ -39,12 +39,12 @@ def is_snapshot_step(step: int) -> bool:
 
 
 def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
-    """Keep the weights after `step` steps; a full disk is told and survived, for training matters more."""
+    """Keep the weights after `step` steps; a full disk is logged and does not stop the training."""
     target = folder / f"step-{step:08d}"
     try:
         write_sealed_folder(target, SNAPSHOT_KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
     except ResourceError as error:
-        logger.warning(f"{error.message}; the snapshot of step {step} is not kept, training goes on")
+        logger.warning(f"{error.message}; the snapshot of step {step} is not kept, and training continues")
         return False
     return True
 

@@ -313,7 +313,7 @@ class SeedsFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = path = Path(path)
-        self.seeds_file = path / SEEDS  # written before the first run, so that all of them can go on
+        self.seeds_file = path / SEEDS  # written before the first run, so that all of them can be resumed
         self.ensemble = path / "ensemble.json"  # scores of all runs as one
         self.report, self.report_json = RunFolder(path).report, RunFolder(path).report_json
 
@@ -362,7 +362,7 @@ class SeedsFolder:
         if name is None:
             begun = [run.path for run in runs if run.model_folder]
             one = f"; or name one that is finished: {begun[0]}" if begun else ""
-            hint = f"go on with: {RunFolder(self.path).resume_command}{one}"
+            hint = f"resume it with: {RunFolder(self.path).resume_command}{one}"
             raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
         if found := [run for run in runs if run.path.name == name]:
             return found[0]

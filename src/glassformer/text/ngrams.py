@@ -1,8 +1,9 @@
 """How words are spelled, as numbers: character n-grams, and pairs of neighbouring words.
 
-"not good" says more than "not" and "good" do. Attention has to learn that from examples; a bag of words and pairs is
-told (Wang and Manning 2012, "Baselines and Bigrams"), and so is a model that has rows for pairs (Joulin et al. 2017,
-"Bag of Tricks for Efficient Text Classification", which hashes them; here they are listed, so that they can be read).
+"not good" says more than "not" and "good" do. Attention has to learn that from examples; a bag of words and pairs
+has it in its features (Wang and Manning 2012, "Baselines and Bigrams"), and so has a model with rows for pairs (Joulin
+et al. 2017, "Bag of Tricks for Efficient Text Classification", which hashes them; here they are listed, so that they
+can be read).
 
 A bag of n-grams says what a word looks like: "refunding" shares most of its n-grams with "refund" and "funding"
 (Bojanowski et al. 2017, "Enriching Word Vectors with Subword Information"). Unlike there the n-grams are not

@@ -8,7 +8,7 @@ Bounding the spinning instead (`GOMP_SPINCOUNT`, `OMP_WAIT_POLICY`) costs up to 
 `python -m benchmarks.speed --only f` measures it.
 
 Only the training loop does so. Sums over many numbers are divided among the threads, so another number of threads
-gives other last bits. Whoever needs the same ones again fixes the number, with `--threads`, `--deterministic` or
+gives other last bits. To get the same ones again, fix the number with `--threads`, `--deterministic` or
 torch's own `OMP_NUM_THREADS`; the log holds the number of each step.
 """
 

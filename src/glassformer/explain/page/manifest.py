@@ -1,4 +1,4 @@
-"""What the page is told: of a run before anything is traced, and in a manifest all of an explanation but its tensors.
+"""What the page receives: of a run before anything is traced, and in a manifest all of an explanation but its tensors.
 
 A manifest has the id, size and inputs of each tensor, and no values. The classes here are also the types that the page
 is compiled against (`typescript.py`).
