@@ -37,8 +37,9 @@ def poison() -> None:
 
     def poisoned(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:
         if state.progress.step >= 4 and run.group.rank == run.group.world_size - 1:
-            own = run.task.loss_sum
-            run.task.loss_sum = lambda *args: own(*args) * math.nan
+            task = state.train_module.module.task  # pyright: ignore[reportAttributeAccessIssue]
+            own = task.loss_sum
+            task.loss_sum = lambda *args: own(*args) * math.nan
         return step(state, run, batches, lr)
 
     loop.optimizer_step = poisoned

@@ -487,7 +487,7 @@ def test_explain_runs_every_pass_in_full_precision(
     runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, name: str, request_: dict[str, Any]
 ) -> None:
     """Simulate a GPU with fewer bits under "medium": decoding, erasing and tracing must have the same precision."""
-    monkeypatch.setattr(exact_inference, "_rounds_matmul", lambda device, setting: setting != "highest")
+    monkeypatch.setattr(exact_inference, "rounds_matmul", lambda device, setting: setting != "highest")
     run, seen = runs[name], []
     stack = run.model.encoder if name == "classify" else run.model.decoder
     handle = stack.register_forward_pre_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))

@@ -27,10 +27,9 @@ print("answered")
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_predicts(runs: Runs) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "true"}
     command = [sys.executable, "-c", SCRIPT, str(runs.classify)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
     assert "answered" in done.stdout, done.stderr

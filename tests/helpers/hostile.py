@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from glassformer.cli.main import main
 from glassformer.runs.sealed_folder import MANIFEST, write_sealed_folder
 
 SECONDS = 300
 """Longest time of a command, hundreds of times what it takes: a machine that is busy must not fail a test."""
-BYTES = 2 << 30
+BYTES = (4 if torch.cuda.is_available() else 2) << 30
 """Most memory that all commands may take together."""
 
 DEEP = b"[" * 200_000

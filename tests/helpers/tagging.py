@@ -151,7 +151,8 @@ class Tag(Task):
         with evaluation_mode(model):
             for i, text in enumerate(texts):
                 row, _ = ids.padded(np.array([i]), self.tokenizer.pad_id)
-                best = model(torch.from_numpy(row))[0].argmax(dim=-1).tolist()[: len(ids[i])]
+                device = next(model.parameters()).device
+                best = model(torch.from_numpy(row).to(device))[0].argmax(dim=-1).tolist()[: len(ids[i])]
                 found.append({"text": text, "tags": " ".join(self.tags[tag] for tag in best)})
         return found
 

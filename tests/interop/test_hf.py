@@ -186,7 +186,7 @@ def test_left_padding_of_the_registered_language_model_hides_nothing(
     assert isinstance(engine, HfEngine)
     ids, mask = torch.tensor([[0, 0, 7, 8], [9, 8, 7, 6]]), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
     with torch.no_grad():
-        logits = engine.model(ids, attention_mask=mask).logits
+        logits = engine.model(ids.to(engine.model.device), attention_mask=mask.to(engine.model.device)).logits.cpu()
     np.testing.assert_allclose(logits[0, 2:], engine.logits([7, 8]), atol=1e-5)
     np.testing.assert_allclose(logits[1], engine.logits([9, 8, 7, 6]), atol=1e-5)
 

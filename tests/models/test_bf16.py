@@ -73,7 +73,11 @@ def trained(request: pytest.FixtureRequest) -> tuple[Small, nn.Module]:
 def test_a_trained_model_answers_a_text_the_same_alone_and_in_a_batch(
     trained: tuple[Small, nn.Module], precision: Precision
 ) -> None:
-    """The same labels and texts; probabilities and scores to five decimal places."""
+    """The same labels and texts, and nearly the same probabilities and scores.
+
+    In bf16, sums of products of other shapes are rounded differently by processors that multiply it natively.
+    """
+    tolerance = 1e-5 if precision == "fp32" else 1e-3
     run, model = trained[0], cast_for_inference(trained[1], precision).eval()
     texts = ["a", "b c", "d e f", "a b c d", "good f g", "bad a", "abcdefg", "g f e d c b a"]
 
@@ -85,7 +89,7 @@ def test_a_trained_model_answers_a_text_the_same_alone_and_in_a_batch(
         assert found.keys() == expected.keys()
         for key, value in found.items():
             number = isinstance(value, (float, dict))
-            assert value == (pytest.approx(expected[key], abs=1e-5) if number else expected[key])
+            assert value == (pytest.approx(expected[key], abs=tolerance) if number else expected[key])
 
 
 @pytest.mark.parametrize("name", models())

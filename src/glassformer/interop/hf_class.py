@@ -103,6 +103,11 @@ class GlassformerModel(PreTrainedModel):
             table = sinusoidal(*module.table.shape) * module.amplitude
             module.table = table.to(module.table.device)
 
+    def check_length(self, ids: Tensor) -> None:
+        """Raise an IndexError for more tokens than positions; a GPU would end the process instead."""
+        if (n := ids.shape[1]) > (most := self.config.max_position_embeddings):
+            raise IndexError(f"expected at most {most:,} tokens a text, got {n:,}; pass truncation=True to cut it")
+
     def _ngram_batch(self, ids: Tensor) -> NgramBatch | None:
         """Return the character n-grams of tokens by id: a word that is not in the vocabulary has none."""
         if not self.config.n_ngrams:
@@ -123,6 +128,7 @@ class GlassformerForSequenceClassification(GlassformerModel):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
     ) -> SequenceClassifierOutput:
         """Return logits (B, C), and the cross-entropy if there are labels (B,)."""
+        self.check_length(input_ids)
         mask = None if attention_mask is None else attention_mask.bool()
         logits = self.model(input_ids, mask, self._ngram_batch(input_ids))
         loss = None if labels is None else F.cross_entropy(logits, labels)
@@ -140,6 +146,7 @@ class GlassformerForMaskedLM(GlassformerModel):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
     ) -> MaskedLMOutput:
         """Return logits (B, S, V), and the cross-entropy of labels (B, S), of which -100 are left out."""
+        self.check_length(input_ids)
         mask = None if attention_mask is None else attention_mask.bool()
         logits = self.model(input_ids, mask, self._ngram_batch(input_ids))
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
@@ -157,6 +164,7 @@ class GlassformerForCausalLM(GlassformerModel, GenerationMixin):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
     ) -> CausalLMOutput:
         """Return logits (B, T, V), zeros at padding, and the cross-entropy of labels (B, T), shifted by one."""
+        self.check_length(input_ids)
         if attention_mask is None or bool(attention_mask.all()):
             logits = self.model(input_ids)
         else:
@@ -194,12 +202,13 @@ class GlassformerForConditionalGeneration(GlassformerModel, GenerationMixin):
         Without `decoder_input_ids` they are the labels shifted by one, after [BOS].
         """
         mask = None if attention_mask is None else attention_mask.bool()
-        memory = self.model.encode(input_ids, mask) if encoder_outputs is None else encoder_outputs[0]
+        memory = encoder_outputs[0] if encoder_outputs is not None else self.get_encoder()(input_ids, attention_mask)[0]
         if decoder_input_ids is None:
             if labels is None:
                 raise ValueError("expected decoder_input_ids or labels, and neither came")
             shifted = F.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
             decoder_input_ids = shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+        self.check_length(decoder_input_ids)
         logits = self.model.decode(decoder_input_ids, memory, mask)
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=memory)
@@ -216,6 +225,7 @@ class _Encoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
         """Return the memory (B, S, D)."""
+        self._wrapper[0].check_length(input_ids)
         mask = None if attention_mask is None else attention_mask.bool()
         return BaseModelOutput(last_hidden_state=self._wrapper[0].model.encode(input_ids, mask))
 

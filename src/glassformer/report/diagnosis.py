@@ -112,7 +112,7 @@ def _solved(facts: RunRecord, loss: float) -> bool:
 def text(facts: RunRecord) -> Iterator[Finding]:
     """Yield findings about padding, unknown tokens, examples left out and too few examples."""
     train, shares = facts.data.train, facts.logged("padding")
-    if shares and (mean := statistics.fmean(shares)) > PADDING:
+    if shares and (mean := sum(shares) / len(shares)) > PADDING:
         yield Finding(
             f"{mean:.0%} of the computation is padding",
             "let batches be cut by --max-tokens rather than --batch-size; with it already, raise --max-tokens",

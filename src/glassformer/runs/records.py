@@ -164,7 +164,9 @@ class DataRecord:
     @property
     def findings(self) -> list[Finding]:
         """Return the warnings from before the first step."""
-        return [dataclass_from_json(Finding, each, "data.json") for each in self.preflight.get("warnings") or []]
+        warnings = self.preflight.get("warnings") or []
+        check_types({"warnings": warnings}, {"warnings": list[dict[str, Any]]}, "data.json: preflight")
+        return [dataclass_from_json(Finding, each, "data.json") for each in warnings]
 
     @property
     def train(self) -> SplitRecord:

@@ -373,9 +373,9 @@ class Tokenizer:
 def _keep_threads_quiet() -> None:
     """Let the backend use its threads here, and none after a fork, where they would wait forever.
 
-    Unset, the variable makes the backend warn at every fork; set by the user, it is left alone.
+    Unset, the variable makes the backend warn at every fork. It may be set because a process that started this one has
+    set it here, so a forked child never keeps it.
     """
-    if "TOKENIZERS_PARALLELISM" not in os.environ:
-        os.environ["TOKENIZERS_PARALLELISM"] = "true"
-        if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
-            os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false"))
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
+        os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false"))

@@ -128,17 +128,3 @@ def threads_of_run(n: int | None, fixed: bool) -> Threads | None:
     if n is not None or fixed or "OMP_NUM_THREADS" in os.environ:
         return None
     return Threads(torch.get_num_threads(), len(cores()))
-
-
-def _compute_alone() -> None:
-    """Limit torch to one thread in a child that was forked.
-
-    OpenMP's other threads are not in the child, and the first operation that is divided among them would wait for them
-    forever. `torch.set_num_threads` in the child chooses otherwise, where the parent had not computed.
-    """
-    if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "set_num_threads"):
-        torch.set_num_threads(1)
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
-    os.register_at_fork(after_in_child=_compute_alone)

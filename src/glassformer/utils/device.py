@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import cache
 from typing import Literal
 
 import torch
@@ -63,8 +64,8 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
     """Apply settings that make the computation within the block fast; the caller's are restored after it.
 
-    - fp32 matrix products may take the fast kernels ("medium": still fp32 sums on x86 CPUs, where it
-      picks oneDNN over MKL; TF32-like on GPUs). With `deterministic` they may not.
+    - fp32 matrix products may take the fast kernels of a CPU ("medium": oneDNN instead of MKL) where a trial shows
+      that they round nothing. With `deterministic`, and on a GPU, whose fast kernels round to TF32, they may not.
     - cuDNN attention is off: it plans anew for every shape, and ours change with every batch.
     - glibc keeps large blocks; this stays, and so does the size of cuBLAS's workspace, since neither
       changes a number.
@@ -124,7 +125,26 @@ def current_matmul_precision() -> str:
 
 def _settings_for(device: torch.device, deterministic: bool) -> Settings:
     cudnn_attention = turns.current.cudnn_attention and device.type != "cuda"
-    return Settings("highest" if deterministic else "medium", deterministic, False, cudnn_attention)
+    fast = not deterministic and device.type == "cpu" and not rounds_matmul("cpu", "medium")
+    return Settings("medium" if fast else "highest", deterministic, False, cudnn_attention)
+
+
+@cache
+def rounds_matmul(device: str, setting: str) -> bool:
+    """Return whether products of fp32 matrices have less than fp32 precision under this setting, by a trial.
+
+    "medium" allows rounding to bf16 or TF32. Few processors do it, and those with AMX (Intel, from 2023) only in
+    batched and in large products, so both are tried.
+    """
+    generator = torch.Generator().manual_seed(0)
+    errors = []
+    for shape in ((4, 64, 64), (512, 512)):
+        a, b = (torch.randn(shape, generator=generator) for _ in range(2))
+        with matmul_precision(setting):
+            product = (a.to(device) @ b.to(device)).cpu().double()
+        exact = a.double() @ b.double()
+        errors.append(float((product - exact).abs().max() / exact.abs().max()))
+    return max(errors) > 1e-5  # fp32 gives 1e-7, bf16 1e-3
 
 
 def _keep_large_blocks() -> None:
@@ -135,3 +155,16 @@ def _keep_large_blocks() -> None:
             libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
             libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
             libc.mallopt(-8, 1)  # M_ARENA_MAX: the backward pass has a thread, whose arena gives back too
+
+
+def _compute_alone() -> None:
+    """Limit torch to one thread in a child that was forked.
+
+    OpenMP's other threads are not in the child, and the first operation that is divided among them would wait for them
+    forever. `torch.set_num_threads` in the child chooses otherwise, where the parent had not computed.
+    """
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
+    os.register_at_fork(after_in_child=_compute_alone)

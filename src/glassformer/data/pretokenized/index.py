@@ -16,7 +16,9 @@ from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
-from glassformer.errors import CheckpointError, DataError
+from glassformer.config import TextConfig
+from glassformer.config.validation import build
+from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS, check_types, dataclass_from_json
@@ -125,7 +127,8 @@ class ShardIndex:
         try:
             facts = dataclass_from_json(_IndexFacts, index, file)
             shards = tuple(dataclass_from_json(Shard, shard, file) for shard in facts.shards)
-        except CheckpointError as error:
+            build(TextConfig, facts.text, "text", "its settings")
+        except (CheckpointError, UsageError) as error:
             raise DataError(f"{file} is not a readable index of shards ({error})") from error
         _check_shards(shards, facts, file)
         sha256 = hashlib.sha256(data).hexdigest()

@@ -13,13 +13,12 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from glassformer.utils.device import current_matmul_precision, matmul_precision
+from glassformer.utils.device import current_matmul_precision, matmul_precision, rounds_matmul
 
 _lock = threading.Lock()
 _shared: dict[Hashable, tuple[int, Callable[[], None]]] = {}
@@ -35,7 +34,7 @@ def exact_inference(model: nn.Module) -> Iterator[None]:
         if torch.amp.is_autocast_available(device):
             stack.enter_context(torch.autocast(device, enabled=False))
         # What this thread holds: another may have set full precision for a block that ends before this one.
-        if _rounds_matmul(device, current_matmul_precision()):
+        if rounds_matmul(device, current_matmul_precision()):
             stack.enter_context(matmul_precision("highest"))
         # Without this module nothing is compiled, and importing it takes seconds.
         if "torch._dynamo" in sys.modules:
@@ -86,22 +85,6 @@ def _evaluate(model: nn.Module) -> Callable[[], None]:
             module.training = True
 
     return restore
-
-
-@cache
-def _rounds_matmul(device: str, setting: str) -> bool:
-    """Return whether products of fp32 matrices have less than fp32 precision under this setting, by a trial.
-
-    "medium" allows rounding to bf16, but most processors cannot: there it only selects the faster fp32 kernel, and is
-    kept, for the same numbers as `predict`.
-    """
-    generator = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(128, 128, generator=generator) for _ in range(2))
-    with matmul_precision(setting):
-        product = (a.to(device) @ b.to(device)).cpu().double()
-    exact = a.double() @ b.double()
-    # fp32 gives 1e-7, bf16 1e-3.
-    return float((product - exact).abs().max() / exact.abs().max()) > 1e-5
 
 
 def _eager() -> Callable[[], None]:
