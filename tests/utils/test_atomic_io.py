@@ -162,3 +162,10 @@ def test_the_crashing_disk_does_crash(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(Crash):
         atomic_io.atomic_write_text(tmp_path / "a", "x")
     assert not (tmp_path / "a").exists()
+
+
+def test_a_json_line_is_one_line_for_every_reader() -> None:
+    value = {"text": "a\u2028b\u2029c\u0085d\r\ne\x0bf\x1cg", "share": math.nan}
+    line = atomic_io.json_line(value)
+    assert line.splitlines() == [line]
+    assert json.loads(line) == {"text": value["text"], "share": None}

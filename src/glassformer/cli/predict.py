@@ -6,7 +6,6 @@ a program that writes a line gets its answer. One line in is one line out, empty
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import sys
@@ -143,7 +142,7 @@ def _write(
     for n, result in enumerate(answers, start=1):  # noqa: B007
         cut += bool(result.get("unfinished"))
         if precision is not None:
-            console.write(json.dumps({**result, "precision": precision}, ensure_ascii=False))
+            console.write_json({**result, "precision": precision})
         else:
             for line in lines_of(result):
                 console.write(re.sub(r"\r\n|\r|\n", " ", line))

@@ -275,7 +275,7 @@ class RunFolder:
     # Scores
 
     def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[JsonObject]) -> None:
-        rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions)
+        rows = "".join(atomic_io.json_line(row) + "\n" for row in predictions)
         atomic_io.atomic_write_text(self.predictions, rows)
         atomic_io.write_json(self.evaluation, evaluation.as_json())
 

@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -63,6 +64,16 @@ def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON, atomically; NaN and infinity, which JSON lacks, become null."""
     text = json.dumps(finite(value), ensure_ascii=False, indent=2, allow_nan=False)
     atomic_write_text(path, text + "\n")
+
+
+def json_line(value: Any) -> str:
+    """Return a value as JSON on one line, whatever a program that reads it takes for the end of a line.
+
+    U+0085, U+2028 and U+2029, at which Python's `str.splitlines` and JavaScript cut, are escaped. NaN and infinity
+    become null.
+    """
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
+    return re.sub("[\u0085\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def finite(value: Any) -> Any:

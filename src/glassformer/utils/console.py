@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import json
 import logging
 import os
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from glassformer.utils.atomic_io import finite
+from glassformer.utils.atomic_io import json_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -176,7 +175,7 @@ def write(text: str) -> None:
 
 def write_json(value: Any) -> None:
     """Write one JSON object to stdout on one line; NaN and infinity become null."""
-    write(json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
+    write(json_line(value))
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
