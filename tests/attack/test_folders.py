@@ -33,9 +33,12 @@ def judge(victims: Victims, folder: Path, attacks: Iterable[Attack], *commands: 
             }
             answer = query(command, forged, *arguments.get(command, ()))
             codes[answer.code] += 1
-            # Under other label names the file of texts holds labels that the model does not know.
-            renamed = (answer.code, command) == (3, "evaluate") and "label_names" in attack.name
-            if (answer.code not in (0, 4) and not renamed) or (answer.code == 4 and "bug" in answer.err):
+            # Of the configuration a forger chooses what it says: labels that a file of texts does not hold (3), or
+            # a scale at which all logits are NaN (5).
+            of_its_own = attack.file == "model/config.json" and (
+                (answer.code, command) == (3, "evaluate") or (answer.code == 5 and "NaN" in answer.err)
+            )
+            if not (answer.code in (0, 4) or of_its_own) or (answer.code == 4 and "bug" in answer.err):
                 broken.append(f"{command}, {attack}: exit {answer.code}, {answer.err.strip()[-200:]}")
             # Of the configuration a forger chooses what it says; all else is either refused or has no effect.
             same = answer.out == victims.answer.out or attack.file == "model/config.json"

@@ -1,8 +1,6 @@
 """The files of the package in which a command calls functions, in the order in which it enters them.
 
-    python -m tests.helpers.executed_files train classify --train-file reviews.csv --steps 2 --out RUN
-
-What a module does while it is imported does not count.
+    python -m tests.helpers.executed_files FILES.txt train classify --train-file reviews.csv --steps 2 --out RUN
 """
 
 from __future__ import annotations
@@ -42,6 +40,6 @@ def executed_files(arguments: list[str]) -> tuple[int, list[str]]:
 
 
 if __name__ == "__main__":
-    code, files = executed_files(sys.argv[1:])
-    print("\n".join(files))
+    code, files = executed_files(sys.argv[2:])
+    Path(sys.argv[1]).write_text("\n".join(files) + "\n", encoding="utf-8")
     sys.exit(code)
