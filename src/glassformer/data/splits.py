@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.pretokenized.index import ShardIndex
+from glassformer.data.shards import ShardIndex
 from glassformer.errors import DataError
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.findings import Finding

@@ -246,7 +246,7 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
 
             return write_onnx(model, task.tokenizer)
         case _:
-            from glassformer.interop.gguf_writer import write_gguf
+            from glassformer.interop.gguf import write_gguf
 
             return write_gguf(members_of(model)[0], task.tokenizer, facts.architecture, facts.dtype, facts.run)  # pyright: ignore[reportArgumentType]
 

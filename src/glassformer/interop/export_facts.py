@@ -24,7 +24,7 @@ ENGINES = {
     "ctranslate2": "glassformer.interop.ctranslate2_engine",
     "hf": "glassformer.interop.hf_engine",
     "onnx": "glassformer.interop.onnx_engine",
-    "gguf": "glassformer.interop.gguf_engine",
+    "gguf": "glassformer.interop.gguf",
 }
 """Modules with a function `load_engine(path, facts, device)`, imported when needed."""
 KINDS = {

@@ -14,10 +14,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 
 from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.known_columns import KnownColumns
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.diagnostics import changed_files
-from glassformer.data.schema import DataSchema
 from glassformer.data.sources import is_pipe
 from glassformer.data.splits import TextData
 from glassformer.errors import ChangedDataError, DataError

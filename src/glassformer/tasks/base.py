@@ -20,11 +20,16 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
 from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus, fingerprint
-from glassformer.data.pretokenized.loader import pretokenized_corpus
-from glassformer.data.schema import DataSchema
+from glassformer.data.corpus import (
+    ArrayWriter,
+    CorpusWriter,
+    EncodedCorpus,
+    cached_arrays,
+    fingerprint,
+    pretokenized_corpus,
+)
+from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
-from glassformer.data.storage import ArrayWriter, cached_arrays
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum

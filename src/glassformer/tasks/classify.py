@@ -20,13 +20,11 @@ from torch import Tensor, nn
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.requests import truncate
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus
-from glassformer.data.datasets.columns import LABEL, TEXT
+from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus, cached_arrays
+from glassformer.data.datasets.columns import LABEL, TEXT, DataSchema, Rows
 from glassformer.data.datasets.labels import normalised_label, similarity_key
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split, TextData
-from glassformer.data.storage import ArrayWriter, cached_arrays
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import fit_baselines

@@ -19,22 +19,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.data.pretokenized.documents import (
-    Segment,
-    encode_batches,
-    find_files,
-    find_source_files,
-    read_segments,
-)
-from glassformer.data.pretokenized.index import (
-    FORMAT,
-    INDEX,
-    TOKENIZER,
-    PretokenizeConfig,
-    Shard,
-    load_tokenizer,
-    read_unfinished,
-)
+from glassformer.data.shard_documents import Segment, encode_batches, find_files, find_source_files, read_segments
+from glassformer.data.shards import FORMAT, INDEX, TOKENIZER, PretokenizeConfig, Shard, load_tokenizer, read_unfinished
 from glassformer.data.sources import not_read_record
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
