@@ -144,16 +144,9 @@ def n_texts_with_unknown(columns: Iterable[RaggedArray], unk_id: int) -> int:
 def count_unknown_tokens(
     tokenizer: Tokenizer, texts: Sequence[str], text: TextConfig, running: bool
 ) -> tuple[int, int, int, int]:
-    """Encode texts as a task would, and count.
+    """Encode texts as a task would; count tokens kept, texts truncated, unknown tokens, and texts with one.
 
-    Args:
-        tokenizer: the model's tokenizer.
-        texts: texts of a split; their targets are not read.
-        text: maximum length, and which end is truncated.
-        running: the texts are running text, which is not truncated.
-
-    Returns:
-        Tokens kept, texts truncated, unknown tokens, and texts with at least one.
+    Running text is not truncated.
     """
     n_tokens = n_cut = n_unknown = n_texts = 0
     parts = [p for t in texts for p in chain.from_iterable(split_document(t, tokenizer.kind))] if running else texts
@@ -169,11 +162,7 @@ def count_unknown_tokens(
 def unknown_finding(where: str, rate: float | None, n_texts: int | None, n: int) -> Finding | None:
     """Return a finding if too many tokens are unknown.
 
-    Args:
-        where: the split, "validation".
-        rate: unknown tokens divided by tokens.
-        n_texts: texts with at least one; None for running text.
-        n: number of texts.
+    `n_texts` are those with at least one; None for running text.
     """
     share = (n_texts or 0) / max(1, n)
     if not rate or not (rate > MANY_TOKENS or (rate > SOME_TOKENS and share > MANY_TEXTS)):

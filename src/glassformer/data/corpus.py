@@ -71,13 +71,8 @@ def cached_arrays(
 ) -> tuple[Arrays, dict[str, int]]:
     """Return the arrays stored under `key`, made by `write` if they are missing.
 
-    Args:
-        cache: folder of all keys; None, or one that cannot be written to, means memory.
-        key: names the contents, in a cache; must change when they would.
-        write: fills a writer and returns counts to keep with the arrays.
-
-    Returns:
-        the arrays, memory-mapped and read-only (or in memory), and the counts.
+    `key` names the contents, and must change when they would; `write` returns counts to keep with the arrays. Without a
+    cache, or where it cannot be written, the arrays are in memory; else they are memory-mapped, and read-only.
     """
     if cache is not None:
         try:

@@ -108,11 +108,8 @@ def _check_format(path: Path) -> None:
 def read_segments(source: SourceFile, config: PretokenizeConfig, at_spaces: bool = False) -> Iterator[Segment]:
     """Yield the segments of a file in order; empty documents are left out.
 
-    Args:
-        source: the file.
-        config: the settings.
-        at_spaces: cut plain text at single spaces only, which are left out: for tokenizers that put the mark of a space
-            before every text.
+    With `at_spaces` plain text is cut at single spaces only, which are left out: for tokenizers that put the mark of a
+    space before every text.
 
     Raises:
         DataError: the file is damaged, or not text in UTF-8; with file and line.
@@ -264,11 +261,7 @@ _BETWEEN_WORDS = re.compile(r"(?<=\S) (?=\S)")
 
 
 class WordCache:
-    """Encodes as its tokenizer does, to the bytes of the ids.
-
-    Args:
-        tokenizer: whose ids these are. dtype: of an id.
-    """
+    """Encodes as its tokenizer does, to the bytes of the ids."""
 
     def __init__(self, tokenizer: Tokenizer, dtype: str) -> None:
         self.tokenizer, self.dtype = tokenizer, dtype

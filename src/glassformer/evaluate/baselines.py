@@ -35,12 +35,8 @@ def fit_baselines(
 ) -> dict[str, dict[str, Any]]:
     """Fit and score the baselines of a classifier, on what the Transformer was trained and is scored on.
 
-    Args:
-        train_texts: texts to fit on.
-        train_labels: their class indices.
-        test_texts: texts to score on.
-        test_labels: their class indices, used only to score.
-        model_probabilities: the Transformer's probabilities of the test texts.
+    Labels are class indices; those of the test texts are used only to score. `model_probabilities` are the
+    Transformer's.
 
     Returns:
         `majority` and `tfidf_logistic`, each with accuracy, ci95 (Wilson), macro_f1 and settings in words.

@@ -169,12 +169,8 @@ def card(
 ) -> str:
     """Return the card.
 
-    Args:
-        facts: the description of the exported folder.
-        report: the report of the task, which names its score and its limits.
-        record: the record of the run; None without a run folder.
-        license: the identifier of a licence; it is never guessed.
-        spelled: the model reads the character n-grams of words.
+    `record` is None without a run folder; `spelled` says that the model reads the character n-grams of words. A licence
+    is never guessed.
     """
     head = [
         "---",

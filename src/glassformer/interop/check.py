@@ -80,12 +80,7 @@ def validation_texts(task: Task, run: Path, allow_changed: bool = False) -> list
 def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_changed: bool = False) -> CheckResult | str:
     """Return the comparison, or why it was not made.
 
-    Args:
-        task: the task of the run.
-        model: the model that was exported.
-        out: the exported folder, which is loaded with its library.
-        run: the run folder.
-        allow_changed: compare even on data that has changed since training.
+    With `allow_changed` even on data that has changed since training.
     """
     try:
         texts = [text for text in validation_texts(task, run, allow_changed) if text.strip()]

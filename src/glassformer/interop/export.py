@@ -113,10 +113,7 @@ class Exportable(Protocol):
 class Export:
     """A finished export, or what one would be.
 
-    Attributes:
-        out: the folder.
-        facts: its description.
-        not_checked: why the comparison was not made; empty if it was.
+    `not_checked` says why the comparison was not made; it is empty if it was.
     """
 
     out: Path
@@ -170,11 +167,7 @@ class ExportOptions:
 def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export:
     """Write a run in the form of another library, and compare what was written with the run.
 
-    Args:
-        run: a loaded run.
-        target: the library.
-        out: a new or empty folder; written whole or not at all.
-        options: fields of `ExportOptions`.
+    `out` is a new or empty folder, written whole or not at all; options are the fields of `ExportOptions`.
 
     Raises:
         UsageError: the library cannot hold this model, or is not installed; or `out` is not empty.

@@ -14,17 +14,13 @@ of models or slots; the paths themselves are unknown to others, and no web page 
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import os
 import secrets
-import struct
 import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +29,22 @@ import torch
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.errors import UsageError
 from glassformer.interop.choose import Engine
-from glassformer.interop.export_facts import MAX_LENGTH, MAX_WEIGHTS, ExportFacts
+from glassformer.interop.export_facts import (
+    MAX_LENGTH,
+    ExportFacts,
+    FieldReader,
+    checked_fields,
+    library,
+    not_exported,
+    require,
+)
 from glassformer.interop.hf_writer import Named, Tensors, bias_of, positions_of, with_scale_folded, with_suffixes
 from glassformer.models import LanguageModel
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.safe_read import open_regular
 
 ARCHITECTURES = ("llama", "starcoder2", "gpt2")
 MAX_TENSORS, MAX_SETTINGS, MAX_TEXT = 100_000, 100, 1 << 16
@@ -58,97 +61,72 @@ _OTHERS = """general.architecture general.name general.file_type general.quantiz
     tokenizer.ggml.unknown_token_id tokenizer.ggml.add_bos_token""".split()
 
 
-class _Wrong(Exception):
-    """What is wrong with a file."""
-
-
 def check_gguf(path: Path, facts: ExportFacts, tokens: Sequence[str]) -> None:
     """Check the header of a GGUF file.
-
-    Args:
-        path: the file.
-        facts: the description of its folder.
-        tokens: the token of each id.
 
     Raises:
         CheckpointError: it is not one that an export writes.
     """
-    with open_regular(path, MAX_WEIGHTS) as file:
-        try:
-            _check(file, facts, tokens)
-        except (_Wrong, struct.error, UnicodeDecodeError, OverflowError) as error:
-            raise CheckpointError(f"{path} is not a model of this export: {error}", "export the run again") from error
+    with checked_fields(path) as fields:
+        _check(fields, facts, tokens)
 
 
-def _check(file: BufferedReader, facts: ExportFacts, tokens: Sequence[str]) -> None:
-    size = os.fstat(file.fileno()).st_size
-    magic, version, n_tensors, n_settings = _read(file, "4sIQQ")
-    _require(magic == b"GGUF" and version == 3, f"version {version}")
-    _require(n_tensors <= MAX_TENSORS and n_settings <= MAX_SETTINGS, f"{n_tensors} tensors, {n_settings} settings")
+def _check(fields: FieldReader, facts: ExportFacts, tokens: Sequence[str]) -> None:
+    magic, version, n_tensors, n_settings = fields.numbers("4sIQQ")
+    require(magic == b"GGUF" and version == 3, f"version {version}")
+    require(n_tensors <= MAX_TENSORS and n_settings <= MAX_SETTINGS, f"{n_tensors} tensors, {n_settings} settings")
     settings: dict[str, Any] = {}
     for _ in range(n_settings):
-        name = _text(file)
-        settings[name] = _value(file, _read(file, "I")[0], size)
+        name = fields.text("Q", MAX_TEXT)
+        settings[name] = _value(fields, fields.numbers("I")[0])
     kind = facts.architecture
-    _require(kind in ARCHITECTURES and settings.get("general.architecture") == kind, "another architecture")
+    require(kind in ARCHITECTURES and settings.get("general.architecture") == kind, "another architecture")
     known = {*_OTHERS, *(f"{kind}.{name}" for name in _OF_ARCHITECTURE)}
-    _require(settings.keys() <= known, f"the setting {min(settings.keys() - known, default='')[:80]!r}")
-    _require(settings.get("tokenizer.ggml.tokens") == [*tokens], "its tokens are not those of tokenizer.json")
+    require(settings.keys() <= known, f"the setting {min(settings.keys() - known, default='')[:80]!r}")
+    require(settings.get("tokenizer.ggml.tokens") == [*tokens], "its tokens are not those of tokenizer.json")
     types = settings.get("tokenizer.ggml.token_type")
-    _require(isinstance(types, list) and len(types) == len(tokens), "types for other tokens")
+    require(isinstance(types, list) and len(types) == len(tokens), "types for other tokens")
     c = {name: settings.get(f"{kind}.{name}") for name in _OF_ARCHITECTURE}
     for name, value in c.items():
         whole = isinstance(value, int) and 1 <= value <= MAX_LENGTH
-        _require(value is None or isinstance(value, float) or whole, f"{name} {value}")
-    _require(c["context_length"] == facts.context + 1, f"a context of {c['context_length']}")
-    _require(settings.get("general.alignment", 32) == 32, "another alignment")
-    shapes, ends = _read_shapes(file, n_tensors)
-    start = -(-file.tell() // 32) * 32
-    _require(start + max(ends, default=0) <= size, "it ends before its tensors do")
-    _require(shapes.get("token_embd.weight") == [c["embedding_length"], len(tokens)], "an embedding of another shape")
-    _require(isinstance(c["block_count"], int) and c["block_count"] <= n_tensors, f"{c['block_count']} blocks")
+        require(value is None or isinstance(value, float) or whole, f"{name} {value}")
+    require(c["context_length"] == facts.context + 1, f"a context of {c['context_length']}")
+    require(settings.get("general.alignment", 32) == 32, "another alignment")
+    shapes, ends = _read_shapes(fields, n_tensors)
+    start = -(-fields.file.tell() // 32) * 32
+    require(start + max(ends, default=0) <= fields.size, "it ends before its tensors do")
+    require(shapes.get("token_embd.weight") == [c["embedding_length"], len(tokens)], "an embedding of another shape")
+    require(isinstance(c["block_count"], int) and c["block_count"] <= n_tensors, f"{c['block_count']} blocks")
 
 
-def _read_shapes(file: BufferedReader, n: int) -> tuple[dict[str, list[int]], list[int]]:
+def _read_shapes(fields: FieldReader, n: int) -> tuple[dict[str, list[int]], list[int]]:
     """Return the shape of each tensor, and where each ends."""
     shapes, ends = dict[str, list[int]](), list[int]()
     for _ in range(n):
-        name, [n_axes] = _text(file), _read(file, "I")
-        _require(1 <= n_axes <= 4, f"a tensor of {n_axes} axes")
-        shape = [*_read(file, f"{n_axes}Q")]
-        kind, offset = _read(file, "IQ")
-        _require(kind in _WIDTHS and offset % 32 == 0, f"the tensor {name[:80]!r}")
+        name, [n_axes] = fields.text("Q", MAX_TEXT), fields.numbers("I")
+        require(1 <= n_axes <= 4, f"a tensor of {n_axes} axes")
+        shape = [*fields.numbers(f"{n_axes}Q")]
+        kind, offset = fields.numbers("IQ")
+        require(kind in _WIDTHS and offset % 32 == 0, f"the tensor {name[:80]!r}")
         shapes[name] = shape
         ends.append(offset + _WIDTHS[kind] * math.prod(shape))
     return shapes, ends
 
 
-def _read(file: BufferedReader, layout: str) -> tuple[Any, ...]:
-    layout = f"<{layout}"
-    return struct.unpack(layout, file.read(struct.calcsize(layout)))
-
-
-def _text(file: BufferedReader) -> str:
-    [size] = _read(file, "Q")
-    _require(size <= MAX_TEXT, f"a text of {size} bytes")
-    return file.read(size).decode("utf-8")
-
-
-def _value(file: BufferedReader, kind: int, size: int) -> Any:
+def _value(fields: FieldReader, kind: int) -> Any:
     """Return the value of a setting; in an array there is no other."""
     if kind == _ARRAY:
-        inner, n = _read(file, "IQ")
-        _require(n <= size and (inner in _NUMBERS or inner == _STRING), f"an array of {n}")
-        return [_text(file) for _ in range(n)] if inner == _STRING else [*_read(file, f"{n}{_NUMBERS[inner]}")]
+        inner, n = fields.numbers("IQ")
+        require(n <= fields.size and (inner in _NUMBERS or inner == _STRING), f"an array of {n}")
+        return (
+            [fields.text("Q", MAX_TEXT) for _ in range(n)]
+            if inner == _STRING
+            else [*fields.numbers(f"{n}{_NUMBERS[inner]}")]
+        )
     if kind == _STRING:
-        return _text(file)
-    _require(kind in _NUMBERS, f"a setting of the kind {kind}")
-    return _read(file, _NUMBERS[kind])[0]
-
-
-def _require(is_right: bool, what: str) -> None:
-    if not is_right:
-        raise _Wrong(what)
+        return fields.text("Q", MAX_TEXT)
+    require(kind in _NUMBERS, f"a setting of the kind {kind}")
+    return fields.numbers(_NUMBERS[kind])[0]
 
 
 FILE = "model.gguf"
@@ -163,21 +141,12 @@ def write_gguf(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of the file.
 
-    Args:
-        model: the model.
-        tokenizer: its tokenizer, of the kind "byte-bpe".
-        architecture: "llama", "starcoder2" or "gpt2".
-        dtype: numbers of the matrices, "float32" or "float16"; norms, biases and positions are float32.
-        name: the name of the model in the file.
+    The tokenizer is of the kind "byte-bpe". In "float16", norms, biases and positions stay float32.
 
     Raises:
         UsageError: the package gguf is not installed.
     """
-    try:
-        import gguf
-    except ImportError as error:
-        hint = 'install it: pip install "glassformer[gguf]"'
-        raise UsageError("writing for llama.cpp needs the package gguf", hint) from error
+    gguf = library("writing for llama.cpp", "gguf", "gguf")
     c, half = model.config, dtype == "float16"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
@@ -282,11 +251,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> GgufEngine:
         CheckpointError: the library cannot read the file.
         UsageError: it is not installed.
     """
-    try:
-        xllamacpp: Any = importlib.import_module("xllamacpp")
-    except ImportError as error:
-        hint = 'install it: pip install "glassformer[gguf]"'
-        raise UsageError("an export for gguf needs the package xllamacpp", hint) from error
+    xllamacpp = library("an export for gguf", "gguf", "xllamacpp")
     p = xllamacpp.CommonParams()
     p.model.path = str(path / FILE)
     p.n_ctx, p.n_parallel, p.warmup, p.verbosity = facts.context + 1, 1, False, -1
@@ -306,18 +271,14 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> GgufEngine:
     try:
         server = xllamacpp.Server(p)
     except RuntimeError as error:
-        raise CheckpointError(f"llama.cpp cannot read {path / FILE}: {error}", "export the run again") from error
+        raise not_exported(f"llama.cpp cannot read {path / FILE}: {error}") from error
     return GgufEngine(server, tokenizer, key, prefix)
 
 
 class GgufEngine(Engine):
     """A server of llama.cpp in this process.
 
-    Args:
-        server: the `xllamacpp.Server`.
-        tokenizer: the tokenizer of the run; llama.cpp is given ids.
-        key: what the server asks for.
-        prefix: what its paths begin with.
+    It is given ids; `key` is what it asks for, and `prefix` what its paths begin with.
     """
 
     def __init__(self, server: Any, tokenizer: Tokenizer, key: str, prefix: str) -> None:

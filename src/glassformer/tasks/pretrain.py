@@ -83,12 +83,8 @@ def mask_tokens(
 def without_previews(ngram_batch: NgramBatch, ahead: Bool[Tensor, " N"], guessed: Bool[Tensor, "B S"]) -> NgramBatch:
     """Return the n-grams without those that reveal later masked tokens.
 
-    In scripts without spaces n-grams look ahead.
-
-    Args:
-        ngram_batch: n-grams of a batch.
-        ahead: for each n-gram id, True if it extends beyond its token.
-        guessed: True at the tokens to predict.
+    In scripts without spaces n-grams look ahead. `ahead` is True for each n-gram id that extends beyond its token, and
+    `guessed` at the tokens to predict.
     """
     reveals = ahead[ngram_batch.ngrams].any(dim=1)[ngram_batch.index]  # (B, S)
     near = torch.zeros_like(guessed)

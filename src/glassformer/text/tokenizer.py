@@ -163,10 +163,8 @@ class Tokenizer:
     def train(texts: Iterable[str], config: TextConfig, extra_tokens: Sequence[str] = ()) -> Tokenizer:
         """Train a tokenizer; the same texts in the same order always give the same one.
 
-        Args:
-            texts: the training split; for a joint vocabulary, both sides of it.
-            config: its `tokenizer`, `vocab_size`, `lowercase`, `ngrams` and `bigrams` are used.
-            extra_tokens: strings to keep whole wherever they stand, such as "[de_DE]".
+        A joint vocabulary is trained on both sides. `extra_tokens` are kept whole wherever they stand, such as
+        "[de_DE]".
 
         Raises:
             DataError: there is no text.

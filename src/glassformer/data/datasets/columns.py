@@ -132,11 +132,7 @@ def read_table(
 ) -> Rows:
     """Read columns of a CSV, TSV or JSON Lines file; rows with an error are skipped.
 
-    Args:
-        path: the file.
-        specs: the columns, such as (TEXT, LABEL), or (TEXT,).
-        diagnostics: takes errors, and a note on columns that were guessed.
-        find_columns: is tried first.
+    Columns that were guessed are a note. `find_columns` is tried first.
 
     Raises:
         UsageError: the file's suffix is unknown, or a requested column is missing.

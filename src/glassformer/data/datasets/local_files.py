@@ -50,10 +50,7 @@ _IN_WORDS = {None: "running text", "": "texts alone", "label": "texts with label
 def load_text_data(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None) -> TextData:
     """Load the texts of `data.dataset` for a task.
 
-    Args:
-        schema: what the task reads.
-        data: which data set, and how to split it.
-        known: the columns that a run was trained on, where its data is read again.
+    `known` are the columns that a run was trained on, where its data is read again.
 
     Raises:
         UsageError: the data set does not exist, or holds something else than the task reads.
@@ -116,11 +113,7 @@ def load_test(
 ) -> Split:
     """Load the test split alone, for scoring a trained model.
 
-    Args:
-        schema: what the model's task reads; its check knows the answers that the model does.
-        data: names test_file, or test_src_file and test_tgt_file (or src_file and tgt_file).
-        known: the columns that the model was trained on.
-        diagnostics: takes notes and counts.
+    `data` names test_file, or test_src_file and test_tgt_file (or src_file and tgt_file).
 
     Raises:
         UsageError, DataError: as `load`; also for an answer the model does not know.
