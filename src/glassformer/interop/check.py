@@ -51,15 +51,6 @@ class CheckResult:
     equal_answers: float
     largest_difference: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
-    @property
-    def is_exact(self) -> bool:
-        """Return True if all answers are equal and no number differs by more than rounding explains."""
-        return self.equal_answers == 1 and self.largest_difference < 1e-3
-
 
 def validation_texts(task: Task, run: Path, allow_changed: bool = False) -> list[str]:
     """Return texts of the validation split of a run, as prompts for a language model.

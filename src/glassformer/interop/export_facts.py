@@ -176,6 +176,12 @@ class ExportFacts:
         return self.required_files | {CARD} | spelling
 
 
+def agreement(check: dict[str, Any]) -> tuple[str, str]:
+    """Return in words what an export was compared on, and how it agrees with its run."""
+    equal, difference = 100 * check["equal_answers"], check["largest_difference"]
+    return f"{check['n_texts']} validation texts", f"{equal:.1f}% equal answers, largest difference {difference:.1e}"
+
+
 def read_facts(folder: Path) -> ExportFacts:
     """Return the description of an exported folder, every value of its type and within its bounds.
 

@@ -10,6 +10,7 @@ it reads the folder alike, as its users have it do, is for the tests.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -70,7 +71,7 @@ def read_config(folder: Path, facts: ExportFacts, shapes: Shapes) -> tuple[str, 
     path = folder / CONFIG
     values = read_json_object(path)
     model_type = _model_type(values, facts, path)
-    n_weights = sum(map(_product, shapes.values()))
+    n_weights = sum(map(math.prod, shapes.values()))
     for key, value in values.items():
         if not _is_valid(key, value, n_weights, len(shapes)):
             raise not_exported(f"{path}: {key[:80]} {str(value)[:80]!r} is in no export")
@@ -133,13 +134,6 @@ def _is_number(value: Any) -> bool:
 def _labels(values: dict[str, Any]) -> list[Any]:
     names = values.get("id2label") or {}
     return [names.get(str(i)) for i in range(len(names))]
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    n = 1
-    for size in shape:
-        n *= size
-    return n
 
 
 BATCH = 32
@@ -205,8 +199,8 @@ def _check_shapes(kind: Any, config: Any, shapes: Shapes, where: Path) -> None:
         if expected.get(name) != shape:
             message = f"{name[:80]} has shape {shape}, and {expected.get(name)} is expected"
             raise not_exported(f"{where}: {message}")
-    n_unsaved = sum(int(np.prod(shape, dtype=object)) for name, shape in expected.items() if name not in shapes)
-    if n_unsaved > max(MAX_UNSAVED, sum(int(np.prod(shape, dtype=object)) for shape in shapes.values())):
+    n_unsaved = sum(math.prod(shape) for name, shape in expected.items() if name not in shapes)
+    if n_unsaved > max(MAX_UNSAVED, sum(math.prod(shape) for shape in shapes.values())):
         raise not_exported(f"{where} lacks {n_unsaved:,} numbers of the model")
 
 

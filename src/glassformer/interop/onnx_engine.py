@@ -380,7 +380,7 @@ class _Decoder:
         self.logits = np.zeros((0, 0, 0)) if ids is None else self._read(ids, np.arange(n_rows))
 
     def step(self, newest: np.ndarray, rows: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-        """Return the logits (R, V) after new tokens; the arguments are those of `numpy_decoding.Step`."""
+        """Return the logits (R, V) after new tokens; the arguments are those of `Step`."""
         if not np.array_equal(rows, np.arange(self._keys.shape[1])):
             self._keys, self._values = self._keys[:, rows], self._values[:, rows]
             self._recent = None if self._recent is None else self._recent[rows]

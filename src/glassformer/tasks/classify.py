@@ -27,8 +27,7 @@ from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate.baselines import fit_baselines
-from glassformer.evaluate.classification import score
+from glassformer.evaluate.classification import fit_baselines, score
 from glassformer.models import TextClassifier
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode
