@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.errors import DivergedError, GlassformerError, UsageError
-from glassformer.interop.export_facts import not_exported
+from glassformer.interop.export_facts import FILES, not_exported
 from glassformer.text.tokenizer import Tokenizer
 
 Hypotheses = list[tuple[list[int], float]]
@@ -193,7 +193,7 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
 
 
 def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice:
-    _check_kind("ctranslate2", kind, ("translator", "language_model"), "use --to onnx or --to hf")
+    _check_kind("ctranslate2", kind, "use --to onnx or --to hf")
     _check_members("ctranslate2", n_members)
     if model.max_ngram > 1:
         message = f"ctranslate2 has no embeddings of token n-grams: model.max_ngram {model.max_ngram}"
@@ -259,7 +259,7 @@ def _choose_onnx(kind: str, n_members: int) -> Choice:
 
 
 def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:
-    _check_kind("gguf", kind, ("language_model",), "use --to onnx or --to hf")
+    _check_kind("gguf", kind, "use --to onnx or --to hf")
     _check_members("gguf", n_members)
     m, text = config.model, config.text
     obstacles = [f"model.max_ngram {m.max_ngram}"] if m.max_ngram > 1 else []
@@ -304,9 +304,9 @@ def _fits_ctranslate2(kind: str, model: ModelConfig) -> bool:
     return True
 
 
-def _check_kind(target: str, kind: str, held: tuple[str, ...], hint: str) -> None:
-    if kind not in held:
-        it_holds = " or a ".join(map(_words, held))
+def _check_kind(target: str, kind: str, hint: str) -> None:
+    if (target, kind) not in FILES:
+        it_holds = " or a ".join(_words(its) for library, its in FILES if library == target)
         raise UsageError(f"{target} holds no {_words(kind)}", f"it holds a {it_holds}; {hint}")
 
 

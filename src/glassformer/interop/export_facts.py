@@ -32,13 +32,22 @@ ENGINES = {
     "gguf": "glassformer.interop.gguf",
 }
 """Modules with a function `load_engine(path, facts, device)`, imported when needed."""
-KINDS = {
-    "ctranslate2": ("translator", "language_model"),
-    "hf": ("classifier", "masked_language_model", "translator", "language_model"),
-    "onnx": ("classifier", "masked_language_model", "translator", "language_model"),
-    "gguf": ("language_model",),
+_HF = {"model.safetensors", "config.json", "tokenizer_config.json"}
+FILES: dict[tuple[str, str], set[str]] = {
+    # One vocabulary is written where both are equal, as they are here.
+    ("ctranslate2", "translator"): {"model.bin", "config.json", "shared_vocabulary.json"},
+    ("ctranslate2", "language_model"): {"model.bin", "config.json", "vocabulary.json"},
+    ("hf", "classifier"): _HF,
+    ("hf", "masked_language_model"): _HF,
+    ("hf", "translator"): _HF | {"generation_config.json"},
+    ("hf", "language_model"): _HF | {"generation_config.json"},
+    ("onnx", "classifier"): {"model.onnx"},
+    ("onnx", "masked_language_model"): {"model.onnx"},
+    ("onnx", "translator"): {"encoder.onnx", "decoder_step.onnx"},
+    ("onnx", "language_model"): {"decoder_step.onnx"},
+    ("gguf", "language_model"): {"model.gguf"},
 }
-"""Kinds of models by library."""
+"""The kinds of models that each library holds, and the files of the library."""
 MAX_BYTES = {".json": 128 << 20, ".onnx": 2 << 30, ".md": 16 << 20}
 """Largest size of a file of an export by the end of its name."""
 MAX_WEIGHTS = 16 << 30
@@ -149,25 +158,7 @@ class ExportFacts:
     @property
     def required_files(self) -> set[str]:
         """Return the names of the files that the folder holds."""
-        required = {FACTS, TOKENIZER}
-        match self.target, self.kind:
-            case "ctranslate2", "translator":  # one vocabulary is written where both are equal, as they are here
-                return required | {"model.bin", "config.json", "shared_vocabulary.json"}
-            case "ctranslate2", _:
-                return required | {"model.bin", "config.json", "vocabulary.json"}
-            case "hf", "translator" | "language_model":
-                required |= {"generation_config.json"}
-                return required | {"model.safetensors", "config.json", "tokenizer_config.json"}
-            case "hf", _:
-                return required | {"model.safetensors", "config.json", "tokenizer_config.json"}
-            case "onnx", "language_model":
-                return required | {"decoder_step.onnx"}
-            case "onnx", "translator":
-                return required | {"encoder.onnx", "decoder_step.onnx"}
-            case "onnx", _:
-                return required | {"model.onnx"}
-            case _:
-                return required | {"model.gguf"}
+        return FILES[self.target, self.kind] | {FACTS, TOKENIZER}
 
     @property
     def possible_files(self) -> set[str]:
@@ -202,7 +193,7 @@ def read_facts(folder: Path) -> ExportFacts:
             shown = repr(getattr(facts, name))
             hint = "update Glassformer" if name == "target" else "export the run again"
             raise CheckpointError(f"{path}: {name} is {shown[:80]}, as in no export", hint)
-    if facts.kind not in KINDS[facts.target]:
+    if (facts.target, facts.kind) not in FILES:
         raise not_exported(f"{path}: {facts.target} holds no {facts.kind.replace('_', ' ')}")
     if (facts.kind == "classifier") != bool(facts.labels):
         raise not_exported(f"{path}: a {facts.kind} with {len(facts.labels)} labels")
@@ -268,7 +259,7 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "target": _one_of(*ENGINES),
     "architecture": _is_text,
     "task": lambda value: isinstance(value, str) and value in TASK_NAMES,
-    "kind": _one_of(*KINDS["hf"]),
+    "kind": _one_of(*{kind for _, kind in FILES}),
     "run": _is_text,
     "max_len": _is_size,
     "context": _is_size,
