@@ -15,8 +15,8 @@ from tests.api.test_end_to_end import TINY
 
 import glassformer
 from glassformer.cli.main import main
+from glassformer.data import shard_documents
 from glassformer.data.datasets.local_files import load_text_data
-from glassformer.data.pretokenized import documents
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -27,7 +27,7 @@ TEXT = "".join(f"the {'cat dog cow'.split()[i % 3]} sat on {i % 7} mats, and the
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of these tests ends in the user's cache; of little text there are many segments."""
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(documents, "SEGMENT_BYTES", 1024)
+    monkeypatch.setattr(shard_documents, "SEGMENT_BYTES", 1024)
 
 
 @pytest.fixture(scope="module")

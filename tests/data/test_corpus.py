@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from glassformer.config import Config, TextConfig
 from glassformer.data import corpus as corpus_module
-from glassformer.data import storage
 from glassformer.data.corpus import EncodedCorpus, truncate
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
@@ -133,7 +132,7 @@ def test_a_long_document_gives_the_same_ids_however_it_is_cut(kind, monkeypatch)
 def test_chunks_of_examples_change_nothing(tokenizer, monkeypatch):
     whole = encode_split(classify_split(), tokenizer, "classify", CHAR)
     monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 10)
-    monkeypatch.setattr(storage, "FLUSH_BYTES", 16)
+    monkeypatch.setattr(corpus_module, "FLUSH_BYTES", 16)
     assert same(encode_split(classify_split(), tokenizer, "classify", CHAR), whole)
 
 
@@ -182,7 +181,7 @@ def test_a_damaged_entry_is_made_again(tokenizer, tmp_path, damage):
         case "missing":
             (folder / "labels.bin").unlink()
     assert same(encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path), first)
-    assert storage._open(folder) is not None
+    assert corpus_module._open(folder) is not None
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tokenizer, tmp_path):

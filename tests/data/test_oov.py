@@ -8,8 +8,8 @@ import pytest
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.config import TextConfig
+from glassformer.data.check import count_unknown_tokens, n_texts_with_unknown, unknown_finding
 from glassformer.data.corpus import RaggedArray
-from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, unknown_finding
 from glassformer.data.splits import Split
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import Pace

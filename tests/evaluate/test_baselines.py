@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer.errors import DataError
-from glassformer.evaluate.baselines import fit_baselines
+from glassformer.evaluate.classification import fit_baselines
 
 
 def reviews(n: int, seed: int) -> tuple[list[str], list[int]]:

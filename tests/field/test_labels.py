@@ -11,9 +11,9 @@ import pytest
 from tests.helpers.reading import read, reviews, table
 
 from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.labels import similar_labels
 from glassformer.data.datasets.local_files import load_test
-from glassformer.data.schema import DataSchema
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
 from glassformer.tasks.classify import check_labels

@@ -15,8 +15,8 @@ import pytest
 from glassformer.cli.main import main
 from glassformer.data import sources
 from glassformer.data.diagnostics import Diagnostics, read_document, read_lines
-from glassformer.data.pretokenized.documents import find_source_files, read_segments
-from glassformer.data.pretokenized.index import PretokenizeConfig
+from glassformer.data.shard_documents import find_source_files, read_segments
+from glassformer.data.shards import PretokenizeConfig
 from glassformer.errors import DataError, UsageError
 
 CSV = "text,label\n" + "".join(

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batches import Batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, RaggedArray
-from glassformer.data.datasets.columns import TEXT, ColumnSpec
+from glassformer.data.datasets.columns import TEXT, ColumnSpec, DataSchema, Rows
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.evaluate.metrics import Metric

@@ -16,7 +16,7 @@ from tests.helpers.exports import TEXTS, WORDS, ensemble_of, printed_by_card, ru
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.interop.export import export
 from glassformer.interop.exported import load_exported
-from glassformer.interop.numpy_decoding import log_softmax
+from glassformer.interop.onnx_engine import log_softmax
 from glassformer.interop.onnx_writer import lookup_by_halving
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 

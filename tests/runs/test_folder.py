@@ -40,7 +40,7 @@ FOLDERS = {"checkpoints", "snapshots", "model", "plots"}
 ALSO = {
     ("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs",
     ("runs/records.py", "data.json"): "names the file in an error",
-    ("data/pretokenized/index.py", "tokenizer.json"): "shards keep the tokenizer they were encoded with, too",
+    ("data/shards.py", "tokenizer.json"): "shards keep the tokenizer they were encoded with, too",
 }
 """Other places that spell a name, with the reason."""
 

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.small import small
 
 from glassformer.runs.records import Evaluation
-from glassformer.tasks.translate_report import TranslateReport
+from glassformer.tasks.translate import TranslateReport
 
 
 @pytest.mark.parametrize(

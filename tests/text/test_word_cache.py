@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
+from glassformer.data.shard_documents import WordCache
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.word_cache import WordCache
 
 WORDS = [
     "the",
@@ -47,7 +47,7 @@ def test_looking_words_up_changes_no_id(texts):
 
 
 def test_words_are_forgotten_when_there_are_too_many(monkeypatch):
-    monkeypatch.setattr("glassformer.text.word_cache.MOST_WORDS", 50)
+    monkeypatch.setattr("glassformer.data.shard_documents.MOST_WORDS", 50)
     words, tokenizer = WordCache(KINDS["byte-bpe"], "<u2"), KINDS["byte-bpe"]
     for start in range(0, 500, 20):
         text = " ".join(f"w{i}" for i in range(start, start + 20))

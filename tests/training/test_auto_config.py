@@ -12,7 +12,7 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override
-from glassformer.data.pretokenized.index import ShardIndex
+from glassformer.data.shards import ShardIndex
 from glassformer.errors import UsageError
 from glassformer.tasks import lm as running
 from glassformer.tasks import translate as pairs

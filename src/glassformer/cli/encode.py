@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli import flags
-from glassformer.data.pretokenized.index import PretokenizeConfig
+from glassformer.data.shards import PretokenizeConfig
 from glassformer.errors import UsageError
 from glassformer.utils import console
 from glassformer.utils.cpu_threads import cores
@@ -52,8 +52,8 @@ def run(argv: Sequence[str]) -> int:
         if (value := getattr(a, name)) is not None and value < least:
             raise UsageError(f"--{name.replace('_', '-')} must be {least} or more, got {value}")
 
-    from glassformer.data.pretokenized.index import TOKENIZER, ShardIndex
-    from glassformer.data.pretokenized.writer import PretokenizedWriter
+    from glassformer.data.shard_writer import PretokenizedWriter
+    from glassformer.data.shards import TOKENIZER, ShardIndex
     from glassformer.data.sources import not_read, not_read_record
     from glassformer.text.tokenizer import Tokenizer
 

@@ -91,12 +91,7 @@ POOL_BATCHES = 100
 
 
 class LazyBatches(Sequence[np.ndarray]):
-    """A plan whose index arrays are computed on access; a slice of it is one, too.
-
-    Args:
-        positions: positions of the batches.
-        get_batch: returns the index array at a position.
-    """
+    """A plan whose index arrays are computed on access; a slice of it is one, too."""
 
     def __init__(self, positions: range, get_batch: Callable[[int], np.ndarray]) -> None:
         self.positions, self.get_batch = positions, get_batch
@@ -118,13 +113,8 @@ def shuffled_length_buckets(cost: np.ndarray, tie: np.ndarray, train: TrainConfi
 
     Examples are shuffled and divided into pools of about a hundred batches. A pool is sorted by cost and divided by
     `max_tokens` (padding included) or `batch_size`; then all batches are shuffled. Equal costs keep their shuffled
-    order, so batches differ between epochs. An example above the budget is a batch of its own.
-
-    Args:
-        cost: (N,) width of a batch, in tokens, that an example requires.
-        tie: (N,) key to sort equal costs by.
-        train: settings; `seed`, `max_tokens` and `batch_size` are used.
-        epoch: number of the epoch.
+    order, so batches differ between epochs. An example above the budget is a batch of its own. `cost` (N,) is the width
+    of a batch, in tokens, that an example requires; equal ones are sorted by `tie` (N,).
     """
     rng = np.random.default_rng([train.seed, epoch])
     order = rng.permutation(len(cost))

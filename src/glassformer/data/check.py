@@ -7,18 +7,27 @@ ends, empty texts, duplicates, labels with one example, and texts shared with th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from glassformer.config import DataConfig
+import numpy as np
+
+from glassformer.config import DataConfig, TextConfig
+from glassformer.config.requests import truncate
+from glassformer.data.corpus import RaggedArray, split_document
+from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.documents import read_documents
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
 from glassformer.data.diagnostics import DataIssue, Diagnostics
-from glassformer.data.pretokenized.index import ShardIndex, is_pretokenized
-from glassformer.data.schema import DataSchema
+from glassformer.data.shards import ShardIndex, is_pretokenized
 from glassformer.data.sources import pipes_kept
 from glassformer.data.splits import Split, check_texts_differ, n_contradictions, n_duplicates, overlap_with_training
 from glassformer.errors import DataError
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.findings import Finding
+from glassformer.utils.formatting import percent
 
 
 @dataclass(frozen=True)
@@ -115,3 +124,49 @@ def _count(splits: dict[str, Split], counts: Counter[str], running_text: bool) -
         if name != "train" and "train" in splits:
             overlap = overlap_with_training(split, splits["train"], running_text)
             counts[f"{name}: also in training"] += overlap.n_shared if overlap else 0
+
+
+MANY_TOKENS = 0.05
+"""Share of unknown tokens above which a model does not read what it is given."""
+SOME_TOKENS, MANY_TEXTS = 0.02, 0.2
+"""Fewer matter too where they are spread over so many texts; in long texts a rare name is no harm."""
+REMEDY = "--text.tokenizer byte-bpe knows every character; a larger --text.vocab-size knows more words"
+CHUNK = 1000
+"""Texts encoded at a time."""
+
+
+def n_texts_with_unknown(columns: Iterable[RaggedArray], unk_id: int) -> int:
+    """Count the examples with at least one unknown token in any of their columns."""
+    hits = [np.searchsorted(c.offsets, np.flatnonzero(c.flat == unk_id), side="right") for c in columns]
+    return len(np.unique(np.concatenate(hits)))
+
+
+def count_unknown_tokens(
+    tokenizer: Tokenizer, texts: Sequence[str], text: TextConfig, running: bool
+) -> tuple[int, int, int, int]:
+    """Encode texts as a task would; count tokens kept, texts truncated, unknown tokens, and texts with one.
+
+    Running text is not truncated.
+    """
+    n_tokens = n_cut = n_unknown = n_texts = 0
+    parts = [p for t in texts for p in chain.from_iterable(split_document(t, tokenizer.kind))] if running else texts
+    for start in range(0, len(parts), CHUNK):
+        for ids in tokenizer.encode_batch(parts[start : start + CHUNK]):
+            kept = ids if running else truncate(ids, text.max_len, text.truncate)
+            unknown = kept.count(tokenizer.unk_id)
+            n_tokens, n_cut = n_tokens + len(kept), n_cut + (len(kept) < len(ids))
+            n_unknown, n_texts = n_unknown + unknown, n_texts + (unknown > 0)
+    return n_tokens, n_cut, n_unknown, n_texts
+
+
+def unknown_finding(where: str, rate: float | None, n_texts: int | None, n: int) -> Finding | None:
+    """Return a finding if too many tokens are unknown.
+
+    `n_texts` are those with at least one; None for running text.
+    """
+    share = (n_texts or 0) / max(1, n)
+    if not rate or not (rate > MANY_TOKENS or (rate > SOME_TOKENS and share > MANY_TEXTS)):
+        return None
+    among = f", in {n_texts:,} of {n:,} texts" if n_texts is not None else ""
+    matter = f"{percent(rate)} of the {where} tokens are unknown to the model{among}"
+    return Finding(matter, REMEDY, "unknown tokens", {"rate": rate})

@@ -38,12 +38,7 @@ def read_members(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield each regular file of a .tar or .tar.gz as (name, content), in the archive's order.
 
-    Links, devices and folders are skipped.
-
-    Args:
-        path: the archive.
-        max_member_bytes: maximum size of one file.
-        max_total_bytes: maximum size of the unpacked archive, headers included.
+    Links, devices and folders are skipped. The limits are of one file, and of the unpacked archive, headers included.
 
     Raises:
         DataError: the archive is damaged, truncated, or larger than allowed, or names a path outside it ("../x").
@@ -155,11 +150,7 @@ CHUNK = 1 << 18
 class Remote:
     """A file to download.
 
-    Args:
-        url: its address.
-        name: its local name.
-        max_bytes: maximum size.
-        check: raises a DataError if the file at a path has the wrong content.
+    `check` raises a DataError if the file at a path has the wrong content.
     """
 
     url: str
@@ -184,14 +175,8 @@ def cache_dir() -> Path:
 def find(data: DataConfig, name: str, probe: Callable[[Path], Path | None], wanted: str) -> Path | None:
     """Look for a data set in `data_dir`, GLASSFORMER_DATA and the cache, in this order.
 
-    Args:
-        data: its `data_dir` holds the data set or its folder `name/`.
-        name: folder of the data set, such as "imdb".
-        probe: returns the path to read if the given folder holds the data set, else None.
-        wanted: description of the data set, for messages.
-
-    Returns:
-        The first path that `probe` returned, or None: it must be downloaded.
+    In `data_dir` it may lie in a folder `name/`. `probe` returns the path to read if the given folder holds the data
+    set, else None. None is returned if it must be downloaded.
 
     Raises:
         DataError: `data_dir` was given, but the data set is not there.
@@ -212,10 +197,7 @@ def find(data: DataConfig, name: str, probe: Callable[[Path], Path | None], want
 def fetch(remote: Remote, folder: Path, *, waits: tuple[float, ...] = WAITS_S) -> Path:
     """Download a file, continuing an earlier attempt, and return its path.
 
-    Args:
-        remote: the file.
-        folder: destination; created if absent.
-        waits: seconds to wait before each further attempt.
+    `waits` are the seconds to wait before each further attempt.
 
     Raises:
         DataError: the address cannot be reached, or the content is wrong.

@@ -111,9 +111,7 @@ def pipes_kept() -> Iterator[None]:
 def open_source(path: Path, digest: Any = None) -> Iterator[BinaryIO]:
     """Open a file or pipe for reading, unpacked where its first bytes are those of gzip.
 
-    Args:
-        path: the file.
-        digest: a hash, updated with the bytes as they are stored; complete once everything was read.
+    `digest` is updated with the bytes as they are stored; it is complete once everything was read.
 
     Raises:
         DataError: it unpacks to more than MAX_UNPACKED_BYTES, or a pipe holds more than MAX_PIPE_BYTES.

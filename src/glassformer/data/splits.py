@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.pretokenized.index import ShardIndex
+from glassformer.data.shards import ShardIndex
 from glassformer.errors import DataError
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.findings import Finding
@@ -202,15 +202,9 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
 def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Hold out a random share of examples, keeping the examples of a group (reviews of one film) together.
 
-    Groups are taken in random order; one that would exceed the share stays in training.
-
-    Args:
-        groups: group of each example.
-        fraction: share of the examples to hold out, in (0, 1).
-        seed: seed of the draw.
-
-    Returns:
-        Ascending int64 indices of the training and of the validation examples.
+    Groups are taken in random order; one that would exceed the share stays in training. `groups` has the group of each
+    example, and `fraction` is in (0, 1). The indices of the training and of the validation examples are returned,
+    ascending.
 
     Raises:
         DataError: fewer than two groups.

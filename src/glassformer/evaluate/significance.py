@@ -42,16 +42,9 @@ def wilson_interval(n_right: int, n: int) -> list[float]:
 def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
     """Draw the examples again with replacement, many times, and sum their statistics each time.
 
-    A corpus score such as BLEU is a function of summed counts, so it is enough to resample the counts.
-    To compare two systems, put their columns side by side: both are then drawn on the same examples.
-
-    Args:
-        statistics: (n, k), one row an example.
-        n_resamples: how many times to draw.
-        seed: of the draw.
-
-    Returns:
-        (n_resamples, k) sums in float64.
+    A corpus score such as BLEU is a function of summed counts, so it is enough to resample the counts. To compare two
+    systems, put their columns side by side: both are then drawn on the same examples. `statistics` (n, k) has a row an
+    example; the sums are (n_resamples, k) in float64.
     """
     rng, n = np.random.default_rng(seed), len(statistics)
     statistics = np.asarray(statistics, dtype=np.float64)
@@ -95,11 +88,6 @@ def paired_share_interval(only_first: int, only_second: int, n: int) -> list[flo
 def paired_shares(first: Sequence[str], second: Sequence[str], truth: Sequence[str]) -> dict[str, Any]:
     """Test whether the accuracies of two systems on the same examples differ.
 
-    Args:
-        first: predictions of one system.
-        second: predictions of the other.
-        truth: targets, in the same order.
-
     Returns:
         test; difference (first − second share right), its 95% interval and McNemar's p_value; n.
     """
@@ -119,11 +107,8 @@ def paired_bootstrap(
 ) -> dict[str, Any]:
     """Test whether two systems' corpus scores differ by more than chance (Koehn 2004).
 
-    Args:
-        first: (n, k) counts of one system per example, or per block of a text.
-        second: counts of the other, in the same order.
-        score: function from the sum of such rows, (k,), to the score.
-        n_bootstrap: resamples; each has the same examples for both systems.
+    `first` and `second` (n, k) are counts of each example, or of each block of a text; `score` makes a score of the sum
+    of such rows. Each resample has the same examples for both systems.
 
     Returns:
         test; difference (first − second), its 95% interval and two-sided p_value; n and n_bootstrap.

@@ -120,11 +120,7 @@ def paired_bootstrap(
 ) -> dict[str, Any]:
     """Test whether two systems' BLEU on the same sentences differ by more than chance (Koehn 2004).
 
-    Args:
-        first: translations of one system.
-        second: translations of the other.
-        references: reference translations, in the same order.
-        n_bootstrap: resamples; each has the same sentences for both systems.
+    Each resample has the same sentences for both systems.
 
     Returns:
         metric; difference (first − second BLEU), its 95% interval and two-sided p_value; n and n_bootstrap.

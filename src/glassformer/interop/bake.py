@@ -35,11 +35,8 @@ MOST_UNSPACED = 0.01
 class BakedRun:
     """A run without n-grams.
 
-    Attributes:
-        path: folder of the run.
-        task: the task, whose tokenizer has no n-grams.
-        model: the model, whose embeddings hold them.
-        note: the score on the validation split before and after, or why there is none.
+    Its tokenizer has no n-grams, and the embeddings of its model hold them. `note` is the score on the validation split
+    before and after, or why there is none.
     """
 
     path: Path
@@ -51,11 +48,7 @@ class BakedRun:
 def bake(path: Path, task: Task, model: nn.Module, allow_changed: bool = False) -> BakedRun:
     """Return a copy of a run whose words need no n-grams.
 
-    Args:
-        path: folder of the run.
-        task: its task.
-        model: its model or ensemble, which is not changed.
-        allow_changed: score it even on validation data that has changed since training.
+    Validation data that has changed since training is scored only with `allow_changed`.
 
     Raises:
         UsageError: it has no n-grams, or has what cannot be folded into embeddings of single words.

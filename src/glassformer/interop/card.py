@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.interop.export_facts import ExportFacts
+from glassformer.interop.export_facts import ExportFacts, agreement
 from glassformer.report import text
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import Evaluation
@@ -169,12 +169,8 @@ def card(
 ) -> str:
     """Return the card.
 
-    Args:
-        facts: the description of the exported folder.
-        report: the report of the task, which names its score and its limits.
-        record: the record of the run; None without a run folder.
-        license: the identifier of a licence; it is never guessed.
-        spelled: the model reads the character n-grams of words.
+    `record` is None without a run folder; `spelled` says that the model reads the character n-grams of words. A licence
+    is never guessed.
     """
     head = [
         "---",
@@ -189,10 +185,7 @@ def card(
     lines += [f"- Exported for {facts.target} as {facts.architecture}, weights in {facts.dtype}."]
     lines += _score(report, record.evaluation) if record is not None and record.evaluation is not None else []
     if facts.check:
-        equal, difference = 100 * facts.check["equal_answers"], facts.check["largest_difference"]
-        texts = f"{facts.check['n_texts']} validation texts"
-        agrees = f"{equal:.1f}% equal answers, largest difference {difference:.1e}"
-        lines.append(f"- Compared with the run on {texts}: {agrees}.")
+        lines.append(f"- Compared with the run on {': '.join(agreement(facts.check))}.")
     else:
         lines.append("- Not compared with the run.")
     lines += [f"- {note[0].upper()}{note[1:]}." for note in facts.notes]

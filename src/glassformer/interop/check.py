@@ -51,15 +51,6 @@ class CheckResult:
     equal_answers: float
     largest_difference: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
-    @property
-    def is_exact(self) -> bool:
-        """Return True if all answers are equal and no number differs by more than rounding explains."""
-        return self.equal_answers == 1 and self.largest_difference < 1e-3
-
 
 def validation_texts(task: Task, run: Path, allow_changed: bool = False) -> list[str]:
     """Return texts of the validation split of a run, as prompts for a language model.
@@ -80,12 +71,7 @@ def validation_texts(task: Task, run: Path, allow_changed: bool = False) -> list
 def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_changed: bool = False) -> CheckResult | str:
     """Return the comparison, or why it was not made.
 
-    Args:
-        task: the task of the run.
-        model: the model that was exported.
-        out: the exported folder, which is loaded with its library.
-        run: the run folder.
-        allow_changed: compare even on data that has changed since training.
+    With `allow_changed` even on data that has changed since training.
     """
     try:
         texts = [text for text in validation_texts(task, run, allow_changed) if text.strip()]

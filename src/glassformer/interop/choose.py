@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
-from glassformer.errors import CheckpointError, DivergedError, GlassformerError, UsageError
+from glassformer.errors import DivergedError, GlassformerError, UsageError
+from glassformer.interop.export_facts import FILES, not_exported
 from glassformer.text.tokenizer import Tokenizer
 
 Hypotheses = list[tuple[list[int], float]]
@@ -34,9 +35,7 @@ class Engine:
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         """Return the probabilities (C,) of the classes of a text.
 
-        Args:
-            ids: its token ids, at least one.
-            words: the surface form of each token, or "".
+        There is one token at least; `words` are the surface forms of the tokens, or "".
         """
         raise NotImplementedError
 
@@ -70,12 +69,6 @@ class Engine:
 class CheckedEngine(Engine):
     """An engine, called through here.
 
-    Args:
-        engine: the engine of a library.
-        path: the folder of its files, for messages.
-        tokenizer: the tokenizer of the texts, each of whose tokens the model has to know.
-        n_classes: classes of a classifier.
-
     Raises:
         CheckpointError: the model knows other tokens than the tokenizer.
     """
@@ -85,7 +78,7 @@ class CheckedEngine(Engine):
         self._n_tokens = self.n_tokens = tokenizer.vocab_size
         if engine.n_tokens not in (None, self._n_tokens):
             message = f"{path}: the tokenizer has {self._n_tokens} tokens, and the model {engine.n_tokens}"
-            raise CheckpointError(message, "export the run again")
+            raise not_exported(message)
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         probabilities = self._numbers(self._engine.classify, ids, words)
@@ -117,7 +110,7 @@ class CheckedEngine(Engine):
             raise
         except Exception as error:  # each library has classes of its own
             message = f"the library of {self._path} cannot compute with it: {str(error)[:300]}"
-            raise CheckpointError(message, "export the run again") from error
+            raise not_exported(message) from error
 
     def _numbers(self, function: Callable[..., Any], *arguments: Any) -> np.ndarray:
         numbers = np.asarray(self._call(function, *arguments))
@@ -137,7 +130,7 @@ class CheckedEngine(Engine):
     def _check(self, is_right: bool, name: str, what: str) -> None:
         if not is_right:
             message = f"the library of {self._path} gives {what} when it should {name}"
-            raise CheckpointError(message, "export the run again")
+            raise not_exported(message)
 
 
 Target: TypeAlias = Literal["ctranslate2", "hf", "onnx", "gguf"]
@@ -180,12 +173,8 @@ class Choice:
 def choose(kind: str | None, config: Config, n_members: int, target: Target, native: bool = False) -> Choice:
     """Return what a model becomes in the library `target`.
 
-    Args:
-        kind: the kind of model, `Task.explain_as`.
-        config: the settings of the run.
-        n_members: the number of models to export: 1, or all of an ensemble.
-        target: the library.
-        native: of Hugging Face's transformers only classes that it has itself.
+    `kind` is `Task.explain_as`; `n_members` is 1, or all of an ensemble. With `native`, of Hugging Face's transformers
+    only classes that it has itself.
 
     Raises:
         UsageError: it cannot hold the model; the setting is named.
@@ -204,7 +193,7 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
 
 
 def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice:
-    _check_kind("ctranslate2", kind, ("translator", "language_model"), "use --to onnx or --to hf")
+    _check_kind("ctranslate2", kind, "use --to onnx or --to hf")
     _check_members("ctranslate2", n_members)
     if model.max_ngram > 1:
         message = f"ctranslate2 has no embeddings of token n-grams: model.max_ngram {model.max_ngram}"
@@ -270,7 +259,7 @@ def _choose_onnx(kind: str, n_members: int) -> Choice:
 
 
 def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:
-    _check_kind("gguf", kind, ("language_model",), "use --to onnx or --to hf")
+    _check_kind("gguf", kind, "use --to onnx or --to hf")
     _check_members("gguf", n_members)
     m, text = config.model, config.text
     obstacles = [f"model.max_ngram {m.max_ngram}"] if m.max_ngram > 1 else []
@@ -315,9 +304,9 @@ def _fits_ctranslate2(kind: str, model: ModelConfig) -> bool:
     return True
 
 
-def _check_kind(target: str, kind: str, held: tuple[str, ...], hint: str) -> None:
-    if kind not in held:
-        it_holds = " or a ".join(map(_words, held))
+def _check_kind(target: str, kind: str, hint: str) -> None:
+    if (target, kind) not in FILES:
+        it_holds = " or a ".join(_words(its) for library, its in FILES if library == target)
         raise UsageError(f"{target} holds no {_words(kind)}", f"it holds a {it_holds}; {hint}")
 
 

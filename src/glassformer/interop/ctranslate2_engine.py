@@ -1,7 +1,12 @@
-"""Predict with CTranslate2 (https://opennmt.net/CTranslate2/). No torch is imported."""
+"""Predict with CTranslate2 (https://opennmt.net/CTranslate2/), whose files are checked before. No torch is imported.
+
+The library trusts what stands in its files.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +17,81 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.ctranslate2_file import check_ctranslate2
-from glassformer.interop.export_facts import ExportFacts
+from glassformer.interop.export_facts import ExportFacts, FieldReader, checked_fields, library, not_exported, require
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 from glassformer.utils import cpu_threads
+from glassformer.utils.safe_read import read_json, read_json_object
+
+MODEL, CONFIG = "model.bin", "config.json"
+SPECS = {"translator": "TransformerSpec", "language_model": "TransformerDecoderSpec"}
+VOCABULARIES = {"translator": "shared_vocabulary.json", "language_model": "vocabulary.json"}
+SETTINGS = {
+    "add_source_bos": bool,
+    "add_source_eos": bool,
+    "bos_token": str,
+    "decoder_start_token": str,
+    "eos_token": str,
+    "layer_norm_epsilon": (float, type(None)),
+    "multi_query_attention": bool,
+    "quantization_type": type(None),
+    "quantization_bits": type(None),
+    "quantization_group_size": type(None),
+    "unk_token": str,
+}
+"""Settings of `config.json`, and their types."""
+VERSION, MAX_VARIABLES = 6, 100_000
+_WIDTHS = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2}
+"""Bytes of a number, by the id of its type: float32, int8, int16, int32, float16, bfloat16."""
+
+
+def check_ctranslate2(folder: Path, facts: ExportFacts, tokens: Sequence[str]) -> None:
+    """Check the files of a model.
+
+    Raises:
+        CheckpointError: they are not those that an export writes.
+    """
+    vocabulary = folder / VOCABULARIES[facts.kind]
+    if read_json(vocabulary) != [*tokens]:
+        raise not_exported(f"{vocabulary} does not hold the tokens of tokenizer.json")
+    for name, value in read_json_object(folder / CONFIG).items():
+        if name not in SETTINGS or not isinstance(value, SETTINGS[name]):
+            raise CheckpointError(f"{folder / CONFIG}: {name[:80]} {str(value)[:80]!r} is in no export")
+    with checked_fields(folder / MODEL) as fields:
+        _check_variables(fields, SPECS[facts.kind], len(tokens))
+
+
+def _check_variables(fields: FieldReader, spec: str, n_tokens: int) -> None:
+    """Check that the variables fill the file, and that those of tokens have as many rows as there are tokens."""
+    [version] = fields.numbers("I")
+    require(version == VERSION, f"version {version}")
+    found = _name(fields)
+    require(found == spec, f"it is a {found[:80]!r}")
+    _, n_variables = fields.numbers("II")
+    require(n_variables <= MAX_VARIABLES, f"{n_variables} variables")
+    names = set[str]()
+    for _ in range(n_variables):
+        name, [rank] = _name(fields), fields.numbers("B")
+        require(rank <= 4, f"{name[:80]!r} has {rank} axes")
+        shape = fields.numbers(f"{rank}I")
+        kind, n_bytes = fields.numbers("BI")
+        require(kind in _WIDTHS and n_bytes == _WIDTHS[kind] * math.prod(shape), f"{name[:80]!r} has another size")
+        require(fields.file.tell() + n_bytes <= fields.size, f"it ends inside of {name[:80]!r}")
+        fields.file.seek(n_bytes, os.SEEK_CUR)
+        names.add(name)
+        if name.endswith(("embeddings/weight", "embeddings_0/weight", "projection/weight")):
+            require(rank == 2 and shape[0] == n_tokens, f"{name[:80]!r} has {shape} numbers for {n_tokens} tokens")
+    [n_aliases] = fields.numbers("I")
+    require(n_aliases <= MAX_VARIABLES, f"{n_aliases} second names")
+    for _ in range(n_aliases):
+        _name(fields)
+        require(_name(fields) in names, "a second name of nothing")
+    require(fields.file.tell() == fields.size, "something follows its variables")
+
+
+def _name(fields: FieldReader) -> str:
+    return fields.text("H", 1 << 16).removesuffix("\0")
+
 
 BATCH_TOKENS = 1024
 """Tokens of a batch, few enough that a chunk of texts gives every worker some."""
@@ -35,13 +110,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> CTranslate2Engin
 
 
 class CTranslate2Engine(Engine):
-    """A `ctranslate2.Translator` or a `ctranslate2.Generator`.
-
-    Args:
-        path: the folder.
-        facts: its description.
-        device: "auto", "cpu" or "cuda".
-    """
+    """A `ctranslate2.Translator` or a `ctranslate2.Generator`."""
 
     def __init__(self, path: Path, facts: ExportFacts, device: str) -> None:
         self.path, self.facts, self.device, self._seed = path, facts, device, 0
@@ -55,11 +124,7 @@ class CTranslate2Engine(Engine):
     @cached_property
     def model(self) -> Any:
         """Return the library's object."""
-        try:
-            import ctranslate2
-        except ImportError as error:
-            hint = 'install it: pip install "glassformer[ctranslate2]"'
-            raise UsageError("an export for ctranslate2 needs the package ctranslate2", hint) from error
+        ctranslate2 = library("an export for ctranslate2", "ctranslate2", "ctranslate2")
         check_ctranslate2(self.path, self.facts, self._tokens)
         ctranslate2.set_random_seed(self._seed)
         kind = ctranslate2.Translator if self.facts.kind == "translator" else ctranslate2.Generator
@@ -67,7 +132,7 @@ class CTranslate2Engine(Engine):
         try:
             return kind(str(self.path), device=self.device, compute_type="default", **threads)
         except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"ctranslate2 cannot read {self.path}: {error}", "export the run again") from error
+            raise not_exported(f"ctranslate2 cannot read {self.path}: {error}") from error
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
         beam = max(1, decode.beam_size)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from glassformer.errors import UsageError
+from glassformer.interop.export_facts import library
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import d_head_of
 from glassformer.nn.attention import MultiHeadAttention
@@ -28,21 +28,14 @@ def write_ctranslate2(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each file of a CTranslate2 model.
 
-    Args:
-        model: the model.
-        tokens: the token of each id.
-        quantization: "int8", "float16", "bfloat16", or None for float32.
+    `quantization` is "int8", "float16", "bfloat16", or None for float32.
 
     Raises:
         UsageError: the package ctranslate2 is not installed.
     """
-    try:
-        from ctranslate2.specs import transformer_spec as specs
-    except ImportError as error:
-        raise UsageError(
-            "writing for CTranslate2 needs the package ctranslate2",
-            'install it: pip install "glassformer[ctranslate2]"',
-        ) from error
+    library("writing for CTranslate2", "ctranslate2", "ctranslate2")
+    from ctranslate2.specs import transformer_spec as specs
+
     spec: Any
     options = _options(model)
     if isinstance(model, LanguageModel):

@@ -19,7 +19,7 @@ from glassformer.interop.bake import BakedRun, bake
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
-from glassformer.interop.export_facts import CARD, FACTS, KIND, ExportFacts
+from glassformer.interop.export_facts import CARD, FACTS, KIND, ExportFacts, agreement
 from glassformer.interop.hf_writer import tokenizer_file
 from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
@@ -113,10 +113,7 @@ class Exportable(Protocol):
 class Export:
     """A finished export, or what one would be.
 
-    Attributes:
-        out: the folder.
-        facts: its description.
-        not_checked: why the comparison was not made; empty if it was.
+    `not_checked` says why the comparison was not made; it is empty if it was.
     """
 
     out: Path
@@ -125,10 +122,7 @@ class Export:
 
     def check_text(self) -> str:
         """Return the result of the comparison in words."""
-        if (check := self.facts.check) is None:
-            return self.not_checked
-        share, difference = 100 * check["equal_answers"], check["largest_difference"]
-        return f"{check['n_texts']} validation texts: {share:.1f}% equal answers, largest difference {difference:.1e}"
+        return ": ".join(agreement(self.facts.check)) if self.facts.check else self.not_checked
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON data."""
@@ -170,11 +164,7 @@ class ExportOptions:
 def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export:
     """Write a run in the form of another library, and compare what was written with the run.
 
-    Args:
-        run: a loaded run.
-        target: the library.
-        out: a new or empty folder; written whole or not at all.
-        options: fields of `ExportOptions`.
+    `out` is a new or empty folder, written whole or not at all; options are the fields of `ExportOptions`.
 
     Raises:
         UsageError: the library cannot hold this model, or is not installed; or `out` is not empty.
@@ -206,7 +196,7 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
         logger.info("comparing with the run")
         checked = check_export(task, model, building, path, allow_changed)
         if isinstance(checked, CheckResult):
-            facts = replace(facts, check=checked.to_json())
+            facts = replace(facts, check=asdict(checked))
             update_sealed_folder(building, KIND, described(facts))
             checked = ""
     return Export(out, facts, checked)
@@ -246,7 +236,7 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
 
             return write_onnx(model, task.tokenizer)
         case _:
-            from glassformer.interop.gguf_writer import write_gguf
+            from glassformer.interop.gguf import write_gguf
 
             return write_gguf(members_of(model)[0], task.tokenizer, facts.architecture, facts.dtype, facts.run)  # pyright: ignore[reportArgumentType]
 

@@ -5,10 +5,15 @@ Whoever made the folder can have made the manifest, too, so that nothing here re
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
-from collections.abc import Callable
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +29,25 @@ ENGINES = {
     "ctranslate2": "glassformer.interop.ctranslate2_engine",
     "hf": "glassformer.interop.hf_engine",
     "onnx": "glassformer.interop.onnx_engine",
-    "gguf": "glassformer.interop.gguf_engine",
+    "gguf": "glassformer.interop.gguf",
 }
 """Modules with a function `load_engine(path, facts, device)`, imported when needed."""
-KINDS = {
-    "ctranslate2": ("translator", "language_model"),
-    "hf": ("classifier", "masked_language_model", "translator", "language_model"),
-    "onnx": ("classifier", "masked_language_model", "translator", "language_model"),
-    "gguf": ("language_model",),
+_HF = {"model.safetensors", "config.json", "tokenizer_config.json"}
+FILES: dict[tuple[str, str], set[str]] = {
+    # One vocabulary is written where both are equal, as they are here.
+    ("ctranslate2", "translator"): {"model.bin", "config.json", "shared_vocabulary.json"},
+    ("ctranslate2", "language_model"): {"model.bin", "config.json", "vocabulary.json"},
+    ("hf", "classifier"): _HF,
+    ("hf", "masked_language_model"): _HF,
+    ("hf", "translator"): _HF | {"generation_config.json"},
+    ("hf", "language_model"): _HF | {"generation_config.json"},
+    ("onnx", "classifier"): {"model.onnx"},
+    ("onnx", "masked_language_model"): {"model.onnx"},
+    ("onnx", "translator"): {"encoder.onnx", "decoder_step.onnx"},
+    ("onnx", "language_model"): {"decoder_step.onnx"},
+    ("gguf", "language_model"): {"model.gguf"},
 }
-"""Kinds of models by library."""
+"""The kinds of models that each library holds, and the files of the library."""
 MAX_BYTES = {".json": 128 << 20, ".onnx": 2 << 30, ".md": 16 << 20}
 """Largest size of a file of an export by the end of its name."""
 MAX_WEIGHTS = 16 << 30
@@ -46,6 +60,56 @@ _STARTS = {
     ".bin": lambda data: 1 <= int.from_bytes(data[:4], "little") <= 64,
 }
 """Tests of the first bytes of a file, cheap enough to come before a sum over all of them; ONNX has no mark."""
+
+
+def library(purpose: str, extra: str, *packages: str) -> Any:
+    """Import the packages of a library, and return the first; the error says how to install what is missing."""
+    try:
+        modules = [importlib.import_module(package) for package in packages]
+    except ImportError as error:
+        one, it = ("package", "it") if len(packages) == 1 else ("packages", "them")
+        hint = f'install {it}: pip install "glassformer[{extra}]"'
+        raise UsageError(f"{purpose} needs the {one} {' and '.join(packages)}", hint) from error
+    return modules[0]
+
+
+def not_exported(message: str) -> CheckpointError:
+    """Return the error of a folder that holds what no export writes."""
+    return CheckpointError(message, "export the run again")
+
+
+class FieldReader:
+    """Reads the fields of a binary file one by one; little-endian."""
+
+    def __init__(self, file: BufferedReader) -> None:
+        self.file, self.size = file, os.fstat(file.fileno()).st_size
+
+    def numbers(self, layout: str) -> tuple[Any, ...]:
+        """Return numbers in a layout of `struct`."""
+        layout = f"<{layout}"
+        return struct.unpack(layout, self.file.read(struct.calcsize(layout)))
+
+    def text(self, length: str, most: int) -> str:
+        """Return a text after its length in bytes, a number in a layout of `struct`."""
+        [n_bytes] = self.numbers(length)
+        require(n_bytes <= most, f"a text of {n_bytes} bytes")
+        return self.file.read(n_bytes).decode("utf-8")
+
+
+def require(is_right: bool, what: str) -> None:
+    """Say what is wrong with a file that `checked_fields` reads."""
+    if not is_right:
+        raise ValueError(what)
+
+
+@contextmanager
+def checked_fields(path: Path) -> Iterator[FieldReader]:
+    """Open a file of weights; whatever `require` or reading finds wrong is a CheckpointError of this file."""
+    with open_regular(path, MAX_WEIGHTS) as file:
+        try:
+            yield FieldReader(file)
+        except (struct.error, ValueError, OverflowError) as error:
+            raise not_exported(f"{path} is not a model of this export: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -94,31 +158,19 @@ class ExportFacts:
     @property
     def required_files(self) -> set[str]:
         """Return the names of the files that the folder holds."""
-        required = {FACTS, TOKENIZER}
-        match self.target, self.kind:
-            case "ctranslate2", "translator":  # one vocabulary is written where both are equal, as they are here
-                return required | {"model.bin", "config.json", "shared_vocabulary.json"}
-            case "ctranslate2", _:
-                return required | {"model.bin", "config.json", "vocabulary.json"}
-            case "hf", "translator" | "language_model":
-                required |= {"generation_config.json"}
-                return required | {"model.safetensors", "config.json", "tokenizer_config.json"}
-            case "hf", _:
-                return required | {"model.safetensors", "config.json", "tokenizer_config.json"}
-            case "onnx", "language_model":
-                return required | {"decoder_step.onnx"}
-            case "onnx", "translator":
-                return required | {"encoder.onnx", "decoder_step.onnx"}
-            case "onnx", _:
-                return required | {"model.onnx"}
-            case _:
-                return required | {"model.gguf"}
+        return FILES[self.target, self.kind] | {FACTS, TOKENIZER}
 
     @property
     def possible_files(self) -> set[str]:
         """Return the names of the files that the folder may hold."""
         spelling = {"spelling.json"} if self.target == "onnx" else set[str]()
         return self.required_files | {CARD} | spelling
+
+
+def agreement(check: dict[str, Any]) -> tuple[str, str]:
+    """Return in words what an export was compared on, and how it agrees with its run."""
+    equal, difference = 100 * check["equal_answers"], check["largest_difference"]
+    return f"{check['n_texts']} validation texts", f"{equal:.1f}% equal answers, largest difference {difference:.1e}"
 
 
 def read_facts(folder: Path) -> ExportFacts:
@@ -134,17 +186,17 @@ def read_facts(folder: Path) -> ExportFacts:
         raise CheckpointError(f"{path} names {min(unknown)!r}, which this version does not know", "update Glassformer")
     for name in known:
         if name not in values and name not in ("truncate", "labels", "notes", "check"):
-            raise CheckpointError(f"{path} lacks {name}", "export the run again")
+            raise not_exported(f"{path} lacks {name}")
     facts = ExportFacts(**values)
     for name in known:
         if not _IS_VALID[name](getattr(facts, name)):
             shown = repr(getattr(facts, name))
             hint = "update Glassformer" if name == "target" else "export the run again"
             raise CheckpointError(f"{path}: {name} is {shown[:80]}, as in no export", hint)
-    if facts.kind not in KINDS[facts.target]:
-        raise CheckpointError(f"{path}: {facts.target} holds no {facts.kind.replace('_', ' ')}", "export the run again")
+    if (facts.target, facts.kind) not in FILES:
+        raise not_exported(f"{path}: {facts.target} holds no {facts.kind.replace('_', ' ')}")
     if (facts.kind == "classifier") != bool(facts.labels):
-        raise CheckpointError(f"{path}: a {facts.kind} with {len(facts.labels)} labels", "export the run again")
+        raise not_exported(f"{path}: a {facts.kind} with {len(facts.labels)} labels")
     try:
         config_from_dict({"task": facts.task, "decode": facts.decode}, str(path))
     except UsageError as error:
@@ -155,18 +207,13 @@ def read_facts(folder: Path) -> ExportFacts:
 def check_files(folder: Path, facts: ExportFacts, names: set[str]) -> None:
     """Refuse files that an export of this library does not hold, and those that are not regular or far too large.
 
-    Args:
-        folder: the folder.
-        facts: its description.
-        names: the files that its manifest names.
-
     Raises:
         CheckpointError: a file is missing, unknown, no file, too large, or does not begin as one of its kind.
     """
     if missing := facts.required_files - names:
-        raise CheckpointError(f"{folder} should hold {min(missing)}", "export the run again")
+        raise not_exported(f"{folder} should hold {min(missing)}")
     if unknown := names - facts.possible_files:
-        raise CheckpointError(f"{folder} should not hold {min(unknown)}", "export the run again")
+        raise not_exported(f"{folder} should not hold {min(unknown)}")
     for name in sorted(names):
         path, suffix = folder / name, Path(name).suffix
         most = MAX_BYTES.get(suffix, MAX_WEIGHTS)
@@ -174,7 +221,7 @@ def check_files(folder: Path, facts: ExportFacts, names: set[str]) -> None:
         if begins := _STARTS.get(suffix):
             with open_regular(path, most) as file:
                 if not begins(file.read(16)):
-                    raise CheckpointError(f"{path} is not a file of {facts.target}", "export the run again")
+                    raise not_exported(f"{path} is not a file of {facts.target}")
 
 
 def decode_of(facts: ExportFacts) -> DecodeConfig:
@@ -212,7 +259,7 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "target": _one_of(*ENGINES),
     "architecture": _is_text,
     "task": lambda value: isinstance(value, str) and value in TASK_NAMES,
-    "kind": _one_of(*KINDS["hf"]),
+    "kind": _one_of(*{kind for _, kind in FILES}),
     "run": _is_text,
     "max_len": _is_size,
     "context": _is_size,

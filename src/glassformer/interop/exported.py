@@ -75,9 +75,7 @@ def export_of_run(run: Path, target: str) -> Path:
 def load_exported(path: Path | str, device: str = "auto") -> ExportedModel:
     """Return the model of an exported folder.
 
-    Args:
-        path: the folder.
-        device: "auto", "cpu" or "cuda".
+    `device` is "auto", "cpu" or "cuda".
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -99,11 +97,6 @@ def load_exported(path: Path | str, device: str = "auto") -> ExportedModel:
 class ExportedModel:
     """An exported model, used through the library that it was exported for.
 
-    Args:
-        path: the folder.
-        facts: its description.
-        device: "auto", "cpu" or "cuda".
-
     Attributes:
         config: settings of the run that predictions depend on.
     """
@@ -119,10 +112,8 @@ class ExportedModel:
     def predict(self, texts: str | Sequence[str], *, first: int = 0, **options: Any) -> list[dict[str, Any]]:
         """Return one dictionary per text, with the keys of the run's `predict`.
 
-        Args:
-            texts: the texts.
-            first: row number of the first text, for callers that pass texts in parts.
-            options: fields of `DecodeConfig`.
+        `first` is the row number of the first text, for callers that pass texts in parts; options are fields of
+        `DecodeConfig`.
 
         Raises:
             UsageError: an option does not exist, or the library has no such setting.

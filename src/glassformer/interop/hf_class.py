@@ -129,9 +129,8 @@ class GlassformerForSequenceClassification(GlassformerModel):
     ) -> SequenceClassifierOutput:
         """Return logits (B, C), and the cross-entropy if there are labels (B,)."""
         self.check_length(input_ids)
-        mask = None if attention_mask is None else attention_mask.bool()
-        logits = self.model(input_ids, mask, self._ngram_batch(input_ids))
-        loss = None if labels is None else F.cross_entropy(logits, labels)
+        logits = self.model(input_ids, _boolean(attention_mask), self._ngram_batch(input_ids))
+        loss = None if labels is None else _cross_entropy(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
@@ -147,9 +146,8 @@ class GlassformerForMaskedLM(GlassformerModel):
     ) -> MaskedLMOutput:
         """Return logits (B, S, V), and the cross-entropy of labels (B, S), of which -100 are left out."""
         self.check_length(input_ids)
-        mask = None if attention_mask is None else attention_mask.bool()
-        logits = self.model(input_ids, mask, self._ngram_batch(input_ids))
-        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        logits = self.model(input_ids, _boolean(attention_mask), self._ngram_batch(input_ids))
+        loss = None if labels is None else _cross_entropy(logits, labels)
         return MaskedLMOutput(loss=loss, logits=logits)
 
 
@@ -171,7 +169,7 @@ class GlassformerForCausalLM(GlassformerModel, GenerationMixin):
             rows = [self.model(row[real.bool()][None])[0] for row, real in zip(input_ids, attention_mask, strict=True)]
             logits = rows[0].new_zeros(*input_ids.shape, rows[0].shape[-1])
             logits[attention_mask.bool()] = torch.cat(rows)
-        loss = None if labels is None else F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        loss = None if labels is None else _cross_entropy(logits[:, :-1], labels[:, 1:])
         return CausalLMOutput(loss=loss, logits=logits)
 
 
@@ -201,7 +199,6 @@ class GlassformerForConditionalGeneration(GlassformerModel, GenerationMixin):
 
         Without `decoder_input_ids` they are the labels shifted by one, after [BOS].
         """
-        mask = None if attention_mask is None else attention_mask.bool()
         memory = encoder_outputs[0] if encoder_outputs is not None else self.get_encoder()(input_ids, attention_mask)[0]
         if decoder_input_ids is None:
             if labels is None:
@@ -209,8 +206,8 @@ class GlassformerForConditionalGeneration(GlassformerModel, GenerationMixin):
             shifted = F.pad(labels[:, :-1], (1, 0), value=self.config.decoder_start_token_id)
             decoder_input_ids = shifted.masked_fill(shifted == -100, self.config.pad_token_id)
         self.check_length(decoder_input_ids)
-        logits = self.model.decode(decoder_input_ids, memory, mask)
-        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        logits = self.model.decode(decoder_input_ids, memory, _boolean(attention_mask))
+        loss = None if labels is None else _cross_entropy(logits, labels)
         return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=memory)
 
 
@@ -226,8 +223,17 @@ class _Encoder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
         """Return the memory (B, S, D)."""
         self._wrapper[0].check_length(input_ids)
-        mask = None if attention_mask is None else attention_mask.bool()
-        return BaseModelOutput(last_hidden_state=self._wrapper[0].model.encode(input_ids, mask))
+        memory = self._wrapper[0].model.encode(input_ids, _boolean(attention_mask))
+        return BaseModelOutput(last_hidden_state=memory)
+
+
+def _boolean(attention_mask: Tensor | None) -> Tensor | None:
+    return None if attention_mask is None else attention_mask.bool()
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean over all labels (…) of logits (…, C); those of -100 are left out."""
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten())
 
 
 def _settings(config: GlassformerConfig) -> ModelConfig:

@@ -10,6 +10,7 @@ it reads the folder alike, as its users have it do, is for the tests.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,7 +23,7 @@ from glassformer.config import DecodeConfig
 from glassformer.config.recipes import config_from_dict
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import HF_CLASSES, REGISTERED, Engine, Hypotheses
-from glassformer.interop.export_facts import MAX_LENGTH, MAX_WEIGHTS, ExportFacts
+from glassformer.interop.export_facts import MAX_LENGTH, MAX_WEIGHTS, ExportFacts, library, not_exported
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import read_bytes, read_json_object
 
@@ -62,10 +63,7 @@ _WORDS = {
 def read_config(folder: Path, facts: ExportFacts, shapes: Shapes) -> tuple[str, dict[str, Any]]:
     """Return the model type of an exported folder, and the settings of its configuration class.
 
-    Args:
-        folder: the folder.
-        facts: its description.
-        shapes: those of the tensors that are there, which bound all sizes.
+    `shapes` are those of the tensors that are there, which bound all sizes.
 
     Raises:
         CheckpointError: a key is unknown, or a value none that an export writes.
@@ -73,12 +71,12 @@ def read_config(folder: Path, facts: ExportFacts, shapes: Shapes) -> tuple[str, 
     path = folder / CONFIG
     values = read_json_object(path)
     model_type = _model_type(values, facts, path)
-    n_weights = sum(map(_product, shapes.values()))
+    n_weights = sum(map(math.prod, shapes.values()))
     for key, value in values.items():
         if not _is_valid(key, value, n_weights, len(shapes)):
-            raise CheckpointError(f"{path}: {key[:80]} {str(value)[:80]!r} is in no export", "export the run again")
+            raise not_exported(f"{path}: {key[:80]} {str(value)[:80]!r} is in no export")
     if facts.kind == "classifier" and _labels(values) != facts.labels:
-        raise CheckpointError(f"{path}: its labels are not those of the description", "export the run again")
+        raise not_exported(f"{path}: its labels are not those of the description")
     settings = {key: value for key, value in values.items() if key not in _NOT_PASSED}
     if model_type == "glassformer":
         try:
@@ -102,9 +100,9 @@ def _model_type(values: dict[str, Any], facts: ExportFacts, path: Path) -> str:
     if expected is None:
         words = facts.kind.replace("_", " ")
         message = f"{path.parent} names the class {facts.architecture[:80]!r} for a {words}"
-        raise CheckpointError(message, "export the run again")
+        raise not_exported(message)
     if values.get("model_type") != expected or values.get("architectures") != [facts.architecture]:
-        raise CheckpointError(f"{path} is not the configuration of a {facts.architecture}", "export the run again")
+        raise not_exported(f"{path} is not the configuration of a {facts.architecture}")
     return expected
 
 
@@ -138,13 +136,6 @@ def _labels(values: dict[str, Any]) -> list[Any]:
     return [names.get(str(i)) for i in range(len(names))]
 
 
-def _product(shape: tuple[int, ...]) -> int:
-    n = 1
-    for size in shape:
-        n *= size
-    return n
-
-
 BATCH = 32
 WEIGHTS = "model.safetensors"
 MAX_UNSAVED = 1 << 24
@@ -159,11 +150,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> HfEngine:
         CheckpointError: a setting or a tensor is missing, left over or not one of an export.
         UsageError: transformers is not installed.
     """
-    try:
-        import transformers
-    except ImportError as error:
-        hint = 'install it: pip install "glassformer[hf]"'
-        raise UsageError("an export for hf needs the package transformers", hint) from error
+    transformers = library("an export for hf", "hf", "transformers")
     from glassformer.runs.model_folder import read_shapes, read_tensors
 
     shapes = read_shapes(path / WEIGHTS, MAX_WEIGHTS)
@@ -188,10 +175,10 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> HfEngine:
     except CheckpointError:
         raise
     except Exception as error:  # the library raises whatever it comes across
-        raise CheckpointError(f"transformers cannot read {path}: {error}", "export the run again") from error
+        raise not_exported(f"transformers cannot read {path}: {error}") from error
     for what, names in info.items():
         if names:
-            raise CheckpointError(f"{path}: transformers reports {what}: {sorted(names)[:3]}", "export the run again")
+            raise not_exported(f"{path}: transformers reports {what}: {sorted(names)[:3]}")
     return HfEngine(loaded, device)
 
 
@@ -211,10 +198,10 @@ def _check_shapes(kind: Any, config: Any, shapes: Shapes, where: Path) -> None:
     for name, shape in shapes.items():
         if expected.get(name) != shape:
             message = f"{name[:80]} has shape {shape}, and {expected.get(name)} is expected"
-            raise CheckpointError(f"{where}: {message}", "export the run again")
-    n_unsaved = sum(int(np.prod(shape, dtype=object)) for name, shape in expected.items() if name not in shapes)
-    if n_unsaved > max(MAX_UNSAVED, sum(int(np.prod(shape, dtype=object)) for shape in shapes.values())):
-        raise CheckpointError(f"{where} lacks {n_unsaved:,} numbers of the model", "export the run again")
+            raise not_exported(f"{where}: {message}")
+    n_unsaved = sum(math.prod(shape) for name, shape in expected.items() if name not in shapes)
+    if n_unsaved > max(MAX_UNSAVED, sum(math.prod(shape) for shape in shapes.values())):
+        raise not_exported(f"{where} lacks {n_unsaved:,} numbers of the model")
 
 
 def _generation(transformers: Any, kind: str, model_type: str) -> Any:
@@ -242,12 +229,7 @@ def _quiet(logging: Any) -> Iterator[None]:
 
 
 class HfEngine(Engine):
-    """A model of transformers.
-
-    Args:
-        model: the model.
-        device: "auto", "cpu" or "cuda".
-    """
+    """A model of transformers."""
 
     def __init__(self, model: Any, device: str) -> None:
         import torch

@@ -39,10 +39,8 @@ from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 def tokenizer_file(tokenizer: Tokenizer, ends: bool = False, masks: bool = False) -> bytes:
     """Return the content of `tokenizer.json`: the same ids and texts as those of the run.
 
-    Args:
-        tokenizer: the tokenizer of the run.
-        ends: add [EOS] to every text, as a translator expects.
-        masks: [MASK] takes the space before it, as in `text.masked.parts`.
+    With `ends`, [EOS] is added to every text, as a translator expects. With `masks`, [MASK] takes the space before it,
+    as in `text.masked.parts`.
     """
     data = json.loads(tokenizer.to_json())
     # In a run a byte is a special token, so that "<0x41>" in a text is text. Others leave special tokens out of what
@@ -211,12 +209,7 @@ def write_hf(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each file.
 
-    Args:
-        model: the model, or an ensemble of classifiers or masked language models.
-        tokenizer: its tokenizer.
-        decode: settings of decoding, for `generation_config.json`.
-        architecture: the name of the class, as `choose` returned it.
-        labels: the classes of a classifier, in the order of the logits.
+    The model may be an ensemble of classifiers or masked language models; `labels` are in the order of the logits.
     """
     first = members_of(model)[0]
     model_type = next((name for name, its in HF_CLASSES.items() if its == architecture), "glassformer")

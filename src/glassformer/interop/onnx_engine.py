@@ -1,5 +1,9 @@
 """Predict with onnxruntime (https://onnxruntime.ai). No torch is imported; the graphs are those of `onnx_writer.py`.
 
+Beam search and sampling are those of `decode/` in numpy, with the same results; what is computed is described there.
+These are shorter: there are no forced prefixes and no log, and a sentence that is done leaves the batch at once, since
+the caches are copied at every step as it is.
+
 A tensor may lie in another file, whose path the graph names; and a graph inside a node is a loop or a branch. The
 writer makes neither, so that both are refused. The numbers of fields are those of `onnx.proto`.
 """
@@ -7,22 +11,155 @@ writer makes neither, so that both are refused. The numbers of fields are those 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer.config import DecodeConfig
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.errors import DivergedError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.export_facts import MAX_BYTES, ExportFacts
-from glassformer.interop.numpy_decoding import beam_search, log_softmax, sample
+from glassformer.interop.export_facts import MAX_BYTES, ExportFacts, library, not_exported
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.ngrams import LENGTHS, MOST
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
 from glassformer.utils.safe_read import read_bytes
+
+Step = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""Function of the newest tokens (R,), of the row of the last call that each row continues (R,), and of the sentence of
+each row (R,); returns logits (R, V)."""
+
+
+def beam_search(
+    step: Step, n: int, limit: int, decode: DecodeConfig, n_best: int, bos: int, eos: int, suppress: Sequence[int]
+) -> list[Hypotheses]:
+    """Return the n_best hypotheses of n sentences, best first, those that ended before truncated ones.
+
+    The first call of `step` begins every sentence. `limit` counts the end token, and of the settings `beam_size` and
+    `length_penalty` are used.
+    """
+    width, penalties = max(1, decode.beam_size), [1.0] + [t**decode.length_penalty for t in range(1, limit + 1)]
+    finished: list[Hypotheses] = [[] for _ in range(n)]
+    n_finished, results = [0] * n, list[Hypotheses]([[] for _ in range(n)])
+    active, live = list(range(n)), [[(0.0, list[int]())] for _ in range(n)]  # log-probability and tokens
+    newest, rows, sentences = np.full(n, bos), np.arange(n), np.arange(n)
+    for t in range(1, limit + 1):
+        scores = log_softmax(step(newest, rows, sentences))
+        scores[:, list(suppress)] = -np.inf
+        first_row, new_live, new_rows = 0, list[list[tuple[float, list[int]]]](), list[list[int]]()
+        for i, hypotheses in zip(active, live, strict=True):
+            own = scores[first_row : first_row + len(hypotheses)] + np.array([[lp] for lp, _ in hypotheses])
+            n_candidates = min(own.size, 1 if width == 1 else 2 * width)
+            kept, parents = list[tuple[float, list[int]]](), list[int]()
+            for rank, index in enumerate(_largest(own.ravel(), n_candidates)):
+                (parent, token), total = divmod(int(index), own.shape[1]), float(own.ravel()[index])
+                tokens = [*hypotheses[parent][1], token]
+                if total == -np.inf:
+                    break
+                if token != eos and len(kept) < width:
+                    kept.append((total, tokens))
+                    parents.append(first_row + parent)
+                elif token == eos and rank < width:
+                    n_finished[i] += 1
+                    finished[i] = sorted([*finished[i], (tokens, total / penalties[t])], key=lambda h: -h[1])[:n_best]
+            first_row += len(hypotheses)
+            worst = finished[i][-1][1] if len(finished[i]) == n_best else -np.inf
+            best_live = kept[0][0] if kept else -np.inf
+            enough = n_finished[i] >= width and worst >= best_live / penalties[t]
+            if t == limit or enough or worst >= best_live / max(penalties[min(t + 1, limit)], penalties[limit]):
+                cut = [(tokens, total / penalties[t]) for total, tokens in kept]
+                results[i] = [*finished[i], *cut][:n_best]
+            else:
+                new_live.append(kept)
+                new_rows.append(parents)
+        active = [i for i in active if not results[i]]
+        if not active:
+            break
+        live = new_live
+        newest = np.array([tokens[-1] for kept in live for _, tokens in kept])
+        rows = np.array([row for parents in new_rows for row in parents])
+        sentences = np.array([i for i, kept in zip(active, live, strict=True) for _ in kept])
+    return results
+
+
+def sample(
+    step: Step,
+    first: np.ndarray,
+    decode: DecodeConfig,
+    n_new: int,
+    places: Sequence[tuple[int, int]],
+    eos: int,
+    suppress: Sequence[int],
+) -> list[list[int]]:
+    """Return at most n_new sampled tokens of each row; an end token is one of them.
+
+    `step` is the model after the prompts, and `first` (R, V) its logits there. `places` are the row number and the
+    number of earlier tokens of each row, of which the random numbers are made.
+    """
+    written: list[list[int]] = [[] for _ in places]
+    active, logits = np.arange(len(places)), first
+    # As in `decode.sampling`, a number for each position of a row's text, of which these are the next.
+    u = np.stack([np.random.default_rng([decode.decode_seed, row]).random(n + n_new)[n:] for row, n in places])
+    for t in range(n_new):
+        logits = logits.astype(np.float64)
+        logits[:, list(suppress)] = -np.inf
+        if decode.temperature == 0:
+            tokens = logits.argmax(axis=1)
+        else:
+            tokens = _sampled(np.exp(log_softmax(logits / decode.temperature)), decode, u[active, t])
+        for i, token in zip(active, tokens.tolist(), strict=True):
+            written[i].append(token)
+        unfinished = np.flatnonzero(tokens != eos)
+        if not len(unfinished) or t == n_new - 1:
+            break
+        active = active[unfinished]
+        logits = step(tokens[unfinished], unfinished, active)
+    return written
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Return the log-probabilities of logits (R, V).
+
+    Raises:
+        DivergedError: they are NaN.
+    """
+    if np.isnan(logits).any():
+        raise DivergedError("the model's logits are NaN, so it cannot generate", "export an earlier checkpoint")
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def _sampled(p: np.ndarray, decode: DecodeConfig, u: np.ndarray) -> np.ndarray:
+    """Return a token for each row of probabilities (R, V), from those that pass every filter."""
+    passes = p > 0
+    if decode.min_p > 0:
+        passes &= p >= decode.min_p * p.max(axis=1, keepdims=True)
+    if 0 < decode.top_k < p.shape[1] or decode.top_p < 1:
+        order = (-p).argsort(axis=1, kind="stable")
+        ordered = np.take_along_axis(p, order, axis=1)
+        good = np.ones_like(passes)
+        if decode.top_k > 0:
+            good[:, decode.top_k :] = False
+        if decode.top_p < 1:
+            good &= ordered.cumsum(axis=1) - ordered < decode.top_p
+            good[:, 0] = True
+        listed = np.zeros_like(passes)
+        np.put_along_axis(listed, order, good, axis=1)
+        passes &= listed
+    cumulative = np.where(passes, p, 0.0).cumsum(axis=1)
+    wanted = u * cumulative[:, -1]
+    return np.array([np.searchsorted(row, x, side="right") for row, x in zip(cumulative, wanted, strict=True)])
+
+
+def _largest(values: np.ndarray, k: int) -> np.ndarray:
+    """Return the indices of the k largest values, largest first; of equal ones the first."""
+    if k == 1:
+        return np.array([values.argmax()])
+    found = np.sort(np.argpartition(-values, k - 1)[:k])
+    return found[(-values[found]).argsort(kind="stable")]
+
 
 SPELLING = "spelling.json"
 
@@ -75,14 +212,14 @@ def check_graph(data: bytes, where: Path) -> None:
                 inner = _INNER[kind].get(field)
                 if inner == "unknown" or (kind == "tensor" and field == _DATA_LOCATION and first):
                     message = f"{where} names another file, or holds functions or graphs inside of nodes"
-                    raise CheckpointError(message, "export the run again")
+                    raise not_exported(message)
                 if inner is not None:
                     n_graphs += inner == "graph"
                     waiting.append((inner, first, last))
         except (IndexError, ValueError) as error:
-            raise CheckpointError(f"{where} is not an ONNX graph", "export the run again") from error
+            raise not_exported(f"{where} is not an ONNX graph") from error
     if n_graphs != 1:
-        raise CheckpointError(f"{where} holds {n_graphs} graphs", "export the run again")
+        raise not_exported(f"{where} holds {n_graphs} graphs")
 
 
 def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -131,11 +268,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
         CheckpointError: the library cannot read a graph.
         UsageError: it is not installed, or cannot compute on this device.
     """
-    try:
-        import onnxruntime
-    except ImportError as error:
-        hint = 'install it: pip install "glassformer[onnx]"'
-        raise UsageError("an export for onnx needs the package onnxruntime", hint) from error
+    onnxruntime = library("an export for onnx", "onnx", "onnxruntime")
     provider = "CUDAExecutionProvider" if device == "cuda" else "CPUExecutionProvider"
     if provider not in onnxruntime.get_available_providers():
         raise UsageError("this onnxruntime cannot compute on cuda", "install onnxruntime-gpu, or use --device cpu")
@@ -153,17 +286,14 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
         try:
             graphs[file.stem] = onnxruntime.InferenceSession(data, options, providers=[provider])
         except Exception as error:  # the library raises classes of its own that share no base
-            raise CheckpointError(f"onnxruntime cannot read {file}: {error}", "export the run again") from error
+            raise not_exported(f"onnxruntime cannot read {file}: {error}") from error
     return OnnxEngine(graphs, Tokenizer.load(path / TOKENIZER), facts.kind != "classifier")
 
 
 class OnnxEngine(Engine):
     """The graphs of a model.
 
-    Args:
-        graphs: sessions of onnxruntime by name of the file.
-        tokenizer: the tokenizer, whose n-grams spell words.
-        gives_tokens: the logits are of tokens, and not of classes.
+    With `gives_tokens` the logits are of tokens, and not of classes.
     """
 
     def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer, gives_tokens: bool = True) -> None:
@@ -232,10 +362,8 @@ class OnnxEngine(Engine):
 class _Decoder:
     """The step graph with the keys and values of what it has read.
 
-    Args:
-        graph: the session.
-        ids: the first tokens, (R, n); None if the first step brings them.
-        memory: inputs from the encoder, one row a sentence.
+    `ids` (R, n) are the first tokens, None if the first step brings them; `memory` are inputs from the encoder, one row
+    a sentence.
 
     Attributes:
         logits: those after the first tokens, (R, n, V).
@@ -252,7 +380,7 @@ class _Decoder:
         self.logits = np.zeros((0, 0, 0)) if ids is None else self._read(ids, np.arange(n_rows))
 
     def step(self, newest: np.ndarray, rows: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-        """Return the logits (R, V) after new tokens; the arguments are those of `numpy_decoding.Step`."""
+        """Return the logits (R, V) after new tokens; the arguments are those of `Step`."""
         if not np.array_equal(rows, np.arange(self._keys.shape[1])):
             self._keys, self._values = self._keys[:, rows], self._values[:, rows]
             self._recent = None if self._recent is None else self._recent[rows]

@@ -29,6 +29,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 from glassformer.errors import UsageError
+from glassformer.interop.export_facts import library
 from glassformer.interop.onnx_engine import SPELLING, spelling_json
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import d_head_of
@@ -48,19 +49,13 @@ MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder_step.onnx"
 def write_onnx(model: nn.Module, tokenizer: Tokenizer) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each file.
 
-    Args:
-        model: the model, or an ensemble of classifiers or masked language models, which becomes one graph.
-        tokenizer: its tokenizer, whose n-grams are written too.
+    An ensemble of classifiers or masked language models becomes one graph. The n-grams of the tokenizer are written
+    too.
 
     Raises:
         UsageError: the packages onnx and onnxscript are not installed, or the model is too large.
     """
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        hint = 'install them: pip install "glassformer[onnx]"'
-        raise UsageError("writing for ONNX needs the packages onnx and onnxscript", hint) from error
+    library("writing for ONNX", "onnx", "onnx", "onnxscript")
     if (size := 4 * sum(p.numel() for p in model.parameters())) > MAX_BYTES:
         message = f"a graph in one file holds weights of at most {MAX_BYTES:,} bytes, and this model has {size:,}"
         raise UsageError(message, "use --to hf")

@@ -102,11 +102,7 @@ def _compared(compared: Sequence[Compared]) -> Comparison:
 def verdict(test: dict[str, Any], metric: Metric, unit: str, n_tests: int = 1) -> str:
     """Say in a sentence who is better by how much, and whether that is more than chance.
 
-    Args:
-        test: one of `Comparison.tests`.
-        metric: what was tested.
-        unit: what the test's n counts.
-        n_tests: pairs asked about; the p-value of several is the corrected one.
+    `unit` is what the test's n counts. Of several tests the p-value is the corrected one.
     """
     first, second, difference, p_value = test["first"], test["second"], test["difference"], test["p_holm"]
     value = metric.write(abs(difference))

@@ -70,14 +70,8 @@ def save_checkpoint(folder: Path, name: str, tensors: Weights, state: JsonObject
     """Save a checkpoint and return its folder. If the process is killed at any time, the newest committed one loads.
 
     An intact checkpoint of this name is kept, since a step has one state; a damaged one is replaced. Later ones are
-    kept too: they exist only if they were damaged and skipped.
-
-    Args:
-        folder: the run's checkpoints.
-        name: "step-" and the step in eight digits, so that names sort by age.
-        tensors: tensors by name, on any device, in any layout.
-        state: any JSON value.
-        keep: number of checkpoints to keep, with this one; older ones are removed afterwards.
+    kept too: they exist only if they were damaged and skipped. `name` is "step-" and the step in eight digits, so that
+    names sort by age.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; earlier checkpoints are untouched.

@@ -69,10 +69,7 @@ def tensor_chunks(
     """Yield the bytes of a safetensors file: the header's length, the header, each tensor.
 
     Equal names and values always give equal bytes, whatever the order of insertion, the device and the memory layout.
-
-    Args:
-        tensors: the tensors by name.
-        metadata: words that other libraries read.
+    `metadata` are words that other libraries read.
     """
     # Widest numbers first, so that every tensor begins at a multiple of its own width.
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
@@ -175,12 +172,7 @@ def save_model(
 ) -> None:
     """Write the model folder; an earlier one is replaced whole, and stands if anything fails.
 
-    Args:
-        folder: where.
-        config: JSON; its "model" and "text" sections are those of the run's configuration.
-        tensors: the weights by name.
-        tokenizers: contents of `tokenizer.json` (and `target_tokenizer.json`).
-        card: the model card, in Markdown; None before there is a score (`replace_card`).
+    There is no card before there is a score: see `replace_card`.
 
     Raises:
         ResourceError: the disk is full, or cannot be written.

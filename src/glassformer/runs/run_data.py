@@ -14,10 +14,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 
 from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.known_columns import KnownColumns
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.diagnostics import changed_files
-from glassformer.data.schema import DataSchema
 from glassformer.data.sources import is_pipe
 from glassformer.data.splits import TextData
 from glassformer.errors import ChangedDataError, DataError
@@ -45,11 +45,7 @@ class RunData:
 def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_changed: bool = False) -> RunData:
     """Read the data of a run again, and compare it with what it was trained on.
 
-    Args:
-        path: the run folder.
-        schema: what the run's task reads.
-        data: the run's settings of the data, perhaps with another `data_dir`.
-        allow_changed: warn of a change, and return the data as it is now.
+    With `allow_changed` a change is a warning, and the data is returned as it is now.
 
     Raises:
         ChangedDataError: a file has changed since, and that is not allowed.

@@ -41,11 +41,7 @@ class Entry(TypedDict):
 def write_sealed_folder(folder: Path, kind: str, files: Files, *, replace: bool = False) -> None:
     """Write files, then a manifest of their sizes and sums, and only then put the folder in its place.
 
-    Args:
-        folder: path of the folder.
-        kind: content, such as "glassformer checkpoint"; reading requires the same.
-        files: names and contents.
-        replace: as in `write_folder_atomically`.
+    `kind` is the content, such as "glassformer checkpoint"; reading requires the same.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; nothing is left behind.
@@ -86,11 +82,7 @@ def read_sealed_folder(
 ) -> dict[str, bytes]:
     """Read every file of a sealed folder, name to content: the very bytes whose checksums were compared.
 
-    Args:
-        folder: path of the folder.
-        kind: as it was written.
-        names: the files that it should hold, and no others; None for any.
-        max_bytes: what the files may have together.
+    `names` are the files that it should hold, and no others; None for any. `max_bytes` is what they may have together.
 
     Raises:
         CheckpointError: the folder is missing, another kind, from a later version, too large, not the bytes that were

@@ -1,4 +1,4 @@
-"""The tasks there are, by name; one folder each says everything in which it differs from the others."""
+"""The tasks there are, by name; one module each says everything in which it differs from the others."""
 
 from __future__ import annotations
 

@@ -20,11 +20,16 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
 from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus, fingerprint
-from glassformer.data.pretokenized.loader import pretokenized_corpus
-from glassformer.data.schema import DataSchema
+from glassformer.data.corpus import (
+    ArrayWriter,
+    CorpusWriter,
+    EncodedCorpus,
+    cached_arrays,
+    fingerprint,
+    pretokenized_corpus,
+)
+from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
-from glassformer.data.storage import ArrayWriter, cached_arrays
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
@@ -112,10 +117,7 @@ class Task(ABC):
     def encode(self, split: Split, *, training: bool, cache: Path | None = None) -> EncodedCorpus:
         """Return a split as ids, in memory or mapped from a cache folder; pretokenized data is only mapped.
 
-        Args:
-            split: texts and answers.
-            training: whether examples may be left out, such as pairs that are too long.
-            cache: folder of encoded splits, or None.
+        With `training`, examples may be left out, such as pairs that are too long.
         """
         if split.shards is not None:
             return pretokenized_corpus(split.shards, self.tokenizer)
@@ -218,11 +220,7 @@ class Task(ABC):
     ) -> dict[str, float]:
         """Return {"loss": nats per label, `metric`: value, …}; cheap enough for every epoch.
 
-        Args:
-            model: the model to validate.
-            corpus: `split`, encoded.
-            split: texts and answers.
-            group: processes that divide the work and all get the scores; all must call it together.
+        The processes of `group` divide the work and all get the scores; all must call it together.
         """
 
     @abstractmethod

@@ -20,17 +20,14 @@ from torch import Tensor, nn
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.requests import truncate
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus
-from glassformer.data.datasets.columns import LABEL, TEXT
+from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus
+from glassformer.data.datasets.columns import LABEL, TEXT, DataSchema, Rows
 from glassformer.data.datasets.labels import normalised_label, similarity_key
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.schema import DataSchema, Rows
 from glassformer.data.splits import Split, TextData
-from glassformer.data.storage import ArrayWriter, cached_arrays
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate.baselines import fit_baselines
-from glassformer.evaluate.classification import score
+from glassformer.evaluate.classification import fit_baselines, score
 from glassformer.models import TextClassifier
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode
@@ -38,7 +35,6 @@ from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify_report import ClassifyReport
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
-from glassformer.text.long_text import CutText
 from glassformer.text.ngrams import mean_words
 
 LONG = 60
@@ -243,19 +239,16 @@ class Classify(Task):
         A text longer than `max_len` is cut, and has "truncated": True.
         """
         encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len, self.config.text.truncate)
-        arrays, stats = cached_arrays(None, key=str, write=lambda arrays: self._write(arrays, encoded))
-        probabilities = self._probabilities(model, EncodedCorpus.from_arrays(arrays, stats, str))
-        answers = (class_answer(text, p, self.labels) for text, p in zip(texts, probabilities, strict=True))
-        return [answer | cut.mark for answer, cut in zip(answers, encoded, strict=True)]
-
-    def _write(self, arrays: ArrayWriter, encoded: Sequence[CutText]) -> dict[str, int]:
+        arrays = ArrayWriter(None)
         writer = CorpusWriter(arrays, self.tokenizer, self.config.text)
         ids, surfaces = writer.sequences("ids"), writer.surfaces()
         for cut in encoded:
             ids.append(cut.ids)
             if surfaces is not None:
                 surfaces.append_surfaces(cut.surfaces)
-        return writer.stats
+        probabilities = self._probabilities(model, EncodedCorpus.from_arrays(arrays.in_memory(), writer.stats, str))
+        answers = (class_answer(text, p, self.labels) for text, p in zip(texts, probabilities, strict=True))
+        return [answer | cut.mark for answer, cut in zip(answers, encoded, strict=True)]
 
     def _numbers(self, split: Split) -> list[int]:
         """Return the class index of each example; raise DataError for a class that training lacks."""

@@ -6,6 +6,7 @@ models that were scored on it have the same ones, and a paired bootstrap can dra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, cast
@@ -18,21 +19,25 @@ from torch.nn import functional as F
 from glassformer.config import Config, DecodeConfig
 from glassformer.data.batches import Batch, BatchPlan, overlapping_windows, padding_mask_of, shuffled_windows
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, gather_padded, split_document
-from glassformer.data.schema import DataSchema
+from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import generate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import score
+from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.models import LanguageModel
 from glassformer.models.build import decoder_flops
 from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.fused import LinearCrossEntropy
+from glassformer.runs.records import JsonObject
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
-from glassformer.tasks.lm_report import LanguageModellingReport
+from glassformer.tasks.reporting import TaskReport
+from glassformer.text.answers import continuation_lines
 from glassformer.text.backends import SPECIAL_TOKENS
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.formatting import fenced
 
 SIZES = ((5e6, 4, 192), (50e6, 6, 256), (float("inf"), 6, 384))
 """Below so many characters: layers, and width."""
@@ -112,6 +117,44 @@ MAX_LOGITS = 2**28
 
 Of the recipes only gpt2-124m is above it, with 3.3 billion (65,536 tokens, 50,304 subwords).
 """
+
+
+class LanguageModellingReport(TaskReport):
+    """Rates of surprise, and text written after a prompt."""
+
+    model_name = "language model"
+    pipeline_tag = "text-generation"
+    family = "decoder-only"
+    unit = "tokens"
+    loss_unit = "nats per token"
+    headline = "bits_per_char"
+    table_metrics = ("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity")
+    limits = "It continues text in the manner of its training text. It knows no facts and follows no instructions."
+    examples_note = "The model goes on from a prompt."
+    comparison_keys = ("chars", "nats")
+
+    def example_table(self, examples: Sequence[JsonObject]) -> str:
+        return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)
+
+    def example_command(self, run: str) -> str:
+        return f'glassformer predict {run} --prompt "Once" --max-new-tokens 200 --top-p 0.9 --seed 1'
+
+    def answer_lines(self, answer: JsonObject) -> list[str]:
+        return continuation_lines(answer)
+
+    def paired_test(
+        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
+    ) -> dict[str, Any]:
+        """Run the paired bootstrap over blocks of the text, of nats per character.
+
+        In bits where those are the metric.
+        """
+        unit = math.log(2) if name == "bits_per_char" else 1.0
+        chars = np.array(truth, float)
+        one, two = (np.stack([np.array(nats, float) / unit, chars], axis=1) for nats in (first, second))
+        test = paired_bootstrap(one, two, lambda sums: float(sums[0] / sums[1]))
+        metric = "bits_per_char" if name == "bits_per_char" else "nats_per_char"
+        return test | {"metric": metric, "unit": "blocks of the text"}
 
 
 class LanguageModelling(Task):

@@ -26,20 +26,23 @@ from glassformer.data.batches import (
     shuffled_windows,
 )
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, RaggedArray, gather_padded
-from glassformer.data.datasets.columns import TEXT
-from glassformer.data.schema import DataSchema
+from glassformer.data.datasets.columns import TEXT, DataSchema
 from glassformer.data.splits import Split
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.evaluate.metrics import Metric
 from glassformer.models import MaskedLanguageModel
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.runs.records import JsonObject
 from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FILES, Task
-from glassformer.tasks.pretrain_report import PretrainReport
+from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers as masked_text
+from glassformer.text.answers import masked_lines
 from glassformer.text.ngrams import AHEAD
 from glassformer.text.tokenizer import MASK
+from glassformer.utils.formatting import number, percent
 
 SHARE = 0.15
 """Of the tokens of a text, how many are to be guessed."""
@@ -80,12 +83,8 @@ def mask_tokens(
 def without_previews(ngram_batch: NgramBatch, ahead: Bool[Tensor, " N"], guessed: Bool[Tensor, "B S"]) -> NgramBatch:
     """Return the n-grams without those that reveal later masked tokens.
 
-    In scripts without spaces n-grams look ahead.
-
-    Args:
-        ngram_batch: n-grams of a batch.
-        ahead: for each n-gram id, True if it extends beyond its token.
-        guessed: True at the tokens to predict.
+    In scripts without spaces n-grams look ahead. `ahead` is True for each n-gram id that extends beyond its token, and
+    `guessed` at the tokens to predict.
     """
     reveals = ahead[ngram_batch.ngrams].any(dim=1)[ngram_batch.index]  # (B, S)
     near = torch.zeros_like(guessed)
@@ -97,6 +96,32 @@ def without_previews(ngram_batch: NgramBatch, ahead: Bool[Tensor, " N"], guessed
 HIDDEN_SEED = 0
 """Of what is hidden when a loss is measured: the same tokens each time and in each run, so that losses compare."""
 N_EXAMPLES, EXAMPLE_TOKENS, EXAMPLE_CHARS = 6, 24, 400
+
+
+class PretrainReport(TaskReport):
+    """How well hidden words are guessed, and what is guessed for some."""
+
+    model_name = "masked language model"
+    pipeline_tag = "fill-mask"
+    family = "encoder"
+    unit = "masked tokens"
+    loss_unit = "nats per masked token"
+    metrics = (
+        Metric("nats_per_masked_token", "Nats per masked token", "lower is better", number, False),
+        Metric("masked_accuracy", "Masked-token accuracy", "share of masked tokens predicted right", percent),
+    )
+    headline = "nats_per_masked_token"
+    limits = (
+        "It fills in words in the manner of its training texts. It is meant to be fine-tuned: "
+        "glassformer train classify --init-from with the folder of its run."
+    )
+    examples_note = "Beginnings of the first texts, one token of each hidden."
+
+    def example_command(self, run: str) -> str:
+        return f'glassformer predict {run} "I [MASK] this film."'
+
+    def answer_lines(self, answer: JsonObject) -> list[str]:
+        return masked_lines(answer)
 
 
 class Pretrain(Task):

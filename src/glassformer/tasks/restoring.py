@@ -100,11 +100,6 @@ def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Ta
 def check_joins(runs: Sequence[tuple[Path, Task]], other: Path, task: Task) -> None:
     """Check that a run can answer together with others.
 
-    Args:
-        runs: the folders and tasks of the others.
-        other: the folder of the run.
-        task: its task.
-
     Raises:
         UsageError: the run is among the others already, or its answers are not of the same tokens, or classes.
     """

@@ -78,11 +78,7 @@ class ScoredData:
 def scored_data(run: Scored, name: str, data: DataConfig | None, allow_changed: bool = False) -> ScoredData:
     """Return the split to score, with the notes of its reading logged.
 
-    Args:
-        run: a loaded run.
-        name: the split.
-        data: other data than the run's own, or where that lies now (`data_dir`).
-        allow_changed: warn where a file of the run's data has changed, and use it as it is.
+    `data` is other data than the run's own, or where that lies now (`data_dir`).
 
     Raises:
         DataError: the data is not there, has no such split, or has changed.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -17,21 +17,23 @@ from torch import Tensor, nn
 from glassformer.config import Config, DecodeConfig
 from glassformer.data.batches import Batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
-from glassformer.data.datasets.columns import SOURCE, TARGET
-from glassformer.data.schema import DataSchema
+from glassformer.data.datasets.columns import SOURCE, TARGET, DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, Special, translate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.evaluate.translation import copy_baseline, headline_of, published_score, score
+from glassformer.evaluate.translation import copy_baseline, headline_of, paired_bootstrap, published_score, score
 from glassformer.models import Translator
 from glassformer.models.build import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.base import HASHED_NGRAMS, WORD_VOCAB_SIZE, Task
-from glassformer.tasks.translate_report import TranslateReport
-from glassformer.text.answers import warn_of_cut
+from glassformer.tasks.reporting import TaskReport
+from glassformer.text.answers import translation_lines, warn_of_cut
 from glassformer.text.ngrams import mean_words
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils import plotting as ps
+from glassformer.utils.formatting import table
 
 FEW, MANY = 10_000, 100_000
 """Pairs below which a set is small, and from which it is large."""
@@ -57,6 +59,60 @@ def suggest(n_pairs: int) -> dict[str, Any]:
 
 VALIDATION_SENTENCES = 1024
 """Sentences translated greedily at each validation; the loss is over all of them."""
+
+
+SIGNATURES = ("bleu_signature", "bleu_lc_signature", "chrf_signature")
+
+
+class TranslateReport(TaskReport):
+    """Sentences beside their references; BLEU and chrF come with sacreBLEU's signatures."""
+
+    model_name = "translator"
+    pipeline_tag = "translation"
+    family = "encoder–decoder"
+    unit = "sentences"
+    loss_unit = "nats per target token"
+    inputs_name = "source sentences"
+    headline = "bleu"
+    table_metrics = ("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio")
+    baselines: ClassVar = {"copy": "copying the source"}
+    captions: ClassVar = {"bleu_by_length": "BLEU by length of the reference."}
+    limits = "It translates sentences of the kind it was trained on. Others may come out fluent and wrong."
+    comparison_keys = ("reference", "translation")
+
+    def details(self, evaluation: Evaluation) -> list[str]:
+        scores = evaluation.scores
+        signatures = [f"`{scores[key]}`" for key in SIGNATURES if key in scores]
+        if not signatures:
+            return []
+        how = f"Decoded with beam {scores['beam_size']}. " if "beam_size" in scores else ""
+        if scores.get("sample"):
+            how = f"Sampled at temperature {scores.get('temperature', 1.0):g}, seed {scores.get('decode_seed', 0)}. "
+        words = scores.get("bleu_lc_words")
+        lower = f" The lowercased references have {words:,} words." if words else ""
+        return [f"{how}sacreBLEU signatures: {', '.join(signatures)}.{lower}"]
+
+    def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
+        image = bleu_by_length(evaluation)
+        return {} if image is None else {"bleu_by_length": image}
+
+    def example_table(self, examples: Sequence[JsonObject]) -> str:
+        rows = [[e["text"], e["translation"], e.get("reference", "")] for e in examples]
+        return table(["source", "this model", "reference"], rows, left=3)
+
+    def example_command(self, run: str) -> str:
+        return f"glassformer predict {run} --beam-size 5 < source.txt > translation.txt"
+
+    def answer_lines(self, answer: JsonObject) -> list[str]:
+        return translation_lines(answer)
+
+    def paired_test(
+        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
+    ) -> dict[str, Any]:
+        """Compare two systems: BLEU by the paired bootstrap, exact match by the test of proportions."""
+        if name == "bleu":
+            return paired_bootstrap(first, second, truth)
+        return super().paired_test(first, second, truth, name)
 
 
 class Translate(Task):
@@ -213,3 +269,24 @@ def _settings_used(decode: DecodeConfig) -> dict[str, Any]:
     search = ("beam_size", "length_penalty")
     sampling = ("sample", "temperature", "top_k", "top_p", "min_p", "decode_seed", "length_penalty")
     return {name: getattr(decode, name) for name in (sampling if decode.sample else search)}
+
+
+def bleu_by_length(evaluation: Evaluation) -> bytes | None:
+    """Draw BLEU by length of the reference; PNG bytes, or None where there is nothing to draw."""
+    rows = evaluation.scores.get("length_buckets") or []
+    overall = evaluation.value("bleu")
+    if len(rows) < 2 or overall is None:
+        return None
+    subtitle = "Test sentences by tokens of the reference, n of each"
+    figure, (axes,) = ps.new_figure(3.3, "BLEU by length", subtitle, right=0.95)
+    x, bleu = np.arange(len(rows)), [row["bleu"] for row in rows]
+    axes.bar(x, bleu, 0.62, color=ps.SOFT)
+    for at, value in zip(x, bleu, strict=True):
+        axes.annotate(f"{value:.1f}", (at, 0), (0, 6), textcoords="offset points", ha="center", color=ps.INK)
+    axes.axhline(overall, color=ps.ACCENT, linewidth=1.2)
+    axes.set_xticks(x, [f"{row['min']}–{row['max']}\nn = {row['n']:,}" for row in rows])
+    axes.tick_params(length=0)
+    axes.set_xlim(-0.6, len(rows) - 0.4)
+    axes.set_ylim(0, max([*bleu, overall, 1e-9]) * 1.08)
+    ps.end_labels(axes, [(len(rows) - 0.4, overall, f"all {overall:.1f}", ps.ACCENT)])
+    return ps.png(figure)

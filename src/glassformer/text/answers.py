@@ -59,10 +59,7 @@ def written(tokenizer: Tokenizer, token: int) -> str:
 def top_predictions(tokenizer: Tokenizer, logits: np.ndarray, k: int) -> list[list[dict[str, Any]]]:
     """Return for each masked token the k most probable tokens, {"token", "probability"}, without special tokens.
 
-    Args:
-        tokenizer: the tokenizer.
-        logits: (n, V) of the masked tokens.
-        k: number of tokens for each.
+    `logits` (n, V) are those of the masked tokens.
     """
     n_special = tokenizer.mask_id + 1
     logits = logits[:, n_special:].astype(np.float64)

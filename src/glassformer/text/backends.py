@@ -261,10 +261,7 @@ def _lowercase(config: TextConfig) -> list[normalizers.Normalizer]:
 class _Texts:
     """The texts, extra tokens cut out (they need no letters of their own), noting whether there was any.
 
-    Args:
-        texts: the texts.
-        extra_tokens: what is cut out.
-        most_characters: words are cut into parts of so many; None leaves them whole.
+    Words are cut into parts of `most_characters`; None leaves them whole.
 
     Attributes:
         n_cut: places where a word was cut.

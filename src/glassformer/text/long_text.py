@@ -37,11 +37,8 @@ READ_BYTES = 1 << 16
 class ArrivingLines:
     """The lines of a stream, split at line feeds only (U+2028 and similar characters belong to the text).
 
-    Who writes a line and waits for the answer gets it: a chunk is what has arrived, and is never waited for.
-
-    Args:
-        stream: a pipe, a terminal or a file, read at its beginning; None for one that is closed.
-        name: of the stream, for messages.
+    Who writes a line and waits for the answer gets it: a chunk is what has arrived, and is never waited for. `stream`
+    is a pipe, a terminal or a file, read at its beginning; None for one that is closed.
     """
 
     def __init__(self, stream: BinaryIO | None, name: str = "stdin") -> None:
@@ -167,10 +164,7 @@ class CutText(NamedTuple):
 class LongTextEncoder:
     """Encodes a text in windows.
 
-    Args:
-        tokenizer: whose ids these are.
-        backend: that of the tokenizer.
-        window: characters of a window; it is longer where the text has no border.
+    A window has `window` characters, and more where the text has no border.
     """
 
     def __init__(self, tokenizer: TokenizerKind, backend: tokenizers.Tokenizer, window: int = WINDOW) -> None:

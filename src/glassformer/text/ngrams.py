@@ -48,11 +48,7 @@ def common_bigrams(
 ) -> list[tuple[int, int]]:
     """Return the pairs of adjacent ids that occur in the most texts, and in at least `FEWEST`, most frequent first.
 
-    Args:
-        texts: the ids of the training texts.
-        vocab_size: ids are below it.
-        special: ids below this one are special tokens, which are in no pair.
-        max_bigrams: maximum number of pairs.
+    Ids below `special` are special tokens, which are in no pair.
     """
     keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
     waiting: list[np.ndarray] = []
@@ -138,11 +134,8 @@ class NgramVocabulary:
     def train(surfaces: Iterable[str], max_ngrams: int) -> NgramVocabulary:
         """Train on the most frequent n-grams that are in two different words, or begin at two positions.
 
-        An n-gram of a single word adds nothing to that word's own embedding.
-
-        Args:
-            surfaces: every token of the training texts, as returned by `surface_forms`.
-            max_ngrams: maximum number of n-grams.
+        An n-gram of a single word adds nothing to that word's own embedding. `surfaces` is every token of the training
+        texts, as returned by `surface_forms`.
         """
         counts: Counter[str] = Counter()
         for surface, n in Counter(surfaces).items():
@@ -161,11 +154,8 @@ class NgramVocabulary:
 def surface_forms(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     """Return the surface form of each token.
 
-    It is a word with its boundary marks, "<refund>", or a character and what follows.
-
-    Args:
-        text: what the spans count in.
-        spans: the characters of each token, in order.
+    It is a word with its boundary marks, "<refund>", or a character and what follows. `spans` are the characters of
+    each token, in order.
     """
     places = list(spans)
     surfaces = []

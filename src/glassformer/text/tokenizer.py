@@ -163,10 +163,8 @@ class Tokenizer:
     def train(texts: Iterable[str], config: TextConfig, extra_tokens: Sequence[str] = ()) -> Tokenizer:
         """Train a tokenizer; the same texts in the same order always give the same one.
 
-        Args:
-            texts: the training split; for a joint vocabulary, both sides of it.
-            config: its `tokenizer`, `vocab_size`, `lowercase`, `ngrams` and `bigrams` are used.
-            extra_tokens: strings to keep whole wherever they stand, such as "[de_DE]".
+        A joint vocabulary is trained on both sides. `extra_tokens` are kept whole wherever they stand, such as
+        "[de_DE]".
 
         Raises:
             DataError: there is no text.
@@ -325,31 +323,26 @@ class Tokenizer:
         path = Path(path)
         if not path.exists():
             raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder")
-        data = safe_read.read_bytes(path, LIMITS["tokenizer"])
+        data, again = safe_read.read_bytes(path, LIMITS["tokenizer"]), "restore it from a copy or train again"
         try:
             content = safe_read.parse_json(data, path)
         except CheckpointError as error:
-            hint = "restore it from a copy or train again"
-            raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", hint) from error
+            raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", again) from error
         check_tokenizer_json(content, path)
         try:
             backend = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
         except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            raise CheckpointError(
-                f"{path}: this is not a readable tokenizer ({error})", hint="restore it from a copy or train again"
-            ) from error
+            raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", again) from error
         tokens = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
         if tokens != list(SPECIAL_TOKENS):
-            raise CheckpointError(
-                f"{path}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {tokens}",
-                hint="use a tokenizer that Glassformer wrote",
-            )
+            wanted = ", ".join(SPECIAL_TOKENS)
+            raise CheckpointError(f"{path}: the first tokens should be {wanted}, but are {tokens}", _HINT)
         try:
             return Tokenizer(backend)
         except CheckpointError as error:
-            raise CheckpointError(f"{path}: {error.message}", "use a tokenizer that Glassformer wrote") from error
+            raise CheckpointError(f"{path}: {error.message}", _HINT) from error
 
     @cached_property
     def sha256(self) -> str:

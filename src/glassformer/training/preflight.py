@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from glassformer.data.check import count_unknown_tokens, n_texts_with_unknown, unknown_finding
 from glassformer.data.corpus import EncodedCorpus, fingerprint
-from glassformer.data.oov import count_unknown_tokens, n_texts_with_unknown, unknown_finding
 from glassformer.data.splits import Overlap, Split, n_duplicates, overlap_text, overlap_with_training
 from glassformer.evaluate.significance import FEW, wilson_interval
 from glassformer.models.build import d_ff_of

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
-from glassformer.data.pretokenized import documents
-from glassformer.data.pretokenized.documents import Segment, find_source_files, read_segments
-from glassformer.data.pretokenized.index import PretokenizeConfig
+from glassformer.data import shard_documents
+from glassformer.data.shard_documents import Segment, find_source_files, read_segments
+from glassformer.data.shards import PretokenizeConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -50,7 +50,7 @@ def segments(path: Path, config: PretokenizeConfig = PretokenizeConfig()) -> lis
 
 @pytest.fixture
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "SEGMENT_BYTES", 64)
+    monkeypatch.setattr(shard_documents, "SEGMENT_BYTES", 64)
 
 
 @settings(max_examples=150, deadline=None)
@@ -59,7 +59,7 @@ def test_plain_text_is_its_segments(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("text") / "a.txt"
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "SEGMENT_BYTES", 64)
+        patch.setattr(shard_documents, "SEGMENT_BYTES", 64)
         found = segments(path)
     assert "".join(segment.text for segment in found) == text.replace("\r\n", "\n")
     assert [segment.starts_document for segment in found] == [True] + [False] * (len(found) - 1)
@@ -75,7 +75,7 @@ def test_segments_have_the_ids_of_the_whole(tmp_path_factory, text):
     text = " and\n".join(text[i : i + 20] for i in range(0, len(text), 20))
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "SEGMENT_BYTES", 256)
+        patch.setattr(shard_documents, "SEGMENT_BYTES", 256)
         cut = [segment.text for segment in segments(path)]
     for tokenizer in KINDS.values():
         assert [i for part in cut for i in tokenizer.encode(part)] == tokenizer.encode(text)

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from glassformer.config import DataConfig, FilesConfig, TextConfig
+from glassformer.data import shard_documents, shard_writer
+from glassformer.data.corpus import pretokenized_corpus
+from glassformer.data.datasets.columns import DataSchema
+from glassformer.data.datasets.local_files import load_pretokenized
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.pretokenized import documents, writer
-from glassformer.data.pretokenized.index import PretokenizeConfig, ShardedIds, ShardIndex
-from glassformer.data.pretokenized.loader import load_pretokenized, pretokenized_corpus
-from glassformer.data.pretokenized.writer import PretokenizedWriter
-from glassformer.data.schema import DataSchema
+from glassformer.data.shard_writer import PretokenizedWriter
+from glassformer.data.shards import PretokenizeConfig, ShardedIds, ShardIndex
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -25,8 +26,8 @@ CONFIG = PretokenizeConfig(valid_fraction=0.2, shard_mb=2, vocab_size=300)
 @pytest.fixture
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A finished folder of several shards; its text is in a.txt beside it."""
-    monkeypatch.setattr(documents, "SEGMENT_BYTES", 128)
-    monkeypatch.setattr(writer, "BATCH_CHARS", 1024)
+    monkeypatch.setattr(shard_documents, "SEGMENT_BYTES", 128)
+    monkeypatch.setattr(shard_writer, "BATCH_CHARS", 1024)
     lines = "".join(f"{i} and {i * i}, that is the question\n" for i in range(400))
     (tmp_path / "a.txt").write_text(lines, encoding="utf-8")
     assert len(list(PretokenizedWriter(tmp_path / "out", [tmp_path / "a.txt"], CONFIG, None).write())) > 3

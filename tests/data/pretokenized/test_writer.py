@@ -17,9 +17,9 @@ import pytest
 from tests.helpers.crashing import FullDisk, every_crash
 
 from glassformer.config import TextConfig
-from glassformer.data.pretokenized import documents, writer
-from glassformer.data.pretokenized.index import INDEX, TOKENIZER, PretokenizeConfig, ShardIndex, is_pretokenized
-from glassformer.data.pretokenized.writer import PretokenizedWriter
+from glassformer.data import shard_documents, shard_writer
+from glassformer.data.shard_writer import PretokenizedWriter
+from glassformer.data.shards import INDEX, TOKENIZER, PretokenizeConfig, ShardIndex, is_pretokenized
 from glassformer.errors import DataError, ResourceError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -30,8 +30,8 @@ CONFIG = PretokenizeConfig(seed=3, valid_fraction=0.2, shard_mb=2, vocab_size=30
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments and batches of little text, so that a page of it is many."""
-    monkeypatch.setattr(documents, "SEGMENT_BYTES", 128)
-    monkeypatch.setattr(writer, "BATCH_CHARS", 256)
+    monkeypatch.setattr(shard_documents, "SEGMENT_BYTES", 128)
+    monkeypatch.setattr(shard_writer, "BATCH_CHARS", 256)
 
 
 def corpus(folder: Path, n: int = 24) -> Path:
@@ -278,7 +278,7 @@ def test_the_tokenizer_is_trained_on_some_of_the_training_text(tmp_path, monkeyp
         samples.append(list(texts))
         return train(texts, config)
 
-    monkeypatch.setattr(writer, "SAMPLE_CHARS", 4000)
+    monkeypatch.setattr(shard_writer, "SAMPLE_CHARS", 4000)
     monkeypatch.setattr(Tokenizer, "train", recorded)
     index = pretokenize(source, tmp_path / "out", CONFIG)
     pretokenize(source, tmp_path / "again", CONFIG)

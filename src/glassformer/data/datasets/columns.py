@@ -12,7 +12,7 @@ import itertools
 import shlex
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -132,11 +132,7 @@ def read_table(
 ) -> Rows:
     """Read columns of a CSV, TSV or JSON Lines file; rows with an error are skipped.
 
-    Args:
-        path: the file.
-        specs: the columns, such as (TEXT, LABEL), or (TEXT,).
-        diagnostics: takes errors, and a note on columns that were guessed.
-        find_columns: is tried first.
+    Columns that were guessed are a note. `find_columns` is tried first.
 
     Raises:
         UsageError: the file's suffix is unknown, or a requested column is missing.
@@ -323,3 +319,31 @@ def encoding_issue(text: str) -> tuple[IssueKind, str] | None:
     except UnicodeEncodeError:
         return "encoding", "the text holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text"
     return None
+
+
+@dataclass(frozen=True)
+class DataSchema:
+    """A task's input: texts with targets, texts alone, or running text.
+
+    Args:
+        task: its name, for messages.
+        columns: the columns of a table, (text, target), or (text,) alone; None for running text.
+        parallel: whether two files with matching lines may replace a table.
+        check: reports targets that cannot be used, given the rows of all parts ("train", "valid", "test").
+    """
+
+    task: str
+    columns: tuple[ColumnSpec, ...] | None = None
+    parallel: bool = False
+    check: Callable[[Mapping[str, Rows], Diagnostics], None] = lambda rows, diagnostics: None
+
+    @property
+    def target(self) -> str | None:
+        """Name of the targets ("label", "target"); "" for texts alone, None for running text."""
+        if self.columns is None:
+            return None
+        return self.columns[1].name if len(self.columns) > 1 else ""
+
+    def accepts(self, target: str | None) -> bool:
+        """Return whether a data set with these targets can be read; labels and document borders may be ignored."""
+        return target == self.target or (self.target == "" and target != "target")

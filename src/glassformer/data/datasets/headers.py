@@ -49,11 +49,8 @@ def has_header(
 ) -> bool:
     """Return whether the first line is a header: it has usual names, or differs from the lines below.
 
-    Args:
-        names: cells of the first line.
-        body: rows below, with as many cells.
-        usual: the usual names of each column that is looked for.
-        of_label: the last of these is a label.
+    `usual` are the usual names of each column that is looked for, the last of which is a label if `of_label`. The rows
+    of `body` have as many cells as the line.
     """
     lowered = [plain(name) for name in names]
     below = [row for row in body if [plain(cell) for cell in row] != lowered]  # without repeated headers

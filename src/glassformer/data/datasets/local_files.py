@@ -16,13 +16,11 @@ from typing import TypeAlias
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets import dates, imdb, multi30k, shakespeare
-from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, Rows, read_table
+from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, DataSchema, Rows, read_table
 from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
 from glassformer.data.datasets.known_columns import KnownColumns
 from glassformer.data.diagnostics import Diagnostics, read_lines
-from glassformer.data.pretokenized.index import is_pretokenized
-from glassformer.data.pretokenized.loader import load_pretokenized
-from glassformer.data.schema import DataSchema
+from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
 from glassformer.data.sources import TABLES, format_of, is_pipe, pipes_kept, suffix_of
 from glassformer.data.splits import (
     TEST_IS_VALIDATION,
@@ -52,10 +50,7 @@ _IN_WORDS = {None: "running text", "": "texts alone", "label": "texts with label
 def load_text_data(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None) -> TextData:
     """Load the texts of `data.dataset` for a task.
 
-    Args:
-        schema: what the task reads.
-        data: which data set, and how to split it.
-        known: the columns that a run was trained on, where its data is read again.
+    `known` are the columns that a run was trained on, where its data is read again.
 
     Raises:
         UsageError: the data set does not exist, or holds something else than the task reads.
@@ -118,11 +113,7 @@ def load_test(
 ) -> Split:
     """Load the test split alone, for scoring a trained model.
 
-    Args:
-        schema: what the model's task reads; its check knows the answers that the model does.
-        data: names test_file, or test_src_file and test_tgt_file (or src_file and tgt_file).
-        known: the columns that the model was trained on.
-        diagnostics: takes notes and counts.
+    `data` names test_file, or test_src_file and test_tgt_file (or src_file and tgt_file).
 
     Raises:
         UsageError, DataError: as `load`; also for an answer the model does not know.
@@ -257,3 +248,40 @@ def _part(files: FilesConfig, name: str) -> Part:
         present, missing = (src_key, tgt_key) if src else (tgt_key, src_key)
         raise UsageError(f"{present} is named without {missing}", "parallel files go in pairs")
     return (src, tgt) if src and tgt else table
+
+
+def load_pretokenized(schema: DataSchema, data: DataConfig, diagnostics: Diagnostics) -> TextData:
+    """Load the shards that `train_file` names; `valid_file` and `test_file` may name text beside them.
+
+    Raises:
+        UsageError: the task does not read running text.
+        DataError: the shards are unfinished or damaged, or there is no text to validate on.
+    """
+    path = Path(str(data.files.train_file))
+    if schema.target:
+        message = f"{path} holds running text, and {schema.task} needs texts with {schema.target}s"
+        raise UsageError(message, "use shards for lm and pretrain, and a table here")
+    if data.limit is not None:
+        raise UsageError("limit counts examples, and running text has none", "use --steps instead")
+    index = ShardIndex.read(path)
+    index.verify()
+    diagnostics.hashes[(path / INDEX).as_posix()] = index.sha256
+    parts = {
+        name: Split([text for _, text in read_documents(Path(file), diagnostics)], source=file)
+        for name, file in (("valid", data.files.valid_file), ("test", data.files.test_file))
+        if file
+    }
+    diagnostics.raise_if_any()
+    if "valid" not in parts and data.use_test_as_validation and "test" in parts:
+        parts["valid"] = parts["test"]
+        diagnostics.notes.append(TEST_IS_VALIDATION)
+    elif "valid" not in parts:
+        if not (held_out := index.read_held_out()):
+            message = f"{path} was encoded without held-out text, so there is nothing to validate on"
+            raise DataError(message, "give --valid-file, or encode with a --valid-fraction")
+        parts["valid"] = Split(held_out, source=f"{path} (held out)")
+        diagnostics.notes.append(f"validation: {len(held_out):,} pieces held out when {path} was encoded")
+    train = Split([], source=str(path), shards=index)
+    tokenizer = load_tokenizer(path)
+    index.check_tokenizer(tokenizer)
+    return with_reading(TextData(train, parts["valid"], parts.get("test"), tokenizer=tokenizer), diagnostics)

@@ -267,9 +267,7 @@ class LineBreaks:
 class JoinedRows:
     """Collects rows over several lines that may be many rows, joined by a stray quote.
 
-    Args:
-        n_columns: columns of the table.
-        label: position of the labels; None in a table without.
+    `label` is the position of the labels; None in a table without.
     """
 
     def __init__(self, n_columns: int, label: int | None) -> None:

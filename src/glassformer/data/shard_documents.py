@@ -18,22 +18,22 @@ import signal
 import threading
 import zlib
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from io import BufferedIOBase
+from itertools import chain
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from glassformer.data.pretokenized.index import PretokenizeConfig
+from glassformer.data.shards import PretokenizeConfig
 from glassformer.data.sources import TABLES, is_pipe, other_format, read_folder, suffix_of
 from glassformer.errors import DataError, ResourceError, UsageError
-from glassformer.text.backends import find_split
-from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.word_cache import WordCache
+from glassformer.text.backends import find_split, split_text
+from glassformer.text.tokenizer import LONG, Tokenizer
 
 SUFFIXES = (".txt", ".jsonl", ".ndjson")
 SEGMENT_BYTES = 1 << 13
@@ -108,11 +108,8 @@ def _check_format(path: Path) -> None:
 def read_segments(source: SourceFile, config: PretokenizeConfig, at_spaces: bool = False) -> Iterator[Segment]:
     """Yield the segments of a file in order; empty documents are left out.
 
-    Args:
-        source: the file.
-        config: the settings.
-        at_spaces: cut plain text at single spaces only, which are left out: for tokenizers that put the mark of a space
-            before every text.
+    With `at_spaces` plain text is cut at single spaces only, which are left out: for tokenizers that put the mark of a
+    space before every text.
 
     Raises:
         DataError: the file is damaged, or not text in UTF-8; with file and line.
@@ -255,3 +252,51 @@ def _exit_with_parent() -> None:
 def _encode(batch: list[Segment]) -> bytes:
     assert _encoder is not None
     return _encoder.encode(batch)
+
+
+MOST_WORDS = 1 << 17
+"""Words remembered (about 20 MB); when there are more, remembering begins again."""
+_MORE_THAN_A_SPACE = re.compile(r"\s | \s")
+_BETWEEN_WORDS = re.compile(r"(?<=\S) (?=\S)")
+
+
+class WordCache:
+    """Encodes as its tokenizer does, to the bytes of the ids."""
+
+    def __init__(self, tokenizer: Tokenizer, dtype: str) -> None:
+        self.tokenizer, self.dtype = tokenizer, dtype
+        self.known: dict[str, bytes] = {}  # word → ids of a space and the word
+
+    def encode(self, texts: Sequence[str]) -> list[bytes]:
+        """Return the ids of each text; errors as in `Tokenizer.encode_batch`."""
+        if long := [i for i, text in enumerate(texts) if len(text) > LONG]:
+            found = self.encode(["" if len(text) > LONG else text for text in texts])
+            for i in long:
+                found[i] = self._long(texts[i])
+            return found
+        if self.tokenizer.kind != "byte-bpe":
+            return self._tokenized(texts)
+        words = [self._words(text) for text in texts]
+        if len(self.known) > MOST_WORDS:
+            self.known = {}
+        if new := list(set(chain.from_iterable(words)) - self.known.keys()):
+            self.known |= zip(new, self._tokenized([f" {word}" for word in new]), strict=True)
+        known, firsts = self.known, self._tokenized([some[0] for some in words])  # no space before these
+        return [first + b"".join([known[w] for w in some[1:]]) for first, some in zip(firsts, words, strict=True)]
+
+    def _long(self, text: str) -> bytes:
+        """Return the ids of a long text, encoded in parts at bounded memory."""
+        if self.tokenizer.kind == "byte-bpe" and len(pieces := split_text(text, LONG // 2)) > 1:
+            return b"".join(ids for piece in pieces for ids in self.encode([piece]))
+        return b"".join(np.array(part.ids, self.dtype).tobytes() for part in self.tokenizer.parts(text))
+
+    def _words(self, text: str) -> list[str]:
+        """Split a text at single spaces between other characters."""
+        return (_BETWEEN_WORDS.split if _MORE_THAN_A_SPACE.search(text) else _at_spaces)(text)
+
+    def _tokenized(self, texts: Sequence[str]) -> list[bytes]:
+        return [np.array(ids, self.dtype).tobytes() for ids in self.tokenizer.encode_batch(texts)]
+
+
+def _at_spaces(text: str) -> list[str]:
+    return text.split(" ")

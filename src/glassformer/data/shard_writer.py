@@ -19,22 +19,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.data.pretokenized.documents import (
-    Segment,
-    encode_batches,
-    find_files,
-    find_source_files,
-    read_segments,
-)
-from glassformer.data.pretokenized.index import (
-    FORMAT,
-    INDEX,
-    TOKENIZER,
-    PretokenizeConfig,
-    Shard,
-    load_tokenizer,
-    read_unfinished,
-)
+from glassformer.data.shard_documents import Segment, encode_batches, find_files, find_source_files, read_segments
+from glassformer.data.shards import FORMAT, INDEX, TOKENIZER, PretokenizeConfig, Shard, load_tokenizer, read_unfinished
 from glassformer.data.sources import not_read_record
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
@@ -50,11 +36,7 @@ VALID_FRACTION, VALID_BYTES = 0.1, 4 << 20
 class PretokenizedWriter:
     """Writes a folder of shards, or continues one.
 
-    Args:
-        out: a new or empty folder, or the one to continue.
-        paths: files and folders of text.
-        config: settings; those of a folder to continue must be the same.
-        tokenizer: the one to use; None trains one on a sample of the text.
+    Without a tokenizer one is trained on a sample of the text.
 
     Raises:
         UsageError: the folder holds something else, or was begun with other text or settings.
@@ -96,9 +78,6 @@ class PretokenizedWriter:
 
     def write(self, jobs: int = 1) -> Iterator[Shard]:
         """Write the shards that are missing, and yield each of them; the folder is finished after the last.
-
-        Args:
-            jobs: processes that tokenize.
 
         Raises:
             DataError: the input is not text, or too little, or changed while it was read.
