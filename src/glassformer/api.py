@@ -179,7 +179,7 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     from glassformer.utils.device import tuned
 
     run = load(*paths, device=RunFolder(paths[0]).read_config().train.device, precision="fp32")
-    data = load_run_data(run.path, run.task.schema, run.config.data).text
+    data = load_run_data(run.path, run.task.schema, run.config.data, allow_changed=None).text
     name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
     with tuned(run.device):
         scores = run.task.evaluate(run.model, split, run.config.decode)

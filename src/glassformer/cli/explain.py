@@ -120,6 +120,8 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     if (out is not None or (arguments.json and arguments.check is None)) and not has_text:
         hint = 'as in: glassformer explain RUN "I loved it" -o a.html'
         raise UsageError("there is no text to explain", hint)
+    if arguments.edit is not None and not arguments.edit.split():
+        raise UsageError("--edit is empty", "name what to change, as in: --edit encoder.0.self.head1=0")
     if suffix == FINDINGS_SUFFIX and arguments.edit is None:
         raise UsageError("a .toml file holds the effect of edits", "add --edit, as in: --edit encoder.0.self.head1=0")
     other_weights = (arguments.checkpoint, arguments.member, arguments.target)

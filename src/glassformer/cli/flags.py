@@ -329,7 +329,10 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
     parent, hint = path.parent, "give the folder that --out named when training"
     if siblings := [p.name for p in parent.glob("*") if RunFolder(p).resumable or SeedsFolder(p).exists]:
         hint = f"in {parent} there are: {', '.join(sorted(siblings)[:8])}"
-    raise CheckpointError(f"{path} {wrong}", nearest(path.name, siblings).strip() or hint)
+    hint = nearest(path.name, siblings).strip() or hint
+    if "," in word and all(RunFolder(part).resumable for part in word.split(",")):
+        hint = "name one run: only predict takes several"
+    raise CheckpointError(f"{path} {wrong}", hint)
 
 
 def run_folders(word: str) -> list[Path]:

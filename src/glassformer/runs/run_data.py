@@ -42,10 +42,11 @@ class RunData:
     changed: list[str]
 
 
-def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_changed: bool = False) -> RunData:
+def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_changed: bool | None = False) -> RunData:
     """Read the data of a run again, and compare it with what it was trained on.
 
-    With `allow_changed` a change is a warning, and the data is returned as it is now.
+    With `allow_changed` a change is a warning, and the data is returned as it is now. None: it cannot be allowed, as
+    where training continues.
 
     Raises:
         ChangedDataError: a file has changed since, and that is not allowed.
@@ -66,7 +67,8 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
         raise DataError(message, "put it back, or start in the folder in which the run was trained") from error
     changed = different_files(record.hashes, text.hashes)
     if changed and not allow_changed:
-        raise ChangedDataError(f"{_change(changed)} since the run began", f"restore it, or allow it: {ALLOW}")
+        way = "start a new run" if allow_changed is None else f"allow it: {ALLOW}"
+        raise ChangedDataError(f"{_change(changed)} since the run began", f"restore it, or {way}")
     if changed:
         logger.warning(f"{_change(changed)} since the run began: what was trained on may be scored as if it were new")
     elif data.dataset == "files" and not record.hashes:

@@ -96,7 +96,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
     if resumed is None:
         data = load_text_data(task_type.schema, config.data)
     else:
-        data = load_run_data(resumed, task_type.schema, config.data).text
+        data = load_run_data(resumed, task_type.schema, config.data, allow_changed=None).text
     config, data = apply_auto_config(config, task_type, data)
     if task_type.schema.columns is not None:
         check_texts_differ(data.train)
