@@ -14,8 +14,8 @@ import numpy as np
 from glassformer.config import TextConfig
 from glassformer.config.requests import truncate
 from glassformer.data.corpus import RaggedArray, split_document
+from glassformer.data.diagnostics import Finding
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.findings import Finding
 from glassformer.utils.formatting import percent
 
 MANY_TOKENS = 0.05

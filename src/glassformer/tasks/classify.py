@@ -31,10 +31,11 @@ from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import fit_baselines
 from glassformer.evaluate.classification import score
-from glassformer.models import TextClassifier
 from glassformer.models.build import encoder_flops
+from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
+from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify_report import ClassifyReport
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
@@ -134,6 +135,7 @@ def _check_guess(train: Rows, names: Sequence[str], diagnostics: Diagnostics) ->
         diagnostics.error(train.path, 0, "label", f"{shown}: this can hardly be the column of labels; {advice}")
 
 
+@register
 class Classify(Task):
     """Validated on accuracy."""
 

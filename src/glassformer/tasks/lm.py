@@ -27,8 +27,8 @@ from glassformer.evaluate.metrics import score
 from glassformer.models import LanguageModel
 from glassformer.models.build import decoder_flops
 from glassformer.models.ensemble import Ensemble, evaluation_mode
-from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.nn.fused import LinearCrossEntropy
+from glassformer.nn.cross_entropy import IGNORE_INDEX, LinearCrossEntropy
+from glassformer.tasks import register
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.lm_report import LanguageModellingReport
 from glassformer.text.backends import SPECIAL_TOKENS
@@ -114,6 +114,7 @@ Of the recipes only gpt2-124m is above it, with 3.3 billion (65,536 tokens, 50,3
 """
 
 
+@register
 class LanguageModelling(Task):
     """Validated on nats per token; every token of the held-out part but the very first is scored once."""
 

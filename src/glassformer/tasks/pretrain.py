@@ -30,11 +30,12 @@ from glassformer.data.datasets.columns import TEXT
 from glassformer.data.schema import DataSchema
 from glassformer.data.splits import Split
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.models import MaskedLanguageModel
 from glassformer.models.build import encoder_flops
+from glassformer.models.encoder_models import MaskedLanguageModel
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.tasks import register
 from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.pretrain_report import PretrainReport
 from glassformer.text import answers as masked_text
@@ -99,6 +100,7 @@ HIDDEN_SEED = 0
 N_EXAMPLES, EXAMPLE_TOKENS, EXAMPLE_CHARS = 6, 24, 400
 
 
+@register
 class Pretrain(Task):
     """Validated on nats per hidden token."""
 

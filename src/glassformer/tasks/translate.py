@@ -27,6 +27,7 @@ from glassformer.models import Translator
 from glassformer.models.build import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.translate_report import TranslateReport
 from glassformer.text.answers import warn_of_cut
@@ -59,6 +60,7 @@ VALIDATION_SENTENCES = 1024
 """Sentences translated greedily at each validation; the loss is over all of them."""
 
 
+@register
 class Translate(Task):
     """Validated on BLEU of greedy translations, or on exact match where answers are short."""
 

@@ -19,9 +19,8 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.records import Evaluation, StepMetrics
 from glassformer.tasks import Task
-from glassformer.training.context import RunContext
 from glassformer.training.loop import optimizer_step
-from glassformer.training.state import TrainState
+from glassformer.training.state import RunContext, TrainState
 from glassformer.utils.atomic_io import remove_leftovers
 from glassformer.utils.formatting import counted
 
