@@ -23,8 +23,7 @@ from glassformer.config.recipes import nearest, override
 from glassformer.config.settings import docstrings
 from glassformer.config.validation import convert, kinds, section_fields, sections
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.exported import is_exported
-from glassformer.runs.folder import RunFolder, SeedsFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
 from glassformer.utils import console
 
 if TYPE_CHECKING:

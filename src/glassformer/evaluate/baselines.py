@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from glassformer.errors import DataError
 from glassformer.evaluate.significance import wilson_interval
-from glassformer.evaluate.translation import mostly_unspaced
+from glassformer.text.ngrams import mostly_unspaced
 
 MAX_TRAIN = 100_000
 """Most training texts the bag of words is fitted on; counting word pairs takes memory in proportion."""

@@ -49,11 +49,6 @@ TORCH_FREE = ("ctranslate2", "onnx")
 """Libraries that answer without torch, in the order of preference."""
 
 
-def is_exported(path: Path) -> bool:
-    """Return True if a folder is an exported model; nothing of it is checked."""
-    return (path / FACTS).is_file() and (path / MANIFEST).is_file()
-
-
 def export_of_run(run: Path, target: str) -> Path:
     """Return the folder in which a run keeps its own export, whether it is there or not; another model has another.
 

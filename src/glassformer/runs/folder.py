@@ -31,7 +31,7 @@ from glassformer.runs.records import (
     is_of_type,
     start_record,
 )
-from glassformer.runs.sealed_folder import is_intact
+from glassformer.runs.sealed_folder import MANIFEST, is_intact
 from glassformer.utils import atomic_io, safe_read
 from glassformer.utils.formatting import glassformer_command
 from glassformer.utils.safe_read import LIMITS
@@ -49,6 +49,11 @@ MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"
 """In `env.json`: the record of what the run was begun with (`records.py`)."""
+
+
+def is_exported(path: Path) -> bool:
+    """Return True if a folder is an exported model; nothing of it is checked."""
+    return (path / EXPORT_FACTS).is_file() and (path / MANIFEST).is_file()
 
 
 class RunFolder:
