@@ -18,9 +18,8 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
-from glassformer.config import Config, idle
+from glassformer.config import Config, docstrings, idle
 from glassformer.config.recipes import nearest, override
-from glassformer.config.settings import docstrings
 from glassformer.config.validation import convert, kinds, section_fields, sections
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported

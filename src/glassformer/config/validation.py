@@ -1,5 +1,7 @@
 """Checks of plain values against the fields of a dataclass: a section of a configuration, a request, or flags.
 
+A request is a flat frozen dataclass that is checked as it is built, by a page, a command, a file or in Python.
+
 A complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the word that was probably
 meant. What needs the data or the machine is checked where those are.
 """
@@ -10,7 +12,7 @@ import difflib
 import re
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from pathlib import PurePath
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -60,6 +62,8 @@ def convert(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where:
     """
     if is_dataclass(kind) and isinstance(kind, type):
         return build(kind, value, key, where)
+    if "partial" in metadata or "keys" in metadata:
+        return _object(value, metadata, key, where)
     of = get_args(kind)
     if get_origin(kind) in (Union, types.UnionType):
         return None if value is None else convert(value, of[0], metadata, key, where)
@@ -86,6 +90,11 @@ def convert(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where:
 def _items(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: str) -> Any:
     """Return a list or tuple, each item checked; `longest` bounds their number."""
     of = get_args(kind)[0]
+    if is_dataclass(of) and isinstance(of, type):
+        if not isinstance(value, list | tuple):
+            raise UsageError(f"{where}: {key} must be an array of tables; got {shown(value)}")
+        tables = enumerate(value, start=1)
+        return [v if isinstance(v, of) else build_request(of, v, f"{where}, {key} {n}") for n, v in tables]
     if not isinstance(value, list | tuple) or (of is str and not all(isinstance(item, str) for item in value)):
         names = {str: "strings", int: "whole numbers"}
         raise UsageError(f"{where}: {key} must be an array of {names[of]}; got {shown(value)}")
@@ -93,6 +102,22 @@ def _items(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: 
         raise UsageError(f"{where}: {key} has {len(value):,} items, more than {metadata['longest']:,}")
     each = metadata.get("items", {})
     return get_origin(kind)(convert(item, of, each, f"{key}[{i}]", where) for i, item in enumerate(value))
+
+
+def _object(value: Any, metadata: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
+    """Return a JSON object: some fields of the dataclass `partial`, or lists of whole numbers by the names `keys`."""
+    if settings := metadata.get("partial"):
+        of, what, known = kinds(settings), ("", "field "), {f.name: f.metadata for f in fields(settings)}
+        known = {name: about for name, about in known.items() if about.get("interval") or of[name] is bool}
+    else:
+        known = dict.fromkeys(metadata["keys"], metadata["items"])
+        of, what = dict.fromkeys(known, list[int]), (" of lists", "")
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{where}: {key} must be a JSON object{what[0]}; got {shown(value)}")
+    if unknown := sorted(str(name)[:40] for name in value if name not in known):
+        raise UsageError(f"{where}: {key} has no {what[1]}{unknown[0]!r}", f"there are {', '.join(known)}")
+    given = {name: v for name, v in value.items() if v is not None or not settings}
+    return {name: convert(v, of[name], known[name], f"{key}.{name}", where) for name, v in given.items()}
 
 
 def _check_text(value: str, metadata: Mapping[str, Any], key: str, where: str) -> None:
@@ -237,3 +262,34 @@ def _suggest(key: str, kind: type) -> str:
             return f"it belongs into [{name}]"
     inner = [name for section in sections(kind).values() for name in kinds(section)]
     return nearest(key, [*kinds(kind), *inner]).strip() or f"known here: {', '.join(kinds(kind))}"
+
+
+def check_request(request: Any, where: str = "request") -> None:
+    """Bring each field of a frozen dataclass to its type, as it is built.
+
+    Raises:
+        UsageError: a field is of another type, or outside its interval, length or form; it is named.
+    """
+    for f in fields(request):
+        value = convert(getattr(request, f.name), kinds(type(request))[f.name], f.metadata, f.name, where)
+        object.__setattr__(request, f.name, value)
+
+
+def build_request(kind: type[Section], data: Any, where: str = "request") -> Section:
+    """Return a request, or another flat dataclass that calls `check_request`, from parsed JSON or TOML.
+
+    null counts as absent.
+
+    Raises:
+        UsageError: the data is no object, lacks a field, or has one that is unknown or invalid; it is named.
+    """
+    if not isinstance(data, dict):
+        raise UsageError(f"{where}: expected a JSON object; got {shown(data)}")
+    known: dict[str, Field[Any]] = {f.name: f for f in fields(kind)}  # pyright: ignore[reportArgumentType]
+    if unknown := sorted(str(name)[:40] for name in data if name not in known):
+        raise UsageError(f"{where}: there is no field {unknown[0]!r}", f"there are {', '.join(known)}")
+    given = {name: value for name, value in data.items() if value is not None}
+    for name, field in known.items():
+        if name not in given and field.default is MISSING and field.default_factory is MISSING:
+            raise UsageError(f"{where}: the field {name!r} is missing")
+    return kind(**given)

@@ -17,11 +17,11 @@ from typing import SupportsIndex
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.config.requests import truncate
 from glassformer.data.pretokenized.index import ShardedIds
 from glassformer.data.splits import Split
 from glassformer.data.storage import Arrays, ArrayWriter
 from glassformer.text.backends import split_text
+from glassformer.text.limits import truncate
 from glassformer.text.ngrams import NgramVocabulary
 from glassformer.text.tokenizer import Tokenizer
 

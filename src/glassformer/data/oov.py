@@ -12,9 +12,9 @@ from itertools import chain
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.config.requests import truncate
 from glassformer.data.corpus import RaggedArray, split_document
 from glassformer.data.diagnostics import Finding
+from glassformer.text.limits import truncate
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import percent
 

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig
-from glassformer.config.requests import truncate
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import LABEL, TEXT
@@ -39,6 +38,7 @@ from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify_report import ClassifyReport
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
+from glassformer.text.limits import truncate
 from glassformer.text.long_text import CutText
 from glassformer.text.ngrams import mean_words
 
