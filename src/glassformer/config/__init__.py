@@ -11,7 +11,7 @@ import ast
 import inspect
 import itertools
 import textwrap
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -27,14 +27,11 @@ def string(longest: int, default: Any = MISSING, form: tuple[str, str] = ("", ""
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
-BY_DATASET, BY_OPTIMIZER = {"chooser": "dataset"}, {"chooser": "optimizer"}
-"""What marks a section that counts only while the field named here, of the same section, holds its name."""
-
-
 def idle(section: Any) -> list[str]:
-    """Return the names of the inner sections that have no effect, since another one is selected."""
-    selectable = [f for f in fields(section) if "chooser" in f.metadata]
-    return [f.name for f in selectable if getattr(section, f.metadata["chooser"]) != f.name]
+    """Return the names of the inner sections that have no effect: not the one that the field `chooser` names."""
+    chosen = getattr(section, section.chooser) if hasattr(section, "chooser") else None
+    inner = [f.name for f in fields(section) if is_dataclass(getattr(section, f.name))]
+    return [name for name in inner if chosen not in (None, name)]
 
 
 @cache
@@ -146,6 +143,7 @@ class DatesConfig:
 class DataConfig:
     """Data: a built-in data set, or your own files."""
 
+    chooser = "dataset"
     dataset: Literal["files", "dates", "imdb", "imdb-texts", "multi30k", "shakespeare"] = "files"
     """Built-in data set, or `files` for your own."""
     data_dir: str | None = None
@@ -158,11 +156,11 @@ class DataConfig:
     """Validate on the test split, only to restate published work that did so; every report says it."""
     limit: int | None = number(None, "[1, inf)")
     """Number of training examples to use, drawn by seed; without it, all."""
-    files: FilesConfig = field(default_factory=FilesConfig, metadata=BY_DATASET)
+    files: FilesConfig = field(default_factory=FilesConfig)
     """For `dataset = "files"`."""
-    multi30k: Multi30kConfig = field(default_factory=Multi30kConfig, metadata=BY_DATASET)
+    multi30k: Multi30kConfig = field(default_factory=Multi30kConfig)
     """For `dataset = "multi30k"`."""
-    dates: DatesConfig = field(default_factory=DatesConfig, metadata=BY_DATASET)
+    dates: DatesConfig = field(default_factory=DatesConfig)
     """For `dataset = "dates"`."""
 
 
@@ -232,6 +230,7 @@ class MuonConfig(AdamConfig):
 class TrainConfig:
     """Training. The first of epochs, steps and minutes that is reached ends it."""
 
+    chooser = "optimizer"
     epochs: float | None = number(None, "(0, inf)")
     """Number of epochs."""
     steps: int | None = number(None, "[1, inf)")
@@ -292,13 +291,13 @@ class TrainConfig:
     """Use deterministic kernels, also on CUDA (slower), and a fixed number of threads."""
     threads: int | None = number(None, "[1, inf)")
     """Number of threads on a CPU; without it, as many as other programs leave room for."""
-    adamw: AdamWConfig = field(default_factory=AdamWConfig, metadata=BY_OPTIMIZER)
+    adamw: AdamWConfig = field(default_factory=AdamWConfig)
     """For `optimizer = "adamw"`."""
-    adam: AdamConfig = field(default_factory=AdamConfig, metadata=BY_OPTIMIZER)
+    adam: AdamConfig = field(default_factory=AdamConfig)
     """For `optimizer = "adam"`."""
-    sgd: SGDConfig = field(default_factory=SGDConfig, metadata=BY_OPTIMIZER)
+    sgd: SGDConfig = field(default_factory=SGDConfig)
     """For `optimizer = "sgd"`."""
-    muon: MuonConfig = field(default_factory=MuonConfig, metadata=BY_OPTIMIZER)
+    muon: MuonConfig = field(default_factory=MuonConfig)
     """For `optimizer = "muon"`."""
 
 

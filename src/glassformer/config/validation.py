@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from pathlib import PurePath
-from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glassformer.config import Config, ModelConfig, TrainConfig, idle
 from glassformer.errors import UsageError
@@ -168,37 +168,20 @@ def sections(kind: type) -> dict[str, Any]:
     return {name: inner for name, inner in kinds(kind).items() if is_dataclass(inner)}
 
 
-def chooser(kind: type, inner: str) -> str:
-    """Return the field whose value selects a section inside this one."""
-    return next(f.metadata["chooser"] for f in fields(kind) if f.name == inner)
+@cache
+def tables() -> dict[str, Any]:
+    """Return all sections by name, those inside another as `train.adamw`."""
+    found = {}
+    for section, kind in sections(Config).items():
+        found |= {section: kind, **{f"{section}.{name}": inner for name, inner in sections(kind).items()}}
+    return found
 
 
 @cache
-def section_fields() -> dict[str, tuple[str, ...]]:
-    """Return the fields of each section of a configuration, with those of inner sections, each name once."""
-    fields_of = {}
-    for section, kind in sections(Config).items():
-        names = [name for part in (kind, *sections(kind).values()) for name in kinds(part)]
-        fields_of[section] = tuple(name for name in dict.fromkeys(names) if name not in sections(kind))
-    return fields_of
-
-
-def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
-    """Say that the chosen data set or optimizer has no such setting, and which has.
-
-    Raises:
-        UsageError: always.
-    """
-    kind = sections(Config)[section]
-    owners = [name for name, inner in sections(kind).items() if key in kinds(inner)]
-    if section == "data":
-        whose = "files of your own" if owners == ["files"] else owners[0]
-        message = f"data.{owners[0]}.{key} is for {whose}, and this recipe reads {chosen}"
-        tasks = f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]}"
-        hint = tasks if owners == ["files"] else f"that reads {whose}"
-        raise UsageError(f"{where}: {message}", f"start from the recipe {hint}")
-    message = f"{chosen} has no {key.replace('_', ' ')}"
-    raise UsageError(f"{where}: {message}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
+def homes() -> dict[str, str]:
+    """Return the section of each setting by its name, which no other section has: `train` for `lr` and for `beta1`."""
+    every = [(name, table) for table, kind in tables().items() for name in kinds(kind) if name not in sections(kind)]
+    return {name: table.partition(".")[0] for name, table in every}
 
 
 def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> None:
@@ -210,10 +193,9 @@ def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> Non
     if config.task and config.task not in TASK_NAMES:
         message = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
         raise UsageError(message, nearest(config.task, TASK_NAMES).strip())
-    known = [name for names in section_fields().values() for name in names]
     for name in config.auto:
-        if name not in known:
-            raise UsageError(f"{where}: auto names {name!r}, which is not a setting", nearest(name, known).strip())
+        if name not in homes():
+            raise UsageError(f"{where}: auto names {name!r}, which is not a setting", nearest(name, homes()).strip())
     _check_idle(config, named, where)
     _check_model(config.model, where)
     _check_training(config.train, where)
@@ -233,8 +215,8 @@ def _check_idle(config: Config, named: Mapping[str, Any], where: str) -> None:
             differs = (f.name for f in fields(default) if getattr(settings, f.name) != getattr(default, f.name))
             key = next((f"{section}.{name}.{field}" for field in differs), None)
             if key or name in named.get(section, {}):
-                by = chooser(kind, name)
-                message = f"{where}: {key or f'[{section}.{name}]'} is set, and {section}.{by} is {getattr(part, by)}"
+                by = f"{section}.{part.chooser} is {getattr(part, part.chooser)}"
+                message = f"{where}: {key or f'[{section}.{name}]'} is set, and {by}"
                 raise UsageError(message, f"leave it out, or choose {name}")
 
 
@@ -257,9 +239,8 @@ def _check_training(train: TrainConfig, where: str) -> None:
 
 def _suggest(key: str, kind: type) -> str:
     """Return a hint: the section of a misplaced key, or the known key that is spelled most alike."""
-    for name, names in section_fields().items():
-        if key in names:
-            return f"it belongs into [{name}]"
+    if key in homes():
+        return f"it belongs into [{homes()[key]}]"
     inner = [name for section in sections(kind).values() for name in kinds(section)]
     return nearest(key, [*kinds(kind), *inner]).strip() or f"known here: {', '.join(kinds(kind))}"
 
