@@ -279,10 +279,13 @@ class RunFolder:
 
     # Scores
 
-    def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[JsonObject]) -> None:
+    def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[JsonObject]) -> Evaluation:
+        """Write scores and predictions; return the scores as they will be read."""
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in predictions)
         atomic_io.atomic_write_text(self.predictions, rows)
-        atomic_io.write_json(self.evaluation, evaluation.as_json())
+        value = json.loads(json.dumps(atomic_io.finite(evaluation.as_json())))
+        atomic_io.write_json(self.evaluation, value)
+        return Evaluation.from_json(value, self.evaluation)
 
     def read_evaluation(self) -> Evaluation | None:
         at = self.evaluation
