@@ -202,7 +202,8 @@ def _parser(flags: list[Flag], cls: type, usage: str, config: Config | None = No
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    groups, seen = {"": parser}, set[str]()
+    groups: dict[str, Any] = {"": parser}
+    seen = set[str]()
     for flag in flags:
         if flag.name in seen:
             continue  # several optimizers have it

@@ -107,7 +107,8 @@ def _items(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: 
 def _object(value: Any, metadata: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
     """Return a JSON object: some fields of the dataclass `partial`, or lists of whole numbers by the names `keys`."""
     if settings := metadata.get("partial"):
-        of, what, known = kinds(settings), ("", "field "), {f.name: f.metadata for f in fields(settings)}
+        of, what = kinds(settings), ("", "field ")
+        known: dict[str, Any] = {f.name: f.metadata for f in fields(settings)}
         known = {name: about for name, about in known.items() if about.get("interval") or of[name] is bool}
     else:
         known = dict.fromkeys(metadata["keys"], metadata["items"])
