@@ -19,9 +19,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from glassformer import errors
 from glassformer.cli.flags import PREFIXED
 from glassformer.cli.main import COMMANDS
-from glassformer.config import Config
+from glassformer.config import Config, docstrings
 from glassformer.config.recipes import load_recipe, recipe_names, recipe_text
-from glassformer.config.settings import docstrings
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 
 SECTIONS = ("data", "text", "model", "train", "decode")

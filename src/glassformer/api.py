@@ -15,10 +15,8 @@ from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.config.recipes import load_recipe, override
 from glassformer.data.sources import pipes_kept
 from glassformer.errors import UsageError
-from glassformer.interop.exported import is_exported, load_exported
-from glassformer.runs.folder import RunFolder, SeedsFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.runs.run_data import load_run_data
 from glassformer.text.answers import checked_texts, warn_at_end, warn_of_cut
 from glassformer.text.long_text import chunks_of
 from glassformer.utils.console import is_main_process, log_to_stderr
@@ -95,7 +93,6 @@ def train_checked(
     """Do what `train` does, of a configuration that `override` has made."""
     from glassformer.distributed.process_group import launched_processes
     from glassformer.training.finalize import overfit_batch as overfit
-    from glassformer.training.multi_seed import start_seeds
     from glassformer.training.preparation import new_state, prepare, settle_budget
     from glassformer.training.trainer import start_run
     from glassformer.utils.device import choose_device, tuned
@@ -107,6 +104,8 @@ def train_checked(
     if seeds is not None:
         if dry_run or overfit_batch:
             raise UsageError("seeds trains several runs, and this looks at one", "leave seeds out")
+        from glassformer.training.multi_seed import start_seeds
+
         start_seeds(config, folder, seeds, _evaluate_together, on_step)
         return load(folder)
     if dry_run or overfit_batch:
@@ -126,10 +125,11 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
 
     The number of processes may differ from before; all but the first return None.
     """
-    from glassformer.training.multi_seed import resume_seeds
     from glassformer.training.trainer import resume_run
 
     if SeedsFolder(out).exists:
+        from glassformer.training.multi_seed import resume_seeds
+
         resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
     else:
         resume_run(RunFolder(out), on_step)
@@ -154,6 +154,8 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         UsageError: a device or a precision that this machine does not have, or others that cannot join.
     """
     if is_exported(Path(path)):
+        from glassformer.interop.exported import load_exported
+
         if others:
             raise UsageError(f"{path} is an exported model, which predicts alone", "name one folder")
         if precision is not None:
@@ -176,6 +178,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
 
 def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     """Score several runs as an ensemble, on the split and in the precision in which each of them was scored."""
+    from glassformer.runs.run_data import load_run_data
     from glassformer.utils.device import tuned
 
     run = load(*paths, device=RunFolder(paths[0]).read_config().train.device, precision="fp32")

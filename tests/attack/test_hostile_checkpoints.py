@@ -20,8 +20,8 @@ from glassformer.runs.checkpoints import CHECKPOINT_KIND, STATE, TENSORS, load_c
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import tensor_chunks
 from glassformer.runs.sealed_folder import write_sealed_folder
-from glassformer.training.context import RunContext
 from glassformer.training.preparation import prepare
+from glassformer.training.state import RunContext
 from glassformer.training.trainer import resumed_state
 
 Change = Callable[[dict[str, Tensor], dict[str, Any]], object]

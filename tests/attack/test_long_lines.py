@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
-from glassformer.config.requests import truncate
 from glassformer.text import long_text, tokenizer
+from glassformer.text.limits import truncate
 from glassformer.text.long_text import LongTextEncoder, cut_long
 from glassformer.text.tokenizer import Tokenizer
 

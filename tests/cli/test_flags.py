@@ -21,7 +21,7 @@ from glassformer.cli import (
     recipes,
     train,
 )
-from glassformer.config.recipes import load_recipe, override, section_fields
+from glassformer.config.recipes import homes, load_recipe, override
 from glassformer.errors import CheckpointError, UsageError
 
 ARGUMENTS = {
@@ -54,10 +54,9 @@ def test_the_options_are_those_written_down() -> None:
 
 def test_every_field_of_the_configuration_is_a_flag_of_train() -> None:
     known = flags.known_flags(train.TrainArguments)
-    for section, names in section_fields().items():
-        for name in names:
-            prefix = f"{section}." if section in flags.PREFIXED else ""
-            assert f"--{prefix}{name.replace('_', '-')}" in known
+    for name, section in homes().items():
+        prefix = f"{section}." if section in flags.PREFIXED else ""
+        assert f"--{prefix}{name.replace('_', '-')}" in known
 
 
 @pytest.mark.parametrize(

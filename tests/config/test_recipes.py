@@ -22,13 +22,11 @@ from glassformer.config import (
     TrainConfig,
 )
 from glassformer.config.recipes import config_from_dict, dump_config, load_recipe, override, recipe_names
-from glassformer.config.validation import chooser, section_fields, sections
+from glassformer.config.validation import tables
 from glassformer.errors import UsageError
 
 SECTIONS = {"data": DataConfig, "text": TextConfig, "model": ModelConfig, "train": TrainConfig, "decode": DecodeConfig}
-ALL_SECTIONS = SECTIONS | {
-    f"{name}.{inner}": kind for name, cls in SECTIONS.items() for inner, kind in sections(cls).items()
-}
+ALL_SECTIONS = tables()
 """Those inside others too: "train.adamw"."""
 RANGES = {
     f"{section}.{f.name}": f.metadata["interval"]
@@ -80,8 +78,8 @@ def test_the_tutorial_is_restated_exactly() -> None:
 
 
 def test_no_field_has_a_name_twice_and_what_may_be_absent_is() -> None:
-    names = [name for section in section_fields().values() for name in section]
-    assert len(names) == len(set(names))
+    for name in {f.name for cls in ALL_SECTIONS.values() for f in fields(cls)}:
+        assert len({table.split(".")[0] for table, cls in ALL_SECTIONS.items() if name in cls.__annotations__}) <= 1
     for cls in ALL_SECTIONS.values():
         hints = typing.get_type_hints(cls)
         for f in fields(cls):
@@ -104,7 +102,7 @@ def test_every_number_has_a_range_and_every_range_a_number() -> None:
 def table_of(section: str, values: dict) -> dict:
     """The tables of a recipe that has these values in a section, which is chosen."""
     outer, _, inner = section.partition(".")
-    return {outer: {chooser(SECTIONS[outer], inner): inner, inner: values} if inner else values}
+    return {outer: {SECTIONS[outer].chooser: inner, inner: values} if inner else values}
 
 
 @pytest.mark.parametrize("key", sorted(RANGES))

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.config.requests import window_start
 from glassformer.decode import generate_ids
 from glassformer.decode.sampling import sample_tokens, uniform_numbers
 from glassformer.errors import UsageError
+from glassformer.text.limits import window_start
 
 
 @pytest.fixture(scope="module", params=["sinusoidal", "rotary", "learned"])

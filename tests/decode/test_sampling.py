@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
-from glassformer.config.requests import window_start
 from glassformer.decode import sample
 from glassformer.decode.sampling import filter_mask, sample_tokens, uniform_numbers
 from glassformer.errors import DivergedError, UsageError
+from glassformer.text.limits import window_start
 
 
 def naive_allowed(p, top_k, top_p, min_p):

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import beam_search
-from glassformer.decode.search import NEG_INF, _topk_extensions
+from glassformer.decode.search import BLOCK, NEG_INF, _topk_extensions
 from glassformer.errors import DivergedError, UsageError
-from glassformer.nn.fused import BLOCK
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import DecodeConfig
-from glassformer.config.requests import length_limit
 from glassformer.data.batches import length_buckets
 from glassformer.data.corpus import RaggedArray
 from glassformer.decode import Hypothesis, Special, TranslationDecoder, beam_search, translate_ids
 from glassformer.errors import UsageError
 from glassformer.models.bf16 import cast_for_inference
+from glassformer.text.limits import length_limit
 
 VARIANTS = [
     {},

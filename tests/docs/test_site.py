@@ -13,7 +13,7 @@ from glassformer.cli.flags import known_flags
 from glassformer.cli.main import COMMANDS
 from glassformer.config import Config
 from glassformer.config.recipes import recipe_names
-from glassformer.config.validation import section_fields
+from glassformer.config.validation import homes
 from glassformer.errors import GlassformerError
 from glassformer.explain.capture.sites import OPERATIONS, SITES
 from glassformer.interop.card import example_of
@@ -62,9 +62,8 @@ def test_the_reference_has_every_command_field_recipe_step_and_error(tmp_path: P
     assert tuple(text) == GENERATED
     for name in COMMANDS:
         assert f"\n## {name}\n" in text["command-line"]
-    for section, names in section_fields().items():
-        for name in names:
-            assert f"| `{name}`<br>`--" in text["configuration"], f"{section}.{name}"
+    for name, section in homes().items():
+        assert f"| `{name}`<br>`--" in text["configuration"], f"{section}.{name}"
     for name in recipe_names():
         assert f"\n## {name}\n" in text["recipes"]
     for name in [*SITES, *OPERATIONS]:

@@ -1,6 +1,6 @@
 """The files of the package in which a command calls functions, in the order in which it enters them.
 
-    python -m tests.helpers.executed_files FILES.txt train classify --train-file reviews.csv --steps 2 --out RUN
+python -m tests.helpers.executed_files FILES.txt train classify --train-file reviews.csv --steps 2 --out RUN
 """
 
 from __future__ import annotations

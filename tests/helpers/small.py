@@ -12,9 +12,8 @@ from glassformer.data.batches import Batch
 from glassformer.data.splits import Split, TextData
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks import TASKS, Task
-from glassformer.training.context import RunContext
 from glassformer.training.loop import optimizer_step, train_steps
-from glassformer.training.state import TrainState
+from glassformer.training.state import RunContext, TrainState
 from glassformer.training.validation import Validator
 
 CPU = torch.device("cpu")

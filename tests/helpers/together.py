@@ -28,10 +28,9 @@ from glassformer.tasks import lm as language
 from glassformer.tasks.lm import MAX_LOGITS
 from glassformer.training import preparation
 from glassformer.training.budget import measure_pace
-from glassformer.training.context import RunContext
 from glassformer.training.loop import local_batches, optimizer_step, train_steps
 from glassformer.training.signals import StopRequest
-from glassformer.training.state import TrainState
+from glassformer.training.state import RunContext, TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils.device import choose_precision
 

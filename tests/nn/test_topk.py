@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.nn.fused import BLOCK, add_topk
+from glassformer.decode.search import BLOCK, add_topk
 
 
 @pytest.mark.parametrize("size", [2 * BLOCK, 3 * BLOCK + 1, 10 * BLOCK + 7])

@@ -224,8 +224,8 @@ def test_files_are_short_and_say_what_they_hold() -> None:
 
 
 def test_the_paper_fits_in_a_few_hundred_lines() -> None:
-    """The fused equivalents and the n-gram embeddings, which are not in the paper, left out."""
-    files = set((PACKAGE / "nn").glob("*.py")) - {PACKAGE / "nn" / "ngram_embeddings.py", PACKAGE / "nn" / "fused.py"}
+    """The n-gram embeddings, which are not in the paper, left out."""
+    files = set((PACKAGE / "nn").glob("*.py")) - {PACKAGE / "nn" / "ngram_embeddings.py"}
     n_lines = sum(path.read_text(encoding="utf-8").count("\n") for path in files)
     assert n_lines <= 900, f"nn/ has {n_lines} lines"
 

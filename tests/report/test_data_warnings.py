@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.small import config_of, data_of, small_run
 
+from glassformer.data.diagnostics import Finding
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError
 from glassformer.report.diagnosis import data
@@ -17,7 +18,6 @@ from glassformer.report.run_record import load_run_record
 from glassformer.runs.records import DataRecord
 from glassformer.training.budget import Pace
 from glassformer.training.preflight import preflight
-from glassformer.utils.findings import Finding
 
 LABELS = ["genre: sci-fi", "a: b: c", ": ", "'quoted': twice"]
 

@@ -49,7 +49,7 @@ def registered() -> Iterator[None]:
     """Register the task for these tests only: others assert which tasks there are."""
     register(Tag)
     yield
-    del TASKS[Tag.name]
+    del TASKS.registered[Tag.name]
     TASK_NAMES.remove(Tag.name)
 
 

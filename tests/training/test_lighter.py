@@ -16,8 +16,7 @@ from tests.helpers.small import small
 from tests.helpers.together import together, train
 
 from glassformer.distributed.process_group import SINGLE_PROCESS
-from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.nn.fused import LinearCrossEntropy
+from glassformer.nn.cross_entropy import IGNORE_INDEX, LinearCrossEntropy, cross_entropy_sum
 from glassformer.tasks import lm as language
 
 

@@ -7,7 +7,7 @@ from tests.helpers.small import small
 
 from glassformer.config import AdamWConfig, MuonConfig, SGDConfig
 from glassformer.training import finalize
-from glassformer.training.context import RunContext
+from glassformer.training.state import RunContext
 
 SECTIONS = {
     "adamw": {"adamw": AdamWConfig(weight_decay=0.3)},

@@ -16,9 +16,8 @@ from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.training.context import RunContext
 from glassformer.training.loop import optimizer_step
-from glassformer.training.state import TrainState
+from glassformer.training.state import RunContext, TrainState
 from glassformer.utils.device import tuned
 
 

@@ -18,13 +18,11 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
-from glassformer.config import Config, idle
+from glassformer.config import Config, docstrings, idle
 from glassformer.config.recipes import nearest, override
-from glassformer.config.settings import docstrings
-from glassformer.config.validation import convert, kinds, section_fields, sections
+from glassformer.config.validation import convert, kinds, sections, tables
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.exported import is_exported
-from glassformer.runs.folder import RunFolder, SeedsFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
 from glassformer.utils import console
 
 if TYPE_CHECKING:
@@ -60,12 +58,9 @@ class Flag:
 @cache
 def flags_of(cls: type) -> list[Flag]:
     """Return all flags of a command: of its own fields, then those of the sections, and of the sections inside them."""
-    tables: list[tuple[str, Any]] = [("", cls)]
-    for name in getattr(cls, "sections", ()):
-        kind = sections(Config)[name]
-        tables += [(name, kind), *((f"{name}.{inner}", of) for inner, of in sections(kind).items())]
+    taken = {name: kind for name, kind in tables().items() if name.partition(".")[0] in getattr(cls, "sections", ())}
     found = []
-    for table, kind in tables:
+    for table, kind in {"": cls, **taken}.items():
         prefix, docs = f"{table}." if table in PREFIXED else "", docstrings(kind)
         for f in fields(kind):
             if not is_dataclass(of := kinds(kind)[f.name]):
@@ -136,8 +131,8 @@ def read(
     if task and (wrong := [f for f in every if f.field in values and _within(f.key, ignores)]):
         name = wrong[0].name if values[wrong[0].field] is not False else wrong[0].off
         raise UsageError(f"the task {task.name} has no use for {name}", "leave it out")
-    own = {f.name for f in fields(cls)}  # pyright: ignore[reportArgumentType]
-    settings = {name: value for name, value in values.items() if name not in own}
+    of, flag_of = kinds(cls), {each.field: each.name for each in every}
+    settings = {name: value for name, value in values.items() if name not in of}
     if "--help" in flag_args:
         if base is not None:
             choices = {name: value for name, value in settings.items() if name in ("dataset", "optimizer")}
@@ -146,11 +141,8 @@ def read(
             every = [flag for flag in every if not _within(flag.key, ignores | unused)]
         console.write(_parser(every, cls, usage, base or Config()).format_help().rstrip())
         raise SystemExit(0)
-    of, flag = kinds(cls), {each.field: each for each in every}
-    given = {name: value for name, value in values.items() if name in own}
-    metadata = {f.name: f.metadata for f in fields(cls)}  # pyright: ignore[reportArgumentType]
-    own_values = {n: convert(value, of[n], metadata[n], flag[n].name, "flags") for n, value in given.items()}
-    return cls(**own_values), settings
+    own = {n: convert(value, of[n], {}, flag_of[n], "flags") for n, value in values.items() if n in of}
+    return cls(**own), settings
 
 
 def parse(cls: type[A], flag_args: list[str], usage: str) -> A:
@@ -210,17 +202,15 @@ def _parser(flags: list[Flag], cls: type, usage: str, config: Config | None = No
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    groups, seen = {"": parser}, set[str]()
+    groups: dict[str, Any] = {"": parser}
+    seen = set[str]()
     for flag in flags:
         if flag.name in seen:
             continue  # several optimizers have it
         seen.add(flag.name)
         table = flag.key.rpartition(".")[0]
         if table not in groups:
-            of: Any = Config
-            for part in table.split("."):
-                of = sections(of)[part]
-            groups[table] = parser.add_argument_group(table, of.__doc__)  # pyright: ignore[reportArgumentType]
+            groups[table] = parser.add_argument_group(table, tables()[table].__doc__)
         default = _default(flag, cls, config) if config else None
         notes: Any = {"dest": flag.field, "help": _help(flag, default)}
         if flag.off:  # help shows the second where the first changes nothing
@@ -282,7 +272,7 @@ def _canonical(flag: str, known: dict[str, bool]) -> str:
     flag = flag.replace("_", "-")
     section, _, rest = flag[2:].partition(".")
     bare = f"--{rest.rpartition('.')[2]}"
-    prefixless = rest and section not in PREFIXED and section in section_fields()
+    prefixless = rest and section not in PREFIXED and section in sections(Config)
     return bare if prefixless and bare in known else flag
 
 
@@ -331,7 +321,7 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
         hint = f"in {parent} there are: {', '.join(sorted(siblings)[:8])}"
     hint = nearest(path.name, siblings).strip() or hint
     if "," in word and all(RunFolder(part).resumable for part in word.split(",")):
-        hint = "name one run: only predict takes several"
+        hint = "name one run: only predict and evaluate take several"
     raise CheckpointError(f"{path} {wrong}", hint)
 
 

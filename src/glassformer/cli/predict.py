@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Literal
 from glassformer.cli import flags
 from glassformer.config.recipes import override
 from glassformer.errors import UsageError
-from glassformer.interop.exported import TORCH_FREE, export_of_run, is_exported
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import RunFolder, is_exported
 from glassformer.text.long_text import ArrivingLines
 from glassformer.utils import console
 
@@ -92,6 +91,8 @@ def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
         raise UsageError(f"--engine {arguments.engine} computes in fp32 on cpu", "leave out --device and --precision")
     if len(paths) > 1:
         raise UsageError(f"--engine {arguments.engine} takes one run, {len(paths)} came", "use --engine torch")
+    from glassformer.interop.exported import export_of_run
+
     exported = export_of_run(paths[0], arguments.engine)
     if not is_exported(exported):
         from glassformer.api import load
@@ -106,6 +107,8 @@ def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
 def _name_faster_engine(paths: Sequence[Path]) -> None:
     """Log which export of a run, if it has one, would answer without starting torch."""
     if len(paths) == 1 and RunFolder(paths[0]).exports.is_dir():
+        from glassformer.interop.exported import TORCH_FREE, export_of_run
+
         made = [name for name in TORCH_FREE if is_exported(export_of_run(paths[0], name))]
         if made:
             logger.info(f"this run is exported for {made[0]}, which starts faster: --engine {made[0]}")

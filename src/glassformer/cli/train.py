@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from glassformer.cli import flags
-from glassformer.cli.recipes import write_recipes
 from glassformer.cli.scores import write_scores, write_seeds_scores
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_names
@@ -58,6 +57,8 @@ def run(argv: Sequence[str]) -> int:
         return _resume(words, flag_args)
     if not words:
         if "--help" in flag_args:
+            from glassformer.cli.recipes import write_recipes
+
             write_recipes()
             flags.parse(TrainArguments, flag_args, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")

@@ -1,4 +1,4 @@
-"""Configuration of a run as frozen dataclasses, one file per section.
+"""Configuration of a run as frozen dataclasses: data, text, model, training, decoding, one section each.
 
 A recipe is a configuration in TOML; the flags of `train` are its fields. Settings of a single data set or optimizer are
 in an inner section, which has an effect only while it is selected. This package imports only the standard library, so
@@ -7,40 +7,326 @@ that `--help` is fast.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import ast
+import inspect
+import itertools
+import textwrap
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal
 
-from glassformer.config.settings import (
-    AdamConfig,
-    AdamWConfig,
-    DataConfig,
-    DatesConfig,
-    DecodeConfig,
-    FilesConfig,
-    ModelConfig,
-    Multi30kConfig,
-    MuonConfig,
-    SGDConfig,
-    TextConfig,
-    TrainConfig,
-    idle,
-)
 
-__all__ = [
-    "AdamConfig",
-    "AdamWConfig",
-    "Config",
-    "DataConfig",
-    "DatesConfig",
-    "DecodeConfig",
-    "FilesConfig",
-    "ModelConfig",
-    "Multi30kConfig",
-    "MuonConfig",
-    "SGDConfig",
-    "TextConfig",
-    "TrainConfig",
-    "idle",
-]
+def number(default: Any, interval: str) -> Any:
+    """Return a field for a number in an interval, written as in mathematics; an optional field may also be None."""
+    return field(default=default, metadata={"interval": interval})
+
+
+def string(longest: int, default: Any = MISSING, form: tuple[str, str] = ("", "")) -> Any:
+    """Return a field for Unicode text of limited length; `form` is an expression that it must match, in words too."""
+    metadata = {"longest": longest} | ({"form": form} if form[0] else {})
+    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+
+
+def idle(section: Any) -> list[str]:
+    """Return the names of the inner sections that have no effect: not the one that the field `chooser` names."""
+    chosen = getattr(section, section.chooser) if hasattr(section, "chooser") else None
+    inner = [f.name for f in fields(section) if is_dataclass(getattr(section, f.name))]
+    return [name for name in inner if chosen not in (None, name)]
+
+
+@cache
+def docstrings(cls: type) -> dict[str, str]:
+    """Return the docstring under each field of a dataclass or `TypedDict`, with inherited fields."""
+    docs: dict[str, str] = {}
+    for base in reversed([c for c in cls.__mro__ if "__annotations__" in vars(c)]):
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = tree.body if isinstance(tree, ast.ClassDef) else []
+        for line, after in itertools.pairwise(body):
+            if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr):
+                docs[ast.unparse(line.target)] = ast.literal_eval(after.value)
+    return docs
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Architecture of the Transformer. The paper is Vaswani et al. 2017, "Attention Is All You Need"."""
+
+    n_layers: int = number(4, "[1, 1000]")
+    """Number of layers, of the encoder and of the decoder; the paper's N."""
+    d_model: int = number(256, "[1, 65536]")
+    """Width of the residual stream."""
+    n_heads: int = number(4, "[1, 1024]")
+    """Number of attention heads."""
+    d_head: int | None = number(None, "[1, 65536]")
+    """Width of a head; without it, d_model / n_heads."""
+    d_ff: int | None = number(None, "[1, 1000000]")
+    """Inner width of the feed-forward block; without it, 4 · d_model."""
+    embedding_init_std: float | None = number(None, "(0, inf)")
+    """Initial standard deviation of embeddings, positions scaled alike; without it, the paper's 1."""
+    ensemble_size: int = number(1, "[1, 100]")
+    """Number of models trained together from different initial weights; their probabilities are averaged."""
+    dropout: float = number(0.1, "[0, 1)")
+    """Dropout probability on embeddings and on the output of every sublayer."""
+    embedding_dropout: float | None = number(None, "[0, 1)")
+    """Dropout probability on embeddings; without it, the same as `dropout`."""
+    norm: Literal["layer", "rms"] = "layer"
+    """LayerNorm (the paper's) or RMSNorm."""
+    pre_norm: bool = True
+    """Norm before each sublayer, which trains more stably, instead of after the residual (the paper's)."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Activation of the feed-forward block; ReLU is the paper's."""
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    """Positional encoding; sinusoidal is the paper's."""
+    bias: bool = True
+    """Biases in linear layers."""
+    tie_embeddings: bool = True
+    """Share the weights of input embedding and output projection (of the source embedding too if translating)."""
+    pooling: Literal["mean", "max", "mean+max", "first"] = "mean"
+    """Pooling of token vectors into one per text (classifier), padding excluded."""
+    max_ngram: int = number(0, "[0, 16]")
+    """Length of the longest token n-grams whose embeddings are added to that of their last token (language model)."""
+    ngram_dropout: float = number(0.5, "[0, 1)")
+    """Probability of dropping such an n-gram in training, since rare ones would be memorised."""
+
+
+@dataclass(frozen=True)
+class FilesConfig:
+    """Your own files; the task says what they contain."""
+
+    train_file: str | None = None
+    """Training data: CSV, TSV or JSONL (classify, translate), or text files or pretokenized shards (lm, pretrain)."""
+    valid_file: str | None = None
+    """Validation data in the same format; without it, a seeded share of the training data is held out."""
+    test_file: str | None = None
+    """Test data in the same format."""
+    src_file: str | None = None
+    """Source sentences, one per line, parallel to --tgt-file."""
+    tgt_file: str | None = None
+    """Target sentences, one per line."""
+    valid_src_file: str | None = None
+    """Source sentences of the validation split."""
+    valid_tgt_file: str | None = None
+    """Target sentences of the validation split."""
+    test_src_file: str | None = None
+    """Source sentences of the test split."""
+    test_tgt_file: str | None = None
+    """Target sentences of the test split."""
+    text_column: str | None = None
+    """Name of the text column; without it, it is guessed and printed."""
+    label_column: str | None = None
+    """Name of the label column; without it, it is guessed and printed."""
+    src_column: str | None = None
+    """Name of the source column of a TSV or JSONL of pairs."""
+    tgt_column: str | None = None
+    """Name of the target column of a TSV or JSONL of pairs."""
+
+
+@dataclass(frozen=True)
+class Multi30kConfig:
+    """Language pair of Multi30k."""
+
+    src_lang: str = "en"
+    """Source language: en, de or fr."""
+    tgt_lang: str = "de"
+    """Target language: en, de or fr."""
+
+
+@dataclass(frozen=True)
+class DatesConfig:
+    """Generated dates."""
+
+    n_dates: int = number(40_000, "[1, 1000000]")
+    """Number of training pairs to generate."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Data: a built-in data set, or your own files."""
+
+    chooser = "dataset"
+    dataset: Literal["files", "dates", "imdb", "imdb-texts", "multi30k", "shakespeare"] = "files"
+    """Built-in data set, or `files` for your own."""
+    data_dir: str | None = None
+    """Folder or archive of the built-in data set, searched before GLASSFORMER_DATA, the cache and a download."""
+    valid_fraction: float = number(0.1, "(0, 1)")
+    """Share of the training data held out for validation if there is no validation split."""
+    split_seed: int = number(0, "[0, 4294967295]")
+    """Seed of the held-out split."""
+    use_test_as_validation: bool = False
+    """Validate on the test split, only to restate published work that did so; every report says it."""
+    limit: int | None = number(None, "[1, inf)")
+    """Number of training examples to use, drawn by seed; without it, all."""
+    files: FilesConfig = field(default_factory=FilesConfig)
+    """For `dataset = "files"`."""
+    multi30k: Multi30kConfig = field(default_factory=Multi30kConfig)
+    """For `dataset = "multi30k"`."""
+    dates: DatesConfig = field(default_factory=DatesConfig)
+    """For `dataset = "dates"`."""
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """Tokenizer and truncation."""
+
+    tokenizer: Literal["word", "char", "byte-bpe", "bpe"] = "byte-bpe"
+    """Tokenizer: words and punctuation, characters, byte-level BPE (GPT-2), or BPE (joint in translation)."""
+    vocab_size: int = number(8000, "[6, 10000000]")
+    """Maximum vocabulary size, special tokens included (char: all characters of the training split)."""
+    lowercase: bool = False
+    """Lowercase the text; decoding cannot restore the case."""
+    ngrams: int = number(0, "[0, 1000000]")
+    """Maximum number of character n-grams, whose embeddings are added to those of their words; 0 for none."""
+    max_len: int = number(256, "[1, 1000000]")
+    """Maximum sequence length in tokens (language model: the context); what is truncated is counted and printed."""
+    truncate: Literal["head", "tail", "head+tail"] = "head"
+    """Part kept of a text that is too long for the classifier: its first tokens, its last, or half of each."""
+    bigrams: int = number(0, "[0, 10000000]")
+    """Maximum number of word bigrams with an embedding, so that "not good" is not "not" and "good"; 0 for none."""
+
+
+@dataclass(frozen=True)
+class AdamConfig:
+    """Adam, the paper's (5.3). It has no weight decay."""
+
+    beta1: float = number(0.9, "[0, 1)")
+    """Decay rate of the gradients' mean."""
+    beta2: float = number(0.98, "[0, 1)")
+    """Decay rate of the squared gradients' mean; the paper's 0.98."""
+    eps: float = number(1e-9, "(0, inf)")
+    """Term added to the denominator; the paper's 1e-9."""
+
+
+@dataclass(frozen=True)
+class AdamWConfig(AdamConfig):
+    """AdamW: Adam with weight decay apart from the gradient."""
+
+    weight_decay: float = number(0.01, "[0, inf)")
+    """Decoupled weight decay of matrices; biases, norms and embeddings have none."""
+
+
+@dataclass(frozen=True)
+class SGDConfig:
+    """Stochastic gradient descent, optionally with momentum and weight decay."""
+
+    momentum: float = number(0.0, "[0, 1)")
+    """Momentum; 0 is plain SGD."""
+    weight_decay: float = number(0.0, "[0, inf)")
+    """Weight decay of matrices."""
+
+
+@dataclass(frozen=True)
+class MuonConfig(AdamConfig):
+    """Muon for the matrices of the layers, AdamW (`lr`, beta, eps) for embeddings, norms, biases and heads."""
+
+    matrix_lr: float = number(0.02, "(0, inf)")
+    """Peak learning rate of the matrices; their steps do not depend on the size of gradients."""
+    momentum: float = number(0.95, "[0, 1)")
+    """Momentum of the matrices."""
+    weight_decay: float = number(0.0, "[0, inf)")
+    """Decoupled weight decay of the matrices of the layers."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Training. The first of epochs, steps and minutes that is reached ends it."""
+
+    chooser = "optimizer"
+    epochs: float | None = number(None, "(0, inf)")
+    """Number of epochs."""
+    steps: int | None = number(None, "[1, inf)")
+    """Number of optimizer steps."""
+    minutes: float | None = number(None, "(0, inf)")
+    """Time budget of training and validation in minutes, converted to steps once; the final test comes on top."""
+    max_tokens: int = number(4096, "[1, inf)")
+    """Maximum number of tokens per batch, padding included (translation: of the longer side)."""
+    batch_size: int | None = number(None, "[1, inf)")
+    """Examples per batch, instead of `max_tokens`."""
+    accumulate: int = number(1, "[1, inf)")
+    """Number of batches whose gradients are accumulated into one step."""
+    init_from: str | None = None
+    """Run to initialise from (fine-tuning); its tokenizer and sizes are used."""
+    optimizer: Literal["adamw", "adam", "sgd", "muon"] = "adamw"
+    """Optimizer; each has its own settings."""
+    lr: float = number(1e-3, "(0, inf)")
+    """Peak learning rate."""
+    schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "cosine"
+    """Learning rate after warm-up: constant, linear or cosine decay from its end to zero, or the paper's 1/√step."""
+    warmup: float = number(0.05, "[0, inf)")
+    """Warm-up in steps, or below 1 as a share of the run."""
+    max_grad_norm: float = number(1.0, "[0, inf)")
+    """Gradient norm above which gradients are clipped; 0 for no clipping."""
+    label_smoothing: float = number(0.0, "[0, 1)")
+    """Share of the target probability that is spread over all classes (paper, 5.4)."""
+    word_mask_prob: float = number(0.0, "[0, 1)")
+    """Probability of replacing an input token by [MASK] in training (word dropout), for later attribution."""
+    word_unknown_prob: float = number(0.0, "[0, 1)")
+    """Probability of replacing an input token by [UNK] in training, with its n-grams kept."""
+    adversarial: float = number(0.0, "[0, 1)")
+    """Adversarial training: perturbation size relative to the embeddings, 0 for none; 1.5 to 2 times the cost."""
+    ema_decay: float = number(0.0, "[0, 1)")
+    """Decay of the exponential moving average of the weights, which is validated and saved; 0 for none."""
+    patience: int | None = number(None, "[1, inf)")
+    """Number of validations without improvement after which training stops; without it, never."""
+    validate_every: float = number(1.0, "(0, inf)")
+    """Epochs between validations."""
+    validate_min_steps: int = number(1, "[1, inf)")
+    """Minimum number of steps between validations, for small data."""
+    score_train: bool = False
+    """Score the training split at each validation too."""
+    save_every: int = number(1000, "[1, inf)")
+    """Steps between checkpoints, besides those at validations."""
+    snapshots: bool = False
+    """Keep the weights of steps 0, 16, 32, 64 …, to show how the model forms (`explain`, Compare)."""
+    seed: int = number(1, "[0, 4294967295]")
+    """Seed of initialisation, data order and dropout."""
+    activation_checkpointing: bool = False
+    """Recompute activations in the backward pass: a third more computation, far less memory."""
+    compile: bool = False
+    """Compile each layer with torch.compile: a minute or more at the start, for long runs on a GPU."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Device; auto prefers CUDA, then MPS, then the CPU."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Precision; bf16 is autocast over fp32 weights, and auto uses it where the processor has it."""
+    deterministic: bool = False
+    """Use deterministic kernels, also on CUDA (slower), and a fixed number of threads."""
+    threads: int | None = number(None, "[1, inf)")
+    """Number of threads on a CPU; without it, as many as other programs leave room for."""
+    adamw: AdamWConfig = field(default_factory=AdamWConfig)
+    """For `optimizer = "adamw"`."""
+    adam: AdamConfig = field(default_factory=AdamConfig)
+    """For `optimizer = "adam"`."""
+    sgd: SGDConfig = field(default_factory=SGDConfig)
+    """For `optimizer = "sgd"`."""
+    muon: MuonConfig = field(default_factory=MuonConfig)
+    """For `optimizer = "muon"`."""
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """Decoding of a translator or a language model."""
+
+    beam_size: int = number(5, "[1, 1000]")
+    """Beam size; 1 is greedy."""
+    length_penalty: float = number(1.0, "[0, inf)")
+    """Exponent of the length by which scores are divided."""
+    n_best: int = number(1, "[1, 1000]")
+    """Number of hypotheses returned per input."""
+    max_new_tokens: int = number(256, "[1, inf)")
+    """Maximum number of generated tokens."""
+    bleu_tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
+    """Tokenizer of sacreBLEU; auto selects 13a, zh or char by the script."""
+    sample: bool = False
+    """Sample instead of beam search (a language model always samples)."""
+    temperature: float = number(1.0, "[0, inf)")
+    """Divisor of the logits before sampling; 0 is greedy."""
+    top_k: int = number(0, "[0, inf)")
+    """Number of most probable tokens to sample from; 0 for all."""
+    top_p: float = number(1.0, "(0, 1]")
+    """Probability mass of the most probable tokens to sample from (nucleus sampling)."""
+    min_p: float = number(0.0, "[0, 1]")
+    """Minimum probability of a token, relative to the most probable one."""
+    decode_seed: int = number(0, "[0, 4294967295]")
+    """Seed of sampling; the text for a prompt does not depend on the other prompts."""
 
 
 @dataclass(frozen=True)

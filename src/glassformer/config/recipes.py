@@ -14,18 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import Config, idle
-from glassformer.config.validation import (
-    TASK_NAMES,
-    build,
-    check_agreement,
-    chooser,
-    convert,
-    kinds,
-    nearest,
-    refuse,
-    section_fields,
-    sections,
-)
+from glassformer.config.validation import TASK_NAMES, build, check_agreement, convert, homes, kinds, nearest, sections
 from glassformer.errors import UsageError
 
 BUDGETS = ("epochs", "steps", "minutes")
@@ -122,15 +111,14 @@ def override(
     Raises:
         UsageError: as `config_from_dict`; also a field that what is chosen lacks, or the task ignores.
     """
-    homes = {field: section for section, names in section_fields().items() for field in names}
     changes: dict[str, dict[str, Any]] = {}
     for name, value in overrides.items():
         if name in sections(Config) and isinstance(value, dict):
             changes.setdefault(name, {}).update(value)
-        elif name in homes:
-            changes.setdefault(homes[name], {})[name] = value
+        elif name in homes():
+            changes.setdefault(homes()[name], {})[name] = value
         else:
-            raise UsageError(f"{where}: {name!r} is not a field of the configuration", nearest(name, homes).strip())
+            raise UsageError(f"{where}: {name!r} is not a field of the configuration", nearest(name, homes()).strip())
     values = asdict(config)
     given = {n for table in changes.values() for n, value in table.items() if value is not None or n not in BUDGETS}
     if given & set(BUDGETS):
@@ -139,7 +127,7 @@ def override(
     for section, changed in changes.items():
         kind, old, chosen = sections(Config)[section], values[section], values[section] | changed
         for inner in sections(kind):
-            if chosen[chooser(kind, inner)] != old[chooser(kind, inner)]:
+            if chosen[kind.chooser] != old[kind.chooser]:
                 del old[inner]
         placed = _placed(section, changed, chosen, where)
         _refuse_ignored(section, placed, ignores, config.task, where)
@@ -208,16 +196,27 @@ def _placed(section: str, values: dict[str, Any], chosen: dict[str, Any], where:
     selected one does not have is refused.
     """
     kind = sections(Config)[section]
-    known, inner = {f.name: f for f in fields(kind)}, sections(kind)
-    placed: dict[str, Any] = {}
+    inner, placed = sections(kind), dict[str, Any]()
     for key, value in values.items():
         owners = [name for name in inner if key in kinds(inner[name])]
         if not owners:
             placed[key] = _over(placed.get(key), value)
             continue
-        by = chooser(kind, owners[0])
-        name = convert(chosen.get(by, known[by].default), kinds(kind)[by], known[by].metadata, f"{section}.{by}", where)
+        by = kind.chooser
+        name = convert(chosen.get(by, getattr(kind, by)), kinds(kind)[by], {}, f"{section}.{by}", where)
         if name not in owners:
-            refuse(section, name, key, where)
+            raise _not_chosen(section, key, owners, name, where)
         placed[name] = _over(placed.get(name), {key: value})
     return placed
+
+
+def _not_chosen(section: str, key: str, owners: list[str], chosen: str, where: str) -> UsageError:
+    """Return the error that the chosen data set or optimizer has no such setting, which `owners` have."""
+    if section != "data":
+        message = f"{chosen} has no {key.replace('_', ' ')}"
+        return UsageError(f"{where}: {message}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
+    whose, start = owners[0], f"that reads {owners[0]}"
+    if owners == ["files"]:
+        whose, start = "files of your own", f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]}"
+    message = f"data.{owners[0]}.{key} is for {whose}, and this recipe reads {chosen}"
+    return UsageError(f"{where}: {message}", f"start from the recipe {start}")

@@ -1,5 +1,7 @@
 """Checks of plain values against the fields of a dataclass: a section of a configuration, a request, or flags.
 
+A request is a flat frozen dataclass that is checked as it is built, by a page, a command, a file or in Python.
+
 A complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the word that was probably
 meant. What needs the data or the machine is checked where those are.
 """
@@ -10,10 +12,10 @@ import difflib
 import re
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from pathlib import PurePath
-from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glassformer.config import Config, ModelConfig, TrainConfig, idle
 from glassformer.errors import UsageError
@@ -60,6 +62,8 @@ def convert(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where:
     """
     if is_dataclass(kind) and isinstance(kind, type):
         return build(kind, value, key, where)
+    if "partial" in metadata or "keys" in metadata:
+        return _object(value, metadata, key, where)
     of = get_args(kind)
     if get_origin(kind) in (Union, types.UnionType):
         return None if value is None else convert(value, of[0], metadata, key, where)
@@ -86,6 +90,11 @@ def convert(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where:
 def _items(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: str) -> Any:
     """Return a list or tuple, each item checked; `longest` bounds their number."""
     of = get_args(kind)[0]
+    if is_dataclass(of) and isinstance(of, type):
+        if not isinstance(value, list | tuple):
+            raise UsageError(f"{where}: {key} must be an array of tables; got {shown(value)}")
+        tables = enumerate(value, start=1)
+        return [v if isinstance(v, of) else build_request(of, v, f"{where}, {key} {n}") for n, v in tables]
     if not isinstance(value, list | tuple) or (of is str and not all(isinstance(item, str) for item in value)):
         names = {str: "strings", int: "whole numbers"}
         raise UsageError(f"{where}: {key} must be an array of {names[of]}; got {shown(value)}")
@@ -93,6 +102,23 @@ def _items(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: 
         raise UsageError(f"{where}: {key} has {len(value):,} items, more than {metadata['longest']:,}")
     each = metadata.get("items", {})
     return get_origin(kind)(convert(item, of, each, f"{key}[{i}]", where) for i, item in enumerate(value))
+
+
+def _object(value: Any, metadata: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
+    """Return a JSON object: some fields of the dataclass `partial`, or lists of whole numbers by the names `keys`."""
+    if settings := metadata.get("partial"):
+        of, what = kinds(settings), ("", "field ")
+        known: dict[str, Any] = {f.name: f.metadata for f in fields(settings)}
+        known = {name: about for name, about in known.items() if about.get("interval") or of[name] is bool}
+    else:
+        known = dict.fromkeys(metadata["keys"], metadata["items"])
+        of, what = dict.fromkeys(known, list[int]), (" of lists", "")
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{where}: {key} must be a JSON object{what[0]}; got {shown(value)}")
+    if unknown := sorted(str(name)[:40] for name in value if name not in known):
+        raise UsageError(f"{where}: {key} has no {what[1]}{unknown[0]!r}", f"there are {', '.join(known)}")
+    given = {name: v for name, v in value.items() if v is not None or not settings}
+    return {name: convert(v, of[name], known[name], f"{key}.{name}", where) for name, v in given.items()}
 
 
 def _check_text(value: str, metadata: Mapping[str, Any], key: str, where: str) -> None:
@@ -143,37 +169,20 @@ def sections(kind: type) -> dict[str, Any]:
     return {name: inner for name, inner in kinds(kind).items() if is_dataclass(inner)}
 
 
-def chooser(kind: type, inner: str) -> str:
-    """Return the field whose value selects a section inside this one."""
-    return next(f.metadata["chooser"] for f in fields(kind) if f.name == inner)
+@cache
+def tables() -> dict[str, Any]:
+    """Return all sections by name, those inside another as `train.adamw`."""
+    found = {}
+    for section, kind in sections(Config).items():
+        found |= {section: kind, **{f"{section}.{name}": inner for name, inner in sections(kind).items()}}
+    return found
 
 
 @cache
-def section_fields() -> dict[str, tuple[str, ...]]:
-    """Return the fields of each section of a configuration, with those of inner sections, each name once."""
-    fields_of = {}
-    for section, kind in sections(Config).items():
-        names = [name for part in (kind, *sections(kind).values()) for name in kinds(part)]
-        fields_of[section] = tuple(name for name in dict.fromkeys(names) if name not in sections(kind))
-    return fields_of
-
-
-def refuse(section: str, chosen: str, key: str, where: str) -> NoReturn:
-    """Say that the chosen data set or optimizer has no such setting, and which has.
-
-    Raises:
-        UsageError: always.
-    """
-    kind = sections(Config)[section]
-    owners = [name for name, inner in sections(kind).items() if key in kinds(inner)]
-    if section == "data":
-        whose = "files of your own" if owners == ["files"] else owners[0]
-        message = f"data.{owners[0]}.{key} is for {whose}, and this recipe reads {chosen}"
-        tasks = f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]}"
-        hint = tasks if owners == ["files"] else f"that reads {whose}"
-        raise UsageError(f"{where}: {message}", f"start from the recipe {hint}")
-    message = f"{chosen} has no {key.replace('_', ' ')}"
-    raise UsageError(f"{where}: {message}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
+def homes() -> dict[str, str]:
+    """Return the section of each setting by its name, which no other section has: `train` for `lr` and for `beta1`."""
+    every = [(name, table) for table, kind in tables().items() for name in kinds(kind) if name not in sections(kind)]
+    return {name: table.partition(".")[0] for name, table in every}
 
 
 def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> None:
@@ -185,10 +194,9 @@ def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> Non
     if config.task and config.task not in TASK_NAMES:
         message = f"{where}: task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}"
         raise UsageError(message, nearest(config.task, TASK_NAMES).strip())
-    known = [name for names in section_fields().values() for name in names]
     for name in config.auto:
-        if name not in known:
-            raise UsageError(f"{where}: auto names {name!r}, which is not a setting", nearest(name, known).strip())
+        if name not in homes():
+            raise UsageError(f"{where}: auto names {name!r}, which is not a setting", nearest(name, homes()).strip())
     _check_idle(config, named, where)
     _check_model(config.model, where)
     _check_training(config.train, where)
@@ -208,8 +216,8 @@ def _check_idle(config: Config, named: Mapping[str, Any], where: str) -> None:
             differs = (f.name for f in fields(default) if getattr(settings, f.name) != getattr(default, f.name))
             key = next((f"{section}.{name}.{field}" for field in differs), None)
             if key or name in named.get(section, {}):
-                by = chooser(kind, name)
-                message = f"{where}: {key or f'[{section}.{name}]'} is set, and {section}.{by} is {getattr(part, by)}"
+                by = f"{section}.{part.chooser} is {getattr(part, part.chooser)}"
+                message = f"{where}: {key or f'[{section}.{name}]'} is set, and {by}"
                 raise UsageError(message, f"leave it out, or choose {name}")
 
 
@@ -232,8 +240,38 @@ def _check_training(train: TrainConfig, where: str) -> None:
 
 def _suggest(key: str, kind: type) -> str:
     """Return a hint: the section of a misplaced key, or the known key that is spelled most alike."""
-    for name, names in section_fields().items():
-        if key in names:
-            return f"it belongs into [{name}]"
+    if key in homes():
+        return f"it belongs into [{homes()[key]}]"
     inner = [name for section in sections(kind).values() for name in kinds(section)]
     return nearest(key, [*kinds(kind), *inner]).strip() or f"known here: {', '.join(kinds(kind))}"
+
+
+def check_request(request: Any, where: str = "request") -> None:
+    """Bring each field of a frozen dataclass to its type, as it is built.
+
+    Raises:
+        UsageError: a field is of another type, or outside its interval, length or form; it is named.
+    """
+    for f in fields(request):
+        value = convert(getattr(request, f.name), kinds(type(request))[f.name], f.metadata, f.name, where)
+        object.__setattr__(request, f.name, value)
+
+
+def build_request(kind: type[Section], data: Any, where: str = "request") -> Section:
+    """Return a request, or another flat dataclass that calls `check_request`, from parsed JSON or TOML.
+
+    null counts as absent.
+
+    Raises:
+        UsageError: the data is no object, lacks a field, or has one that is unknown or invalid; it is named.
+    """
+    if not isinstance(data, dict):
+        raise UsageError(f"{where}: expected a JSON object; got {shown(data)}")
+    known: dict[str, Field[Any]] = {f.name: f for f in fields(kind)}  # pyright: ignore[reportArgumentType]
+    if unknown := sorted(str(name)[:40] for name in data if name not in known):
+        raise UsageError(f"{where}: there is no field {unknown[0]!r}", f"there are {', '.join(known)}")
+    given = {name: value for name, value in data.items() if value is not None}
+    for name, field in known.items():
+        if name not in given and field.default is MISSING and field.default_factory is MISSING:
+            raise UsageError(f"{where}: the field {name!r} is missing")
+    return kind(**given)

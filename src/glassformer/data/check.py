@@ -15,18 +15,17 @@ from pathlib import Path
 import numpy as np
 
 from glassformer.config import DataConfig, TextConfig
-from glassformer.config.requests import truncate
 from glassformer.data.corpus import RaggedArray, split_document
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.documents import read_documents
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
-from glassformer.data.diagnostics import DataIssue, Diagnostics
+from glassformer.data.diagnostics import DataIssue, Diagnostics, Finding
 from glassformer.data.shards import ShardIndex, is_pretokenized
 from glassformer.data.sources import pipes_kept
 from glassformer.data.splits import Split, check_texts_differ, n_contradictions, n_duplicates, overlap_with_training
 from glassformer.errors import DataError
+from glassformer.text.limits import truncate
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.findings import Finding
 from glassformer.utils.formatting import percent
 
 

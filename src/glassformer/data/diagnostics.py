@@ -1,4 +1,4 @@
-r"""Files of text as lines or whole documents, with everything that is wrong in them and where.
+r"""Files of text as lines or whole documents, with everything that is wrong in them and where, and what stands out.
 
 Lines end at "\n" and nowhere else: `str.splitlines` also breaks at U+2028 and U+0085 and so misaligns
 parallel files. Problems are collected, not raised, so that one pass tells all. Tables are in `tables.py`.
@@ -18,6 +18,29 @@ from typing import BinaryIO, Literal
 
 from glassformer.data.sources import DAMAGED, is_pipe, open_source, pipes_kept, unreadable
 from glassformer.errors import DataError
+
+FEW_EXAMPLES = "few examples"
+"""The place of a finding about too few training examples."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is the matter, and what to do about it.
+
+    Attributes:
+        matter: a sentence without a full stop. remedy: likewise; empty where nothing is known to help.
+        place: what it is about, such as "few examples" or "validation loss".
+        numbers: what it rests on, by name.
+    """
+
+    matter: str
+    remedy: str = ""
+    place: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.matter}; {self.remedy}" if self.remedy else self.matter
+
 
 IssueKind = Literal[
     "missing",

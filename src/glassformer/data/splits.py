@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.diagnostics import Diagnostics, Finding
 from glassformer.data.shards import ShardIndex
 from glassformer.errors import DataError
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.findings import Finding
 
 LINE_CHARS = 32
 """Shorter lines of running text recur by chance, and are not compared."""

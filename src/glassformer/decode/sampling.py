@@ -16,13 +16,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.config.requests import window_start
 from glassformer.decode.incremental import IncrementalDecoder, lm_decoder
 from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.search import Hypothesis, active_rows, length_penalties, refuse_nan
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble, evaluation_mode
+from glassformer.text.limits import window_start
 from glassformer.utils.device import many_shapes
 from glassformer.utils.process_settings import turns
 
@@ -205,7 +205,7 @@ def generate_ids(
     """Return the ids that the model generates after each prompt, without the prompt.
 
     A continuation depends on its prompt, the settings and its row number (`first_row` + its index), not on the other
-    prompts. Beyond the model's context it continues in a window (`limits.window_start`).
+    prompts. Beyond the model's context it continues in a window (`window_start`).
 
     Args:
         model: the language model, or an ensemble; set to evaluation mode meanwhile.

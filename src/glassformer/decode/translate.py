@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.config.requests import length_limit
 from glassformer.data.batches import length_buckets
 from glassformer.data.corpus import RaggedArray
 from glassformer.decode.incremental import translation_decoder
@@ -19,6 +18,7 @@ from glassformer.decode.search import Hypothesis, Special, beam_search
 from glassformer.errors import UsageError
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble, evaluation_mode
+from glassformer.text.limits import length_limit
 from glassformer.utils.device import many_shapes
 from glassformer.utils.process_settings import turns
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from glassformer.errors import DataError
 from glassformer.evaluate.significance import wilson_interval
-from glassformer.evaluate.translation import mostly_unspaced
+from glassformer.text.ngrams import mostly_unspaced
 
 N_BINS = 15
 """Bins of the reliability diagram, as in Guo et al. 2017."""

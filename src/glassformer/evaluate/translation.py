@@ -17,7 +17,7 @@ from glassformer.data.splits import Published
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate import significance
 from glassformer.evaluate.significance import percentile_interval, resampled_sums, wilson_interval
-from glassformer.text.ngrams import UNSPACED
+from glassformer.text.ngrams import UNSPACED, mostly_unspaced
 
 LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
 """First reference length, in BLEU's tokens, of each bucket of `length_buckets`."""
@@ -169,12 +169,6 @@ def tokenizer_for(references: Sequence[str]) -> str:
         return "13a"
     han, unspaced = (sum(len(script.findall(line)) for line in references) for script in (HAN, _UNSPACED))
     return "zh" if han > 0.9 * unspaced else "char"
-
-
-def mostly_unspaced(texts: Sequence[str]) -> bool:
-    """Return True if most letters are of scripts that do not separate words by spaces."""
-    letters = sum(character.isalpha() for line in texts for character in line)
-    return 2 * sum(len(_UNSPACED.findall(line)) for line in texts) > letters > 0
 
 
 def headline_of(references: Sequence[str], tokenize: str = "auto") -> str:

@@ -19,7 +19,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.config.requests import length_limit
 from glassformer.decode import Hypothesis, Special, beam_search, lm_decoder, sample, translate_ids, translation_decoder
 from glassformer.decode.search import SearchStep
 from glassformer.errors import DivergedError, UsageError
@@ -27,6 +26,7 @@ from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
+from glassformer.text.limits import length_limit
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import shortened
 

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Self
 
-from glassformer.config import DecodeConfig
-from glassformer.config.requests import build_request, check_request
-from glassformer.config.settings import number, string
+from glassformer.config import DecodeConfig, number, string
+from glassformer.config.validation import build_request, check_request
 
 MAX_FULL_TOKENS, MAX_LAYERED_TOKENS = 128, 512
 """Longest streams captured whole, and longest captured one layer at a time; a longer text is cut to that."""

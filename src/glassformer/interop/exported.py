@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
-from glassformer.config.requests import length_limit, window_start
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import CheckedEngine, Engine, Hypotheses
 from glassformer.interop.export_facts import ENGINES, FACTS, KIND, ExportFacts, check_files, decode_of, read_facts
@@ -37,6 +36,7 @@ from glassformer.text.answers import (
     translation_lines,
     warn_of_cut,
 )
+from glassformer.text.limits import length_limit, window_start
 from glassformer.text.long_text import chunks_of
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import sha256_regular
@@ -47,11 +47,6 @@ CHUNK = 256
 """Texts of a stream that are answered together."""
 TORCH_FREE = ("ctranslate2", "onnx")
 """Libraries that answer without torch, in the order of preference."""
-
-
-def is_exported(path: Path) -> bool:
-    """Return True if a folder is an exported model; nothing of it is checked."""
-    return (path / FACTS).is_file() and (path / MANIFEST).is_file()
 
 
 def export_of_run(run: Path, target: str) -> Path:
@@ -238,7 +233,7 @@ class ExportedModel:
         while active:
             groups: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(dict)
             for i in active:
-                # A window of the text, as far as its positions reach: `limits.window_start`.
+                # A window of the text, as far as its positions reach: `window_start`.
                 text = [*prompts[i], *written[i]]
                 window = text[window_start(len(text), context) :]
                 room = min(context - len(window) + 1, decode.max_new_tokens - len(written[i]))

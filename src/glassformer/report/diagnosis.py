@@ -10,11 +10,11 @@ import math
 import statistics
 from collections.abc import Iterator
 
+from glassformer.data.diagnostics import FEW_EXAMPLES as FEW
+from glassformer.data.diagnostics import Finding
 from glassformer.report.run_record import RunRecord, readable_records
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import task_class
-from glassformer.utils.findings import FEW_EXAMPLES as FEW
-from glassformer.utils.findings import Finding
 
 PADDING = 0.25
 UNKNOWN = 0.05

@@ -97,14 +97,16 @@ def readable_records(*paths: Path) -> Iterator[None]:
         raise CheckpointError(message, "restore the folder from a copy; with --debug the place is shown") from error
 
 
-def load_run_record(path: Path | str) -> RunRecord:
+def load_run_record(path: Path | str, config: Config | None = None) -> RunRecord:
     """Read what a run folder holds; of a step that was logged twice (resumed after a kill) the later line counts.
+
+    Its configuration is read unless it is given.
 
     Raises:
         CheckpointError: no such folder, no configuration in it, or a file that is damaged.
     """
     folder = RunFolder(path)
-    config, rows = folder.read_config(), sorted(folder.read_metrics(), key=lambda row: row.step)
+    config, rows = config or folder.read_config(), sorted(folder.read_metrics(), key=lambda row: row.step)
     try:
         task_class(config.task)
     except UsageError as error:

@@ -31,7 +31,7 @@ from glassformer.runs.records import (
     is_of_type,
     start_record,
 )
-from glassformer.runs.sealed_folder import is_intact
+from glassformer.runs.sealed_folder import MANIFEST, is_intact
 from glassformer.utils import atomic_io, safe_read
 from glassformer.utils.formatting import glassformer_command
 from glassformer.utils.safe_read import LIMITS
@@ -49,6 +49,11 @@ MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"
 """In `env.json`: the record of what the run was begun with (`records.py`)."""
+
+
+def is_exported(path: Path) -> bool:
+    """Return True if a folder is an exported model; nothing of it is checked."""
+    return (path / EXPORT_FACTS).is_file() and (path / MANIFEST).is_file()
 
 
 class RunFolder:
@@ -274,10 +279,13 @@ class RunFolder:
 
     # Scores
 
-    def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[JsonObject]) -> None:
+    def write_evaluation(self, evaluation: Evaluation, predictions: Iterable[JsonObject]) -> Evaluation:
+        """Write scores and predictions; return the scores as they will be read."""
         rows = "".join(atomic_io.json_line(row) + "\n" for row in predictions)
         atomic_io.atomic_write_text(self.predictions, rows)
-        atomic_io.write_json(self.evaluation, evaluation.as_json())
+        value = json.loads(json.dumps(atomic_io.finite(evaluation.as_json())))
+        atomic_io.write_json(self.evaluation, value)
+        return Evaluation.from_json(value, self.evaluation)
 
     def read_evaluation(self) -> Evaluation | None:
         at = self.evaluation

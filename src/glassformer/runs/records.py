@@ -17,9 +17,9 @@ from typing import Any
 
 from glassformer.config import Config
 from glassformer.config.recipes import config_from_dict, config_to_dict
+from glassformer.data.diagnostics import Finding
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.utils.atomic_io import finite
-from glassformer.utils.findings import Finding
 from glassformer.utils.safe_read import check_types, dataclass_from_json, is_of_type, json_object, parse_json
 
 FORMAT = 2

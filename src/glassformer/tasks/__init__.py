@@ -1,21 +1,39 @@
-"""The tasks there are, by name; one module each says everything in which it differs from the others."""
+"""The tasks there are, by name; one file each says everything in which it differs from the others."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 
 from glassformer.config.recipes import TASK_NAMES, nearest
 from glassformer.errors import UsageError
 from glassformer.tasks.base import Task
-from glassformer.tasks.classify import Classify
-from glassformer.tasks.lm import LanguageModelling
-from glassformer.tasks.pretrain import Pretrain
-from glassformer.tasks.translate import Translate
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Classify, Translate, LanguageModelling, Pretrain)}
+
+class _Tasks(Mapping[str, type[Task]]):
+    """The tasks by name. The file of one, which registers it, is imported when it is asked for."""
+
+    def __init__(self) -> None:
+        self.registered: dict[str, type[Task]] = {}
+
+    def __getitem__(self, name: str) -> type[Task]:
+        if name not in self.registered and name in TASK_NAMES:
+            import_module(f"{__name__}.{name}")
+        return self.registered[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(TASK_NAMES)
+
+    def __len__(self) -> int:
+        return len(TASK_NAMES)
+
+
+TASKS = _Tasks()
 
 
 def register(task: type[Task]) -> type[Task]:
     """Make a task known by its name, to recipes and run folders too; usable as a decorator."""
-    TASKS[task.name] = task
+    TASKS.registered[task.name] = task
     if task.name not in TASK_NAMES:
         TASK_NAMES.append(task.name)
     return task

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig
-from glassformer.config.requests import truncate
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import LABEL, TEXT, DataSchema, Rows
@@ -28,13 +27,15 @@ from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.classification import fit_baselines, score
-from glassformer.models import TextClassifier
 from glassformer.models.build import encoder_flops
+from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
+from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify_report import ClassifyReport
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
+from glassformer.text.limits import truncate
 from glassformer.text.ngrams import mean_words
 
 LONG = 60
@@ -130,6 +131,7 @@ def _check_guess(train: Rows, names: Sequence[str], diagnostics: Diagnostics) ->
         diagnostics.error(train.path, 0, "label", f"{shown}: this can hardly be the column of labels; {advice}")
 
 
+@register
 class Classify(Task):
     """Validated on accuracy."""
 

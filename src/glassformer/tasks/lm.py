@@ -29,9 +29,9 @@ from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.models import LanguageModel
 from glassformer.models.build import decoder_flops
 from glassformer.models.ensemble import Ensemble, evaluation_mode
-from glassformer.nn.cross_entropy import IGNORE_INDEX
-from glassformer.nn.fused import LinearCrossEntropy
+from glassformer.nn.cross_entropy import IGNORE_INDEX, LinearCrossEntropy
 from glassformer.runs.records import JsonObject
+from glassformer.tasks import register
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import continuation_lines
@@ -157,6 +157,7 @@ class LanguageModellingReport(TaskReport):
         return test | {"metric": metric, "unit": "blocks of the text"}
 
 
+@register
 class LanguageModelling(Task):
     """Validated on nats per token; every token of the held-out part but the very first is scored once."""
 

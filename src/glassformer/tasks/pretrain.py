@@ -30,12 +30,13 @@ from glassformer.data.datasets.columns import TEXT, DataSchema
 from glassformer.data.splits import Split
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.evaluate.metrics import Metric
-from glassformer.models import MaskedLanguageModel
 from glassformer.models.build import encoder_flops
+from glassformer.models.encoder_models import MaskedLanguageModel
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.records import JsonObject
+from glassformer.tasks import register
 from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers as masked_text
@@ -124,6 +125,7 @@ class PretrainReport(TaskReport):
         return masked_lines(answer)
 
 
+@register
 class Pretrain(Task):
     """Validated on nats per hidden token."""
 

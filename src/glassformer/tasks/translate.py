@@ -27,6 +27,7 @@ from glassformer.models.build import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.records import Evaluation, JsonObject
+from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import translation_lines, warn_of_cut
@@ -115,6 +116,7 @@ class TranslateReport(TaskReport):
         return super().paired_test(first, second, truth, name)
 
 
+@register
 class Translate(Task):
     """Validated on BLEU of greedy translations, or on exact match where answers are short."""
 

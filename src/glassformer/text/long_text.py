@@ -26,9 +26,9 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import tokenizers
 
-from glassformer.config.requests import truncate
 from glassformer.errors import DataError, UsageError
 from glassformer.text.backends import SPACE
+from glassformer.text.limits import truncate
 from glassformer.text.ngrams import MOST_CHARACTERS, UNSPACED, surface_forms
 
 READ_BYTES = 1 << 16

@@ -179,3 +179,9 @@ def ngrams_of(surface: str) -> Iterator[str]:
             yield from (surface[start : start + n] for n in LENGTHS if start + n <= len(surface))
     else:
         yield from (surface[:n] for n in range(2, len(surface) + 1))
+
+
+def mostly_unspaced(texts: Sequence[str]) -> bool:
+    """Return True if most letters are of scripts that do not separate words by spaces."""
+    letters = sum(character.isalpha() for line in texts for character in line)
+    return 2 * sum(len(_UNSPACED.findall(line)) for line in texts) > letters > 0

@@ -12,9 +12,8 @@ import time
 from dataclasses import dataclass, replace
 
 from glassformer.config import Config, TrainConfig
-from glassformer.training.context import RunContext
 from glassformer.training.loop import local_batches, optimizer_step
-from glassformer.training.state import TrainState
+from glassformer.training.state import RunContext, TrainState
 from glassformer.training.validation import Validator
 
 WARM_UP, TIMED, FEWEST = 8, 32, 3

@@ -19,9 +19,8 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.records import Evaluation, StepMetrics
 from glassformer.tasks import Task
-from glassformer.training.context import RunContext
 from glassformer.training.loop import optimizer_step
-from glassformer.training.state import TrainState
+from glassformer.training.state import RunContext, TrainState
 from glassformer.utils.atomic_io import remove_leftovers
 from glassformer.utils.formatting import counted
 
@@ -99,12 +98,12 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None
 
     The model and a card without scores are saved before its evaluation begins, so that a kill costs no training.
     """
+    record = load_run_record(folder.path, context.config)
     if not folder.trained:
         save_task_model(context.task, model, folder)
-        replace_card(folder.model, model_card(load_run_record(folder.path)))
+        replace_card(folder.model, model_card(record))
     if not folder.finished:
-        evaluate_run(context, model, folder)
-    record = load_run_record(folder.path)
+        record = replace(record, evaluation=evaluate_run(context, model, folder))
     replace_card(folder.model, model_card(record))
     write_report(record)
     # Processes that died while writing leave temporary files; everything they began is complete by now.
@@ -126,5 +125,4 @@ def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Ev
     if (overlap := overlap_with_training(split, data.train, context.task.running_text)) is not None:
         scores["also_in_training"], scores["compared_with_training"] = overlap
     evaluation = Evaluation(context.task.name, name, {"precision": "fp32"} | scores)
-    folder.write_evaluation(evaluation, predictions)
-    return evaluation
+    return folder.write_evaluation(evaluation, predictions)

@@ -22,11 +22,10 @@ from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DivergedError
 from glassformer.runs.records import StepMetrics
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.training.context import RunContext
 from glassformer.training.losses import adversarial_backward, backward
 from glassformer.training.optimizer import lr_factor
 from glassformer.training.signals import STOPPING, StopRequest
-from glassformer.training.state import Progress, TrainState
+from glassformer.training.state import Progress, RunContext, TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils.process_settings import turns
 

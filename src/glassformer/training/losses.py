@@ -15,30 +15,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from glassformer.data.batches import Batch
-from glassformer.models.ensemble import members_of
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.tasks import Task
-from glassformer.training.context import RunContext
+from glassformer.training.state import RunContext
 from glassformer.utils.device import autocast
-
-
-class LossModule(nn.Module):
-    """A model with its task's loss as one module, so that DistributedDataParallel sees one forward pass per batch.
-
-    Args:
-        model: the only child with parameters.
-        task: computes the loss of a batch from the model.
-    """
-
-    def __init__(self, model: nn.Module, task: Task) -> None:
-        super().__init__()
-        self.model, self.task = model, task
-
-    def forward(self, batch: Batch) -> Float[Tensor, ""]:
-        """Return the cross-entropy with label smoothing; the members of an ensemble learn each by itself."""
-        smoothing = self.task.config.train.label_smoothing
-        sums = [self.task.loss_sum(member, batch, smoothing) for member in members_of(self.model)]
-        return torch.stack(sums).mean()
 
 
 def backward(

@@ -18,6 +18,7 @@ from torch import nn
 
 from glassformer.data.check import count_unknown_tokens, n_texts_with_unknown, unknown_finding
 from glassformer.data.corpus import EncodedCorpus, fingerprint
+from glassformer.data.diagnostics import FEW_EXAMPLES, Finding
 from glassformer.data.splits import Overlap, Split, n_duplicates, overlap_text, overlap_with_training
 from glassformer.evaluate.significance import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
@@ -25,8 +26,7 @@ from glassformer.runs.records import DataRecord, SplitRecord
 from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
-from glassformer.training.context import RunContext
-from glassformer.utils.findings import FEW_EXAMPLES, Finding
+from glassformer.training.state import RunContext
 from glassformer.utils.formatting import counted, duration, glassformer_command, percent
 
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")

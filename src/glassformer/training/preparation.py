@@ -21,10 +21,9 @@ from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task, task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace
-from glassformer.training.context import RunContext
 from glassformer.training.finetune import check_compatible, copy_pretrained_weights, load_pretrained
 from glassformer.training.preflight import PACKAGES, Preflight, preflight
-from glassformer.training.state import TrainState
+from glassformer.training.state import RunContext, TrainState
 from glassformer.utils.cpu_threads import threads_of_run
 from glassformer.utils.device import choose_device, choose_precision
 from glassformer.utils.formatting import counted

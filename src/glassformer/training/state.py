@@ -1,9 +1,9 @@
-"""The state of a training run: model, optimizer, moving average, best weights, random generators and progress.
+"""What a training run needs, and what changes while it trains: model, optimizer, best weights, random generators.
 
 Checkpointing changes no result, compilation only its rounding. The forward method of a layer is replaced and the layer
 is not wrapped, so that the names of the weights stay.
 
-It is saved as named tensors and a JSON object (`runs/checkpoints.py`), from which a run resumes exactly.
+The state is saved as named tensors and a JSON object (`runs/checkpoints.py`), from which a run resumes exactly.
 """
 
 from __future__ import annotations
@@ -12,23 +12,75 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from glassformer.config import TrainConfig
+from glassformer.config import Config, TrainConfig
+from glassformer.data.batches import Batch
+from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.splits import TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import CheckpointError
+from glassformer.models.ensemble import members_of
 from glassformer.nn import Decoder, Encoder
 from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.tasks import Task
-from glassformer.training.losses import LossModule
+from glassformer.training.finetune import PretrainedModel
 from glassformer.training.optimizer import ExponentialMovingAverage as MovingAverage
 from glassformer.training.optimizer import check_like, load_optimizer_tensors, make_optimizer, optimizer_tensors
+from glassformer.utils.cpu_threads import Threads
+from glassformer.utils.device import Precision
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Data, task, device and processes of a run; nothing here changes while it trains."""
+
+    data: TextData
+    task: Task
+    train: EncodedCorpus
+    valid: EncodedCorpus
+    device: torch.device
+    precision: Precision
+    pretrained: PretrainedModel | None = None
+    """The run whose weights a new run starts from (`init_from`)."""
+    group: ProcessGroup = SINGLE_PROCESS
+    """The processes that train together."""
+    threads: Threads | None = None
+    """What adapts the number of threads to the load of the machine; None where that number is fixed."""
+
+    @property
+    def config(self) -> Config:
+        return self.task.config
+
+    def with_config(self, config: Config) -> RunContext:
+        """Return the same context with another configuration, of settings that do not affect data and tokenizer."""
+        return replace(self, task=self.task.with_config(config))
+
+
+class LossModule(nn.Module):
+    """A model with its task's loss as one module, so that DistributedDataParallel sees one forward pass per batch.
+
+    Args:
+        model: the only child with parameters.
+        task: computes the loss of a batch from the model.
+    """
+
+    def __init__(self, model: nn.Module, task: Task) -> None:
+        super().__init__()
+        self.model, self.task = model, task
+
+    def forward(self, batch: Batch) -> Float[Tensor, ""]:
+        """Return the cross-entropy with label smoothing; the members of an ensemble learn each by itself."""
+        smoothing = self.task.config.train.label_smoothing
+        sums = [self.task.loss_sum(member, batch, smoothing) for member in members_of(self.model)]
+        return torch.stack(sums).mean()
 
 
 def prepare_layers(model: nn.Module, config: TrainConfig) -> None:

@@ -36,14 +36,13 @@ from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.model_folder import load_weights
 from glassformer.runs.records import JsonObject, StepMetrics
-from glassformer.training.context import RunContext
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import budget_used, requested_stop, train_steps
 from glassformer.training.preflight import Preflight, describe_data, describe_environment
 from glassformer.training.preparation import new_state, prepare_distributed, settle_budget
 from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
-from glassformer.training.state import Progress, TrainState
+from glassformer.training.state import Progress, RunContext, TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils.device import choose_device, tuned
 from glassformer.utils.process_settings import turns

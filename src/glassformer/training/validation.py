@@ -11,8 +11,7 @@ from torch import nn
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split
 from glassformer.runs.model_folder import load_weights
-from glassformer.training.context import RunContext
-from glassformer.training.state import TrainState, Weights, copy_weights, is_better
+from glassformer.training.state import RunContext, TrainState, Weights, copy_weights, is_better
 from glassformer.utils.device import autocast
 
 

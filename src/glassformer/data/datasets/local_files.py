@@ -11,11 +11,11 @@ tells everything.
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.data.datasets import dates, imdb, multi30k, shakespeare
 from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, DataSchema, Rows, read_table
 from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
 from glassformer.data.datasets.known_columns import KnownColumns
@@ -35,12 +35,13 @@ from glassformer.errors import DataError, UsageError
 from glassformer.utils.formatting import counted
 
 LOADERS = {
-    "imdb": imdb.load,
-    "imdb-texts": imdb.load_texts,
-    "multi30k": multi30k.load,
-    "dates": dates.load,
-    "shakespeare": shakespeare.load,
+    "imdb": ("imdb", "load"),
+    "imdb-texts": ("imdb", "load_texts"),
+    "multi30k": ("multi30k", "load"),
+    "dates": ("dates", "load"),
+    "shakespeare": ("shakespeare", "load"),
 }
+"""The file beside this one that reads a built-in data set, and its function."""
 ANSWERS = {"imdb": "label", "imdb-texts": "", "multi30k": "target", "dates": "target", "shakespeare": None}
 """What the texts of each built-in data set come with: "" is nothing; None is running text."""
 _IN_WORDS = {None: "running text", "": "texts alone", "label": "texts with labels", "target": "pairs of sentences"}
@@ -66,7 +67,8 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: KnownColumns | N
     if data.dataset == "files":
         text = load(schema, data, known)
     elif data.dataset in LOADERS:
-        text = LOADERS[data.dataset](data)
+        module, function = LOADERS[data.dataset]
+        text = getattr(import_module(f"glassformer.data.datasets.{module}"), function)(data)
     else:
         raise UsageError(f'data set "{data.dataset}" does not exist', f"choose from files, {', '.join(ANSWERS)}")
     return limited(text, data.limit, data.split_seed)

@@ -26,9 +26,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
-from glassformer.config import DecodeConfig
-from glassformer.config.requests import build_request, check_request
-from glassformer.config.settings import string
+from glassformer.config import DecodeConfig, string
+from glassformer.config.validation import build_request, check_request
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.compute import compute_explanation
@@ -207,7 +206,7 @@ class Finding:
     """Change of the log-probability of the tokens predicted without edits, in nats."""
     other_text: str | None = string(MAX_TEXT, None)
     """The second text, for =B."""
-    control: list[Control] = field(default_factory=list, metadata={"tables": Control})
+    control: list[Control] = field(default_factory=list)
     """Other edits, for comparison."""
 
     def __post_init__(self) -> None:

@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.config.requests import truncate
 from glassformer.decode import Hypothesis
 from glassformer.errors import UsageError
 from glassformer.explain.predictions import DecodeLog, LoggedHypothesis, translate
@@ -19,6 +18,7 @@ from glassformer.explain.subject import Subject
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.ngram_embeddings import BigramEmbedding
+from glassformer.text.limits import truncate
 from glassformer.text.tokenizer import Tokenizer
 
 PARTS = {"head": "beginning", "tail": "end", "head+tail": "beginning and end", "middle": "middle"}

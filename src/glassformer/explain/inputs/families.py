@@ -16,7 +16,6 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.config.recipes import override
-from glassformer.config.requests import window_start
 from glassformer.errors import UsageError
 from glassformer.explain.inputs import encoded_text
 from glassformer.explain.inputs.encoded_text import (
@@ -37,6 +36,7 @@ from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.tasks import Task
 from glassformer.tasks.pretrain import Pretrain
 from glassformer.text import answers as masked_text
+from glassformer.text.limits import window_start
 from glassformer.text.tokenizer import MASK, Tokenizer
 
 

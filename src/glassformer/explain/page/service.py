@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from glassformer.config.settings import number, string
+from glassformer.config import number, string
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
