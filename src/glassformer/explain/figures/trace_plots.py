@@ -205,7 +205,9 @@ class TracePlots:
                 titles = "Learned positions", "added to each token, as learned in training"
             with fs.style():
                 return positions_figure(*titles, values, columns, label)
-        rotated = next((r for r in _first_rotation(self._records) if "base" in r.attrs), None)
+        # Reading other records may cost a forward pass.
+        queries = (id for id in self._records if id.split(".")[-1] in ("q", "k"))
+        rotated = next((self._records[id] for id in queries if self._records[id].op == "rotate"), None)
         if rotated is None:
             raise UsageError("the trace holds no positions to draw", 'a model with positions = "none" has none to show')
         length, width = rotated.shape[-2:]
@@ -343,14 +345,6 @@ def _indices(number: int | None, n: int, name: str) -> list[int]:
     if not 1 <= number <= n:
         raise UsageError(f"there is no {name} {number}: they are counted from 1 to {n}")
     return [number - 1]
-
-
-def _first_rotation(records: Mapping[str, Step]) -> list[Step]:
-    """Return the first rotated queries or keys, without reading other records, which may cost a forward pass."""
-    for id in records:
-        if id.split(".")[-1] in ("q", "k") and records[id].op == "rotate":
-            return [records[id]]
-    return []
 
 
 def _attention_title(id: str, number: int, block: str) -> str:
