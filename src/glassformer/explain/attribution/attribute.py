@@ -114,7 +114,7 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
         foil=foil,
         value=value,
         baseline_value=baseline,
-        scores=_padded_to_streams(explanation, scores),
+        scores={s.name: [*scores[s.name], *[0.0] * (len(s) - len(scores[s.name]))] for s in explanation.streams},
         word_texts={
             stream.name: words_read(stream, len(value_fn.words[stream.name])) for stream in explanation.streams
         },
@@ -190,11 +190,6 @@ def _random_mean_drops(explanation: Explanation, value_fn: ValueFunction) -> Flo
     if key not in known:
         known[key] = random_mean_drops(value_fn)
     return known[key]
-
-
-def _padded_to_streams(explanation: Explanation, scores: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Return the scores padded with 0 to the lengths of the streams."""
-    return {s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in explanation.streams}
 
 
 def _candidate(explanation: Explanation, logits: Float[Tensor, " C"], i: int) -> Candidate:

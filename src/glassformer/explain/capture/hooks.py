@@ -199,19 +199,17 @@ def observed_factor(before: Tensor, after: Tensor, expected: float) -> float:
     return expected if bool(value * expected == scaled) else float(scaled.double() / value.double())
 
 
-class FusedContext:
-    """A tap that replaces the context by that of the fused kernel for the same queries, keys and values."""
+def fused_context(args: Arguments) -> Tap:
+    """Return a tap that replaces the context by that of the fused kernel for the same queries, keys and values."""
+    tensors: dict[str, Tensor] = {}
 
-    def __init__(self, args: Arguments) -> None:
-        self.mask: Mask | None = args.get("mask")
-        self.tensors: dict[str, Tensor] = {}
-
-    def __call__(self, site: str, tensor: Tensor) -> Tensor:
-        self.tensors[site] = tensor
+    def tap(site: str, tensor: Tensor) -> Tensor:
+        tensors[site] = tensor
         if site != "context":
             return tensor
-        q, k, v = (self.tensors[name] for name in "qkv")
-        return fused_attention(q, k, v, self.mask, kernel=True)
+        return fused_attention(tensors["q"], tensors["k"], tensors["v"], args.get("mask"), kernel=True)
+
+    return tap
 
 
 class AttentionHooks:
