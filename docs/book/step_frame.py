@@ -14,10 +14,9 @@ from urllib.parse import urlencode
 from glassformer.errors import UsageError
 from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.page.inline import escape_json
 from glassformer.explain.page.manifest import Manifest, manifest, run_info
 from glassformer.explain.page.responses import WHOLE, to_json
-from glassformer.explain.page.saved_page import SavedPageData, embedding_views, packed_tensor
+from glassformer.explain.page.saved_page import SavedPageData, embedding_views, escape_json, packed_tensor
 
 MAX_BYTES = 150_000
 """Maximum size of a frame, without script and style."""

@@ -13,7 +13,7 @@ from tests.browser.app import App, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.explanation import explain
-from glassformer.explain.page.saved_page import saved_page_html, write_saved_page
+from glassformer.explain.page.saved_page import saved_page_html
 
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 
@@ -49,7 +49,7 @@ def test_a_saved_page_matches_the_live_one(app: Callable[..., App], watch: Watch
 def test_what_a_saved_page_cannot_do_it_says(app: Callable[..., App], tmp_path: Path) -> None:
     explanation = explain(subject_of(MODELS["classify, pre-norm"]), "a good b")
     file = tmp_path / "report.html"
-    write_saved_page(file, explanation)
+    explanation.save(file)
     page = app(file, "why")
     assert page.page.locator("[data-role=trace]").count() == 0, "no button that could not work"
     word = page.page.locator("[data-word='1']")

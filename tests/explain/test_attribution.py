@@ -88,7 +88,7 @@ def test_erase_each_equals_erase_of_each(name: str, monkeypatch: pytest.MonkeyPa
     e = example(name)
     stream = e.streams[0]
     words = [{stream.name: [i]} for i, word in enumerate(stream.words) if word >= 0][:3]
-    monkeypatch.setattr("glassformer.explain.attribution.attribute.BATCH_TOKENS", 2 * len(stream))
+    monkeypatch.setattr("glassformer.explain.attribution.value_function.BATCH_TOKENS", 2 * len(stream))
     together = erase_each(e, EraseRequest({}, prediction=last(e)), words)
     assert len({result.value for result in together}) == len(words) == 3
     for result, positions in zip(together, words, strict=True):
@@ -312,7 +312,7 @@ def test_random_mean_drops_uses_fewer_rankings_for_long_texts() -> None:
     value_fn = make_value_function(infer(subject, "a b c"), AttributeRequest())
     assert len(random_mean_drops(value_fn)) == 200
     wide = replace(value_fn, ids=[torch.zeros(1, 1000, dtype=torch.long)], mask=None)
-    wide = replace(wide, words=[replace(value_fn.words[0], word_of=np.full(1000, -1))], n_words=0)
+    wide = replace(wide, words={"text": np.full(1000, -1)}, n_words=0)
     assert len(random_mean_drops(wide)) == 100
 
 

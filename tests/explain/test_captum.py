@@ -51,10 +51,10 @@ def compare(explanation: Explanation, prediction: int, foil: int | None = None) 
         method="gausslegendre",
         internal_batch_size=200,
     )
-    for stream, of_stream in zip(value_fn.words, theirs if len(layers) > 1 else [theirs], strict=True):
+    for name, of_stream in zip(value_fn.words, theirs if len(layers) > 1 else [theirs], strict=True):
         expected = of_stream.sum(dim=-1)[0].detach().numpy()
         assert np.abs(expected).max() > 1e-2
-        assert np.abs(np.array(ours[stream.name]) - expected).max() < 1e-3
+        assert np.abs(np.array(ours[name]) - expected).max() < 1e-3
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])

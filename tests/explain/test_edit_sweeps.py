@@ -17,7 +17,14 @@ from tests.helpers.inference import Subject, untrained
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.edits.apply import base_logits, edited_logits, variant_effects
-from glassformer.explain.edits.findings import find_head, make_finding, measure_again, read_findings, write_findings
+from glassformer.explain.edits.findings import (
+    differences,
+    find_head,
+    make_finding,
+    measure_again,
+    read_findings,
+    write_findings,
+)
 from glassformer.explain.edits.states import sweep_states
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
@@ -234,10 +241,11 @@ def test_findings_are_measured_again(tmp_path: Path) -> None:
     weights, [read, second] = read_findings(file)
     assert weights is None and read == finding and second == plain
     # The request decodes as the run does, here at most 24 tokens and not 5.
-    again = measure_again(e.subject, replace(read, before="x", change=finding.change + 1))
-    assert "before is" in again.differences[0] and any("log-probability" in one for one in again.differences)
-    now = measure_again(e.subject, read).now
-    assert measure_again(e.subject, now).differences == []
+    expected = replace(read, before="x", change=finding.change + 1)
+    found = differences(expected, measure_again(e.subject, expected))
+    assert "before is" in found[0] and any("log-probability" in one for one in found)
+    now = measure_again(e.subject, read)
+    assert differences(now, measure_again(e.subject, now)) == []
 
 
 @pytest.mark.parametrize(

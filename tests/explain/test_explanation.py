@@ -27,8 +27,7 @@ from glassformer.explain.compute import compute_decoding
 from glassformer.explain.embedding_view import embedding_view, lookups_of
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.manifest import run_info
-from glassformer.explain.page.saved_attributions import written
-from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.page.saved_page import saved_page_html, written
 from glassformer.explain.predictions import EnsembleMember
 from glassformer.explain.record_store import take_slice
 from glassformer.explain.trace import trace

@@ -23,8 +23,7 @@ from glassformer.explain.attribution.attribute import Attribution, Candidate
 from glassformer.explain.attribution.methods import Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.figures import style as fs
-from glassformer.explain.figures.attribution_figure import draw_attribution, scored_words
-from glassformer.explain.figures.explanation_plots import save_figure
+from glassformer.explain.figures.explanation_plots import draw_attribution, save_figure, scored_words
 from glassformer.explain.trace import Trace
 
 TEXT = {"classify": "a b good c d", "translate": "abcdefg", "lm": "abc def"}

@@ -92,7 +92,7 @@ def test_erase_removes_hashed_ngrams(run: Run, method: str) -> None:
     e = run.explain("ab cd e", max_new_tokens=1)
     attribution, value_fn = e.attribute(method), make_value_function(e, AttributeRequest())
     [ids] = value_fn.ids
-    erasable = [position for position, word in enumerate(value_fn.words[0].word_of) if word >= 0]
+    erasable = [position for position, word in enumerate(value_fn.words["text"]) if word >= 0]
     assert len(erasable) > 4
     gone = torch.full_like(ids, value_fn.erase_id)
     assert run.model.ngrams.lookup_ids(ids, 4).any() and not run.model.ngrams.lookup_ids(gone, 4).any()

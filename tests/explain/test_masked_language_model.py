@@ -78,7 +78,7 @@ def test_a_prediction_depends_on_words_of_both_sides(form: str) -> None:
     assert abs(value - e.predictions[index].top[0].log_prob) < 1e-4
     if form != "n-grams":
         inputs = {**e.model_inputs, "ids": e.model_inputs["ids"].clone()}
-        inputs["ids"][0, torch.from_numpy(function.words[0].word_of == function.n_words - 1)] = function.erase_id
+        inputs["ids"][0, torch.from_numpy(function.words["text"] == function.n_words - 1)] = function.erase_id
         with torch.no_grad():
             erased = e.subject.model(**inputs)[0, index].log_softmax(dim=-1)[function.target]
         scores = function.sum_over_words(e.attribute(prediction=index).scores)

@@ -13,7 +13,8 @@ from tests.helpers.inference import untrained
 
 from glassformer.errors import GlassformerError
 from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.page import notebook
+from glassformer.explain.figures.explanation_plots import attention_png
+from glassformer.explain.page.saved_page import page_iframe
 
 TEXT = 'good </script> "quoted" &amp; <b> b c'
 
@@ -69,9 +70,9 @@ def test_where_the_page_is_not_built_a_sentence_says_so(
         raise GlassformerError(f"the page <{name}> is missing", "build it: make web")
 
     monkeypatch.setattr("glassformer.explain.page.saved_page.asset", missing)
-    assert notebook.page_iframe(explanation) == "<p>the page &lt;index.html&gt; is missing build it: make web</p>"
+    assert page_iframe(explanation) == "<p>the page &lt;index.html&gt; is missing build it: make web</p>"
 
 
 def test_a_translation_shows_its_cross_attention() -> None:
     explanation = explain(untrained("translate"), "abc")
-    assert notebook.attention_png(explanation).startswith(b"\x89PNG")
+    assert attention_png(explanation).startswith(b"\x89PNG")

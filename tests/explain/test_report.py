@@ -19,9 +19,14 @@ from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import saved_page
-from glassformer.explain.page.inline import escape_json, inline_page, size_of
-from glassformer.explain.page.saved_attributions import ByteBudget, saved_attributions
-from glassformer.explain.page.saved_page import saved_page_html, write_saved_page
+from glassformer.explain.page.saved_page import (
+    ByteBudget,
+    escape_json,
+    inline_page,
+    saved_attributions,
+    saved_page_html,
+    size_of,
+)
 
 HOSTILE = "</script><script>alert(1)</script> <!-- ]]> \u2028 \u2029 & 日本 🙂 \u202eabc good"
 
@@ -205,9 +210,7 @@ def test_time_that_runs_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_to_compare_are_written_at_once(tmp_path: Path) -> None:
     run = tiny_run("classify")
     first, second = explain(run, "a good b", trace_id="t1"), explain(run, "a bad b", trace_id="t2")
-    path = tmp_path / "new" / "a.html"
-    write_saved_page(path, first, other=second, subject=run)
-    data = Page(path.read_text(encoding="utf-8")).data()
+    data = Page(saved_page_html(first, other=second, subject=run)[0]).data()
     assert [m["request"]["text"] for m in data["traces"]] == ["a good b", "a bad b"]
     assert data["tensors"].keys() == {"t1", "t2"}
     params = data["traces"][0]["params"].keys()
@@ -215,7 +218,8 @@ def test_two_to_compare_are_written_at_once(tmp_path: Path) -> None:
     assert not data["tensors"]["t2"].keys() & params
     assert "encoder.0.self.weights" in data["tensors"]["t2"]
     assert {a["request"]["trace"] for a in data["attributions"]} == {"t1", "t2"}
-    assert [p.name for p in path.parent.iterdir()] == ["a.html"]
+    first.save(tmp_path / "new" / "a.html")
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["a.html"]
 
 
 def test_a_page_that_cannot_be_inlined_is_refused() -> None:

@@ -24,7 +24,7 @@ ANYWHERE = {"search", "sub", "subn", "findall", "finditer", "split"}
 USES = {"match", "fullmatch", *ANYWHERE}
 BUILT = {
     "config/validation.py: pattern": "the `form` of a field, below",
-    "explain/page/inline.py: pattern": "literals of the same module, on the built page alone",
+    "explain/page/saved_page.py: pattern": "literals of the same module, on the built page alone",
     "text/backends.py: '|'.join(map(re.escape, extra_tokens))": "literals apart by |",
     "evaluate/translation.py: ''": "",
     "data/datasets/tables.py: fields": "a field in quotes and a delimiter, any number of times, below",

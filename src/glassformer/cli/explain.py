@@ -18,6 +18,7 @@ from glassformer.cli.predict import stdin_lines
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
+from glassformer.utils.atomic_io import atomic_write_text
 
 logger = logging.getLogger(__name__)
 
@@ -224,12 +225,14 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
         chosen = {"layer": arguments.layer, "head": arguments.head, "method": arguments.method}
         save_figure(edited or first, arguments.figure, path, **chosen)
     else:
-        from glassformer.explain.page.saved_page import write_saved_page
+        from glassformer.explain.page.saved_page import saved_page_html
 
         logger.info("weighing the words, for up to half a minute …")
         other = next(iter(others), None)
         settings: Any = {"edited": edited, "other": other, "subject": trained, "parameters": arguments.parameters}
-        for sentence in write_saved_page(path, first, **settings):
+        page, lacks = saved_page_html(first, **settings)
+        atomic_write_text(path, page)
+        for sentence in lacks:
             logger.info(sentence)
     logger.info(f"written: {path}")
 

@@ -142,20 +142,21 @@ def add_finding(trained: Any, path: Path, explanations: Sequence[Any], edits: Se
 
 def check_findings(trained: Any, path: Path, as_json: bool) -> int:
     """Measure the findings of a file again; return 1 if one is not as expected, else 0."""
-    from glassformer.explain.edits.findings import measure_again, read_findings
+    from glassformer.explain.edits.findings import differences, measure_again, read_findings
     from glassformer.explain.subject import MODEL, checkpoint_sha256
 
     weights, findings = read_findings(path)
     same = weights == checkpoint_sha256(trained, MODEL)
     measured = [measure_again(trained, finding) for finding in findings]
-    failed = sum(bool(one.differences) for one in measured)
+    differing = [differences(*pair) for pair in zip(findings, measured, strict=True)]
+    failed = sum(map(bool, differing))
     if as_json:
-        results = [asdict(one.now) | {"differences": one.differences} for one in measured]
+        results = [asdict(now) | {"differences": found} for now, found in zip(measured, differing, strict=True)]
         console.write_json({"same_weights": same, "findings": results})
     else:
-        for one in measured:
-            console.write(f"{'differs' if one.differences else 'holds':8}  {one.expected.name}")
-            for sentence in one.differences:
+        for finding, found in zip(findings, differing, strict=True):
+            console.write(f"{'differs' if found else 'holds':8}  {finding.name}")
+            for sentence in found:
                 console.write(f"          {sentence}")
         console.write(f"{len(measured) - failed} of {len(measured)} findings hold")
     if not same:

@@ -7,6 +7,7 @@ called, so that these modules can name the class.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace
+from glassformer.utils.atomic_io import atomic_write_text
 
 if TYPE_CHECKING:
     from glassformer.explain.attribution.alignment import Reading
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from glassformer.explain.edits.what_if import WhatIf
     from glassformer.explain.figures.explanation_plots import ExplanationPlots
     from glassformer.explain.page.manifest import Manifest
-    from glassformer.explain.page.notebook import NotebookPage
+    from glassformer.explain.page.saved_page import NotebookPage
 
 __all__ = ["Explanation", "TraceRequest", "explain"]
 
@@ -268,20 +270,22 @@ class Explanation:
             parameters: store all parameters, so that the page can recompute every step; by default those that fit in
                 1.5 MB with the rest.
         """
-        from glassformer.explain.page.saved_page import write_saved_page
+        from glassformer.explain.page.saved_page import saved_page_html
 
-        write_saved_page(Path(path), self, parameters=parameters)
+        atomic_write_text(Path(path), saved_page_html(self, parameters=parameters)[0])
 
     def page(self) -> NotebookPage:
         """Return the page as the output of a notebook cell: a few seconds to compute, a few megabytes."""
-        from glassformer.explain.page.notebook import NotebookPage
+        from glassformer.explain.page.saved_page import NotebookPage
 
         return NotebookPage(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Mapping[str, Any]:
-        from glassformer.explain.page.notebook import mimebundle
+        # One line and a picture: a cell that ends in an explanation computes no attributions and stores no page.
+        from glassformer.explain.figures.explanation_plots import attention_png
 
-        return mimebundle(self)
+        image = base64.b64encode(attention_png(self)).decode("ascii")
+        return {"text/plain": repr(self), "image/png": image}
 
 
 def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t1") -> Explanation:

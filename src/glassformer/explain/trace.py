@@ -28,7 +28,7 @@ from torch import nn
 from glassformer.errors import UsageError
 from glassformer.explain.capture.attach import attach
 from glassformer.explain.capture.exact_inference import exact_forward, exact_inference
-from glassformer.explain.capture.hooks import FusedContext, ModuleHooks
+from glassformer.explain.capture.hooks import ModuleHooks, fused_context
 from glassformer.explain.capture.tape import Check, Step, Tape, UnknownRecord
 from glassformer.nn.attention import MultiHeadAttention, Tap
 
@@ -113,7 +113,7 @@ class Trace(Mapping[str, Step]):
         try:
             for module in self.model.modules():
                 if isinstance(module, MultiHeadAttention):
-                    hooks.set_tap(module, FusedContext)
+                    hooks.set_tap(module, fused_context)
             with torch.no_grad():
                 fused = exact_forward(self.model, *args, **kwargs)
         finally:

@@ -136,7 +136,8 @@ def erasure_drops(explanation: Explanation) -> ErasureDrops:
     """Erase each source word alone, and measure the log-probability of every token of the unchanged target at once."""
     target = explanation.streams[1]
     value_fn = make_value_function(explanation, AttributeRequest(prediction=len(explanation.predictions) - 1))
-    n_words = int(value_fn.words[0].word_of.max(initial=-1)) + 1
+    word_of = value_fn.words["source"]
+    n_words = int(word_of.max(initial=-1)) + 1
     chosen = np.unique(np.linspace(0, n_words - 1, min(n_words, MAX_WORDS)).round().astype(int))
     # The last row erases nothing.
     erased = np.zeros((len(chosen) + 1, value_fn.n_words), dtype=bool)
@@ -157,7 +158,7 @@ def erasure_drops(explanation: Explanation) -> ErasureDrops:
     drops[np.array(target.special[1 : 1 + len(drops)], dtype=bool)] = 0
     column = np.full(n_words + 1, -1)
     column[chosen] = np.arange(len(chosen))
-    return ErasureDrops(column[value_fn.words[0].word_of], drops)
+    return ErasureDrops(column[word_of], drops)
 
 
 def _weights(explanation: Explanation, layer: int, shifted: bool) -> Float[np.ndarray, "N S"]:

@@ -27,7 +27,6 @@ from glassformer.explain.attribution.methods import (
     random_mean_drops,
 )
 from glassformer.explain.attribution.value_function import (
-    BATCH_TOKENS,
     AttributeRequest,
     EraseRequest,
     Method,
@@ -37,24 +36,12 @@ from glassformer.explain.attribution.value_function import (
     prediction_index,
     uses_mask_token,
 )
-from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import Candidate, Prediction, readable, top_predictions
 from glassformer.explain.record_store import weak_cache
 from glassformer.explain.streams import words_read
 from glassformer.text.tokenizer import UNK
 from glassformer.utils.device import tuned
-
-__all__ = [
-    "AttributeRequest",
-    "Attribution",
-    "EraseRequest",
-    "Erased",
-    "attribute",
-    "attribute_fields",
-    "erase",
-    "erase_each",
-]
 
 MIN_WORDS = 6
 """With fewer words, at least one random ranking in five erases the best word first."""
@@ -117,7 +104,7 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
         scores, completeness = integrated_gradients(value_fn)
     random = _random_mean_drops(explanation, value_fn)
     comprehensiveness, sufficiency = faithfulness(value_fn, value_fn.sum_over_words(scores), random)
-    logits = _logits(value_fn, [np.zeros((1, len(w.word_of)), dtype=bool) for w in value_fn.words])[0]
+    logits = value_fn.erased_logits([np.zeros((1, len(words)), dtype=bool) for words in value_fn.words.values()])[0]
     target = _candidate(explanation, logits, value_fn.target)
     foil = None if value_fn.foil is None else _candidate(explanation, logits, value_fn.foil)
     return Attribution(
@@ -127,10 +114,9 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
         foil=foil,
         value=value,
         baseline_value=baseline,
-        scores=_padded_to_streams(explanation, scores),
+        scores={s.name: [*scores[s.name], *[0.0] * (len(s) - len(scores[s.name]))] for s in explanation.streams},
         word_texts={
-            stream.name: words_read(stream, len(words.word_of))
-            for stream, words in zip(explanation.streams, value_fn.words, strict=True)
+            stream.name: words_read(stream, len(value_fn.words[stream.name])) for stream in explanation.streams
         },
         completeness=completeness,
         comprehensiveness=comprehensiveness,
@@ -160,12 +146,12 @@ def erase_each(
     value_fn = make_value_function(explanation, request)
     n = len(erasures)
     # The last row erases nothing.
-    erased = [np.zeros((n + 1, len(w.word_of)), dtype=bool) for w in value_fn.words]
+    erased = [np.zeros((n + 1, len(words)), dtype=bool) for words in value_fn.words.values()]
     for row, positions in enumerate(erasures):
         _mark(explanation, value_fn, [stream[row] for stream in erased], positions)
     # Equal rows are evaluated once: a kernel may round two rows of a batch differently.
     _, first, row_of = np.unique(np.concatenate(erased, axis=1), axis=0, return_index=True, return_inverse=True)
-    logits = _logits(value_fn, [stream[first] for stream in erased])[torch.from_numpy(row_of.reshape(-1))]
+    logits = value_fn.erased_logits([stream[first] for stream in erased])[torch.from_numpy(row_of.reshape(-1))]
     *values, original = value_fn.quantity(logits).tolist()
     actual = explanation.predictions[prediction_index(explanation, request.prediction)].actual
     following = None if actual is None else actual.id
@@ -178,7 +164,7 @@ def _mark(
 ) -> None:
     """Set the erased positions in a row per stream."""
     streams = {stream.name: stream for stream in explanation.streams}
-    names = [w.name for w in value_fn.words]
+    names = list(value_fn.words)
     for name, positions in erased.items():
         if name not in names:
             raise UsageError(f"erase.{name}: this model has no such stream", f"there is {', '.join(names)}")
@@ -204,23 +190,6 @@ def _random_mean_drops(explanation: Explanation, value_fn: ValueFunction) -> Flo
     if key not in known:
         known[key] = random_mean_drops(value_fn)
     return known[key]
-
-
-def _logits(value_fn: ValueFunction, erased: Sequence[np.ndarray]) -> Float[Tensor, "N C"]:
-    """Return the logits of N variants, given their erased tokens, (N, L) per stream."""
-    size = max(1, BATCH_TOKENS // max(1, value_fn.n_tokens))
-    with exact_no_grad(value_fn.model):
-        return torch.cat(
-            [
-                value_fn.erased_logits([stream[start : start + size] for stream in erased])
-                for start in range(0, len(erased[0]), size)
-            ]
-        )
-
-
-def _padded_to_streams(explanation: Explanation, scores: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Return the scores padded with 0 to the lengths of the streams."""
-    return {s.name: [*scores[s.name], *[0.0] * (len(s.ids) - len(scores[s.name]))] for s in explanation.streams}
 
 
 def _candidate(explanation: Explanation, logits: Float[Tensor, " C"], i: int) -> Candidate:

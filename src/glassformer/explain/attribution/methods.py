@@ -110,8 +110,8 @@ def integrated_gradients(
         n_steps += PANEL * len(halves)
     total = np.sum([p.scores for p in panels], axis=0)
     error = abs(float(total.sum()) - f_range)
-    lengths = np.cumsum([len(w.word_of) for w in value_fn.words])
-    scores = {w.name: s.tolist() for w, s in zip(value_fn.words, np.split(total, lengths[:-1]), strict=True)}
+    ends = np.cumsum([len(words) for words in value_fn.words.values()])
+    scores = {name: s.tolist() for name, s in zip(value_fn.words, np.split(total, ends[:-1]), strict=True)}
     relative = error / max(abs(f_range), MIN_RANGE)
     second = np.sum([p.scores for p in path.panels([(p.start, p.end) for p in panels], PANEL + 1)], axis=0)
     token_error = float(np.abs(second - total).max(initial=0.0))

@@ -8,7 +8,7 @@ Requests may come from a page, so nothing in them is trusted. The model is not c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, cast
@@ -35,20 +35,6 @@ BATCH_TOKENS = 4096
 """Maximum tokens per batch: more is not faster on a CPU, since they do not fit in its caches."""
 
 
-@dataclass(frozen=True)
-class Words:
-    """The words of one stream of tokens.
-
-    Attributes:
-        name: "text", "source" or "target".
-        word_of: for each token the number of its word among the words of all streams, or -1: special tokens,
-            padding, and what follows the explained position are never erased.
-    """
-
-    name: str
-    word_of: Int[np.ndarray, " L"]
-
-
 @dataclass(frozen=True, eq=False)
 class ValueFunction:
     """The model's preference of `target` (over `foil`), as a function of the words that are erased.
@@ -60,7 +46,8 @@ class ValueFunction:
         model: the model.
         ids: the input ids, (1, L) per stream: [text], or [source, target before the position].
         mask: True for the real source tokens, (1, S), or None.
-        words: the words of each stream, in the order of `ids`.
+        words: for each token of a stream the number of its word among the words of all streams, or -1: special tokens,
+            padding, and what follows the explained position are never erased. In the order of `ids`.
         n_words: the number of words of all streams.
         position: None for a classifier; else the row of the logits that is explained, of a decoder the last of `ids`.
         target: a class or token id.
@@ -73,7 +60,7 @@ class ValueFunction:
     model: nn.Module
     ids: list[Tensor]
     mask: Tensor | None
-    words: list[Words]
+    words: dict[str, Int[np.ndarray, " L"]]
     n_words: int
     position: int | None
     target: int
@@ -88,9 +75,19 @@ class ValueFunction:
             return logits[:, self.target] - logits[:, self.foil]
         return logits.log_softmax(dim=-1)[:, self.target]
 
-    def erased_logits(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> Float[Tensor, "N C"]:
-        """Return the logits at the explained position of N variants, given the erased tokens of each stream."""
-        return self.logits(self.erased_ids(erased), ngram_batch=self._erased_ngrams(erased))
+    def erased_logits(
+        self, erased: Sequence[Bool[np.ndarray, "N _"]], of: Callable[[Tensor], Tensor] = lambda logits: logits
+    ) -> Tensor:
+        """Return the logits (N, C) at the explained position of N variants, or a function of them, in batches.
+
+        The variants are given by the erased tokens of each stream.
+        """
+        size, found = max(1, BATCH_TOKENS // max(1, self.n_tokens)), []
+        with exact_no_grad(self.model):
+            for start in range(0, len(erased[0]), size):
+                batch = [tokens[start : start + size] for tokens in erased]
+                found.append(of(self.logits(self.erased_ids(batch), ngram_batch=self._erased_ngrams(batch))))
+        return torch.cat(found)
 
     def logits(
         self, ids: Sequence[Tensor], vectors: Sequence[Tensor] | None = None, ngram_batch: NgramBatch | None = None
@@ -163,20 +160,15 @@ class ValueFunction:
         """Return the erased tokens of each stream, given the erased words."""
         # A last column of False, for the tokens of word -1.
         padded = np.concatenate([erased, np.zeros((len(erased), 1), dtype=bool)], axis=1)
-        return [padded[:, stream.word_of] for stream in self.words]
+        return [padded[:, word_of] for word_of in self.words.values()]
 
     def values(self, erased: Bool[np.ndarray, "N W"]) -> Float[np.ndarray, " N"]:
         """Return the quantity of N variants, given the erased words; equal variants are evaluated once."""
         distinct: dict[bytes, int] = {}
         variant = np.array([distinct.setdefault(row.tobytes(), len(distinct)) for row in erased], dtype=np.intp)
         first = [int(i) for i in np.unique(variant, return_index=True)[1]]
-        values: list[float] = []
-        size = max(1, BATCH_TOKENS // max(1, self.n_tokens))
-        with exact_no_grad(self.model):
-            for start in range(0, len(first), size):
-                tokens = self.token_masks(erased[first[start : start + size]])
-                values += self.quantity(self.erased_logits(tokens)).double().tolist()
-        return np.array(values, dtype=np.float64)[variant]
+        values = self.erased_logits(self.token_masks(erased[first]), self.quantity)
+        return values.double().cpu().numpy()[variant]
 
     def baseline_and_value(self) -> tuple[float, float]:
         """Return the quantity with every word erased, and with none."""
@@ -185,17 +177,17 @@ class ValueFunction:
 
     def spread_over_tokens(self, scores: Float[np.ndarray, " W"]) -> dict[str, list[float]]:
         """Return the scores of tokens by stream, given those of words: each divided equally among the word's tokens."""
-        word_of = np.concatenate([s.word_of[s.word_of >= 0] for s in self.words])
-        n_tokens = np.bincount(word_of, minlength=self.n_words)
+        word_of = np.concatenate([*self.words.values()])
+        n_tokens = np.bincount(word_of[word_of >= 0], minlength=self.n_words)
         # A last 0, for the tokens of word -1.
         shares = np.append(scores / np.maximum(n_tokens, 1), 0.0)
-        return {stream.name: shares[stream.word_of].tolist() for stream in self.words}
+        return {name: shares[word_of].tolist() for name, word_of in self.words.items()}
 
     def sum_over_words(self, scores: dict[str, list[float]]) -> Float[np.ndarray, " W"]:
         """Return the scores of words, given those of tokens by stream: the sum over the word's tokens."""
         total = np.zeros(self.n_words + 1)
-        for stream in self.words:
-            np.add.at(total, stream.word_of, np.asarray(scores[stream.name])[: len(stream.word_of)])
+        for name, word_of in self.words.items():
+            np.add.at(total, word_of, np.asarray(scores[name])[: len(word_of)])
         return total[:-1]
 
 
@@ -287,14 +279,15 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
             )
     if foil == target:
         raise UsageError(f"target and foil are both {target}", "choose another class or token to contrast with")
-    ids, words, n_words = [], [], 0
+    ids: list[Tensor] = []
+    words: dict[str, np.ndarray] = {}
+    n_words = 0
     for stream, length in zip(explanation.streams, explanation.visible_lengths(prediction), strict=True):
         tensor = explanation.model_inputs[INPUTS[stream.name]][:, :length]
-        word_of = _word_numbers(stream, tensor.shape[1], n_words)
-        n_words = max(n_words, int(word_of.max(initial=-1)) + 1)
+        words[stream.name] = _word_numbers(stream, tensor.shape[1], n_words)
+        n_words = max(n_words, int(words[stream.name].max(initial=-1)) + 1)
         # Cloned, so that inference tensors can take part in autograd.
         ids.append(tensor.clone())
-        words.append(Words(stream.name, word_of))
     masks = (explanation.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
     return ValueFunction(
         model=explanation.subject.model,

@@ -19,27 +19,19 @@ mlm_norm, logits. The ids of an ensemble begin with members.0, members.1, …
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.explain.capture.block_hooks import (
-    BigramHooks,
-    EmbeddingHooks,
-    FeedForwardHooks,
-    NgramHooks,
-    ResidualHooks,
-    norm_key,
-)
-from glassformer.explain.capture.hooks import Arguments, AttentionHooks, CallRecorder, ModuleHooks
+from glassformer.explain.capture.hooks import Arguments, AttentionHooks, CallRecorder, EmbeddingHooks, ModuleHooks
 from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import Decoder, Encoder, FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
-from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
+from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch, NgramEmbedding
 
 ID_PARTS = {
     "self_attention": "self",
@@ -53,26 +45,6 @@ ID_PARTS = {
     "bigrams": "embedding.bigrams",
 }
 """The names in ids of some modules."""
-
-HOOKED_TYPES = (
-    nn.Linear,
-    LayerNorm,
-    RMSNorm,
-    Residual,
-    MultiHeadAttention,
-    FeedForward,
-    SwiGLU,
-    TokenEmbedding,
-    NgramEmbedding,
-    BigramEmbedding,
-    Encoder,
-    Decoder,
-    TextClassifier,
-    LanguageModel,
-    MaskedLanguageModel,
-    Translator,
-)
-"""The types of modules that get hooks."""
 
 
 def id_of_path(path: str, names: Mapping[str, str] | None = None) -> str:
@@ -92,101 +64,125 @@ def id_of_path(path: str, names: Mapping[str, str] | None = None) -> str:
 _cached_id = lru_cache(maxsize=4096)(id_of_path)
 
 
-@cache
-def _has_hooks(kind: type[nn.Module]) -> bool:
-    return issubclass(kind, HOOKED_TYPES)
+def _hook_ngrams(hooks: ModuleHooks, module: NgramEmbedding, name: str) -> None:
+    """Record the n-gram ids of each token, and the mean or sum of their rows."""
+    recorder = hooks.recorder(module, "")
+    ids_name = f"{name.removesuffix('ngrams')}ngram_ids"
+
+    def start_call(args: Arguments) -> None:
+        batch: NgramBatch = args["batch"]
+        hashed = isinstance(module, HashedNgramEmbedding)
+        key, attrs = ("ngram_ids:hashed", {"kind": "hashed"}) if hashed else ("ngram_ids", {})
+        recorder.streams["token"] = "text"
+        recorder.record(key, batch.ngrams[batch.index], name=ids_name, attrs=attrs)  # (B, S, G)
+        recorder.inputs["table_ids"] = recorder.id(ids_name)
+
+    hooks.on_call(module, start_call)
+    hooks.on_output(
+        module, lambda x: recorder.record("ngrams", x, name=name, params=module, attrs={"how": module.mode})
+    )
 
 
-def attach(modules: Sequence[tuple[str, nn.Module]], hooks: ModuleHooks, names: Mapping[str, str] | None) -> None:
-    """Attach hooks to a model."""
-    ids: dict[nn.Module, str] = {}
-    for path, module in modules:
-        if _has_hooks(type(module)):
-            ids.setdefault(module, id_of_path(path, names) if names else _cached_id(path))
-    inner: set[nn.Module] = set()
-    for module, name in ids.items():
-        match module:
-            case nn.Linear() | LayerNorm() | RMSNorm() | Encoder() | Decoder():
-                continue
-            case TokenEmbedding():
-                EmbeddingHooks(hooks, module, name)
-            case NgramEmbedding():
-                NgramHooks(hooks, module, name)
-            case BigramEmbedding():
-                BigramHooks(hooks, module, name)
-            case MultiHeadAttention():
-                AttentionHooks(hooks, module, name)
-            case FeedForward() | SwiGLU():
-                FeedForwardHooks(hooks, module, name)
-            case Residual():
-                ResidualHooks(hooks, module, name)
-            case TextClassifier():
-                _hook_classifier(hooks, module, name)
-                inner.add(module.head)
-                continue
-            case MaskedLanguageModel():
-                _hook_masked(hooks, module, name)
-                inner.update([module.mlm_transform, module.mlm_norm])
-                inner.update([module.output] if module.output is not None else [])
-                continue
-            case LanguageModel() | Translator():
-                _hook_logits(hooks, module, name)
-                inner.update([module.output] if module.output is not None else [])
-                continue
-        inner.update(module.modules())
-    for module, name in ids.items():
-        match module:
-            case Encoder() | Decoder():
-                _hook_stack_end(hooks, module, name)
-            case LayerNorm() | RMSNorm() if module not in inner:
-                _hook_norm(hooks, module, name or "norm")
-            case nn.Linear() if module not in inner:
-                _hook_linear(hooks, module, name or "linear")
-    _hook_model(hooks, modules[0][1])
+def _hook_bigrams(hooks: ModuleHooks, module: BigramEmbedding, name: str) -> None:
+    """Record the bigram id of each token, and its row."""
+    recorder = hooks.recorder(module, "")
+    ids_name = f"{name.removesuffix('bigrams')}bigram_ids"
+
+    def start_call(args: Arguments) -> None:
+        recorder.streams["token"] = "text"
+        recorder.record("bigram_ids", module.lookup_ids(args["ids"]), name=ids_name)  # (B, S)
+        recorder.inputs["table_ids"] = recorder.id(ids_name)
+
+    hooks.on_call(module, start_call)
+    hooks.on_output(module, lambda x: recorder.record("bigrams", x, name=name, params=module))
 
 
-def _hook_stack_end(hooks: ModuleHooks, module: Encoder | Decoder, name: str) -> None:
+def _recorder_of(hooks: ModuleHooks, module: nn.Module, name: str, input: str, step: str) -> CallRecorder:
+    """Return a recorder for calls whose first argument is this input; one of unknown origin becomes a step."""
+    recorder = hooks.recorder(module, name)
+
+    def start_call(args: Arguments) -> None:
+        recorder.streams["token"] = recorder.take(input, next(iter(args.values())), step)
+
+    hooks.on_call(module, start_call)
+    return recorder
+
+
+def _hook_residual(hooks: ModuleHooks, module: Residual, name: str) -> None:
+    """Record norm and residual, in the order of pre-norm or post-norm."""
+    recorder = _recorder_of(hooks, module, name, "x", "input")
+    norm = module.norm
+
+    def record_branch(branch: Tensor) -> None:
+        recorder.take("branch", branch, "branch", recorder.streams["token"])
+
+    def record_sum(value: Tensor) -> Tensor:
+        return recorder.record("residual:pre" if module.pre_norm else "residual:post", value)
+
+    def record_norm(output: Tensor) -> Tensor:
+        recorder.inputs["before"] = recorder.inputs["x"] if module.pre_norm else recorder.id("residual")
+        return _record_norm(recorder, norm, output)
+
+    hooks.on_input(module.dropout, record_branch)
+    # The output is the sum, unless a norm follows it.
+    hooks.on_output(module, lambda x: x if "residual" in recorder.recorded else record_sum(x))
+    if isinstance(norm, LayerNorm | RMSNorm):
+        if not module.pre_norm:
+            hooks.on_input(norm, record_sum)
+        hooks.on_output(norm, record_norm)
+
+
+def _hook_feed_forward(hooks: ModuleHooks, module: FeedForward | SwiGLU, name: str) -> None:
+    """Record w_gate (SwiGLU), w_in, hidden (after the activation) and out."""
+    recorder = _recorder_of(hooks, module, name, "x", "input")
+    kind = "SwiGLU" if isinstance(module, SwiGLU) else "FeedForward"
+    activation = module.activation if isinstance(module, FeedForward) else "swiglu"
+    if isinstance(module, SwiGLU):
+        hooks.record_output(recorder, "w_gate:SwiGLU", module.gate_proj)
+    hooks.record_output(recorder, f"w_in:{kind}", module.up_proj)
+    hooks.on_input(module.down_proj, lambda x: recorder.record(f"hidden:{activation}", x))
+    hooks.record_output(recorder, f"out:{kind}", module.down_proj)
+
+
+def _record_norm(recorder: CallRecorder, norm: Any, output: Tensor, name: str = "norm") -> Tensor:
+    key = "norm:layer_norm" if isinstance(norm, LayerNorm) else "norm:rms_norm"
+    return recorder.record(key, output, name=name, params=norm, attrs={"eps": norm.eps})
+
+
+def _hook_norm(hooks: ModuleHooks, module: LayerNorm | RMSNorm, name: str) -> None:
+    name = name or "norm"
+    recorder = _recorder_of(hooks, module, "", "before", f"{name}.input")
+    hooks.on_output(module, lambda output: _record_norm(recorder, module, output, name))
+
+
+def _hook_linear(hooks: ModuleHooks, module: nn.Linear, name: str) -> None:
+    """Record a linear layer outside of blocks: a custom head, or an output projection."""
+    name = name or "linear"
+    recorder = _recorder_of(hooks, module, "", "before", f"{name}.input")
+
+    def record(output: Tensor) -> Tensor:
+        key = "linear:class" if output.dim() < 3 else "linear:token"
+        return recorder.record(key, output, name=name, params=module)
+
+    hooks.on_output(module, record)
+
+
+def _hook_stack_end(hooks: ModuleHooks, module: Encoder | Decoder, name: str) -> list[nn.Module]:
     def end(output: Tensor) -> None:
         hooks.tape.stack_end = hooks.tape.origin(output, f"{name}.output")
 
     hooks.on_output(module, end)
+    return []
 
 
-def _hook_norm(hooks: ModuleHooks, module: LayerNorm | RMSNorm, name: str) -> None:
-    def record(x: Tensor, output: Tensor) -> Tensor:
-        recorder = _record_input(hooks, module, name, x)
-        return recorder.record(norm_key(module), output, name=name, params=module, attrs={"eps": module.eps})
-
-    hooks.on_input_and_output(module, record)
-
-
-def _hook_linear(hooks: ModuleHooks, module: nn.Linear, name: str) -> None:
-    """Attach hooks to a linear layer outside of blocks: a custom head, or an output projection."""
-
-    def record(x: Tensor, output: Tensor) -> Tensor:
-        recorder = _record_input(hooks, module, name, x)
-        key = "linear:class" if output.dim() < 3 else "linear:token"
-        return recorder.record(key, output, name=name, params=module)
-
-    hooks.on_input_and_output(module, record)
-
-
-def _record_input(hooks: ModuleHooks, module: nn.Module, name: str, x: Tensor) -> CallRecorder:
-    """Return a recorder for a call of a module with one input."""
-    recorder = hooks.recorder(module, "")
-    recorder.streams["token"] = recorder.take("before", x, f"{name}.input")
-    return recorder
-
-
-def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> None:
+def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> list[nn.Module]:
     tape, two_classes, how = hooks.tape, model.n_classes == 2, model.config.pooling
-    recorder = CallRecorder(tape, name)
+    recorder = hooks.recorder(model, name)
     padding_mask: Tensor | None = None
 
     def start_call(args: Arguments) -> None:
-        nonlocal padding_mask, recorder
-        padding_mask, recorder = args.get("padding_mask"), hooks.recorder(model, name)
-        recorder.streams["key"] = "text"
+        nonlocal padding_mask
+        padding_mask, recorder.streams["key"] = args.get("padding_mask"), "text"
 
     def pooled(vector: Tensor) -> Tensor:
         end, padding = tape.stack_end, None if padding_mask is None else tape.padding
@@ -194,45 +190,39 @@ def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> No
         if padding_mask is not None and padding in tape.edited:
             # Pooling reads the mask itself, not the edited one of attention.
             recorder.inputs["padding"] = recorder.id("mask")
-            attrs = {"kind": "padding"}
-            recorder.add("mask:padding", recorder.id("mask"), padding_mask[:, None, None, :], attrs=attrs)
+            recorder.record("mask:padding", padding_mask[:, None, None, :], attrs={"kind": "padding"}, tap=False)
         return recorder.record(f"pooled:{how}", vector, attrs={"how": how})
-
-    def head(output: Tensor) -> Tensor:
-        return recorder.record("head" if two_classes else "logits:class", output, params=model.head)
-
-    def logits(output: Tensor) -> Tensor:
-        return recorder.record("logits:pin_zero", output) if two_classes else output
 
     hooks.on_call(model, start_call)
     hooks.on_input(model.head, pooled)
-    hooks.on_output(model.head, head)
-    hooks.on_output(model, logits)
+    hooks.record_output(recorder, "head" if two_classes else "logits:class", model.head)
+    if two_classes:
+        hooks.on_output(model, lambda output: recorder.record("logits:pin_zero", output))
+    return [model.head]
 
 
-def _hook_logits(hooks: ModuleHooks, model: LanguageModel | Translator, name: str) -> None:
-    """Attach hooks for logits, computed with an output layer or the tied embedding."""
+def _hook_logits(hooks: ModuleHooks, model: LanguageModel | Translator, name: str) -> list[nn.Module]:
+    """Record logits, computed with an output layer or the tied embedding."""
+    recorder = hooks.recorder(model, name)
     table = model.embedding.weight if isinstance(model, LanguageModel) else model.tgt_embedding.weight
     key = "logits:LanguageModel" if isinstance(model, LanguageModel) else "logits:Translator"
 
     def record(output: Tensor) -> Tensor:
         end = hooks.tape.stack_end or Origin("input", "text")
-        weight = table if model.output is None else model.output.weight
-        recorder = hooks.recorder(model, name)
         recorder.streams["token"], recorder.inputs["end"] = end.stream, end.id
-        return recorder.record(key, output, params={"weight": weight})
+        return recorder.record(key, output, params={"weight": table if model.output is None else model.output.weight})
 
     hooks.on_output(model, record)
+    return [] if model.output is None else [model.output]
 
 
-def _hook_masked(hooks: ModuleHooks, model: MaskedLanguageModel, name: str) -> None:
-    """Attach hooks to the head of a masked language model.
+def _hook_masked(hooks: ModuleHooks, model: MaskedLanguageModel, name: str) -> list[nn.Module]:
+    """Record the head of a masked language model.
 
     A call for selected tokens passes it (N, D): they are recorded as the tokens of one text.
     """
-    recorder = CallRecorder(hooks.tape, name)
-    norm, weight = model.mlm_norm, model.embedding.weight if model.output is None else model.output.weight
-    assert isinstance(norm, LayerNorm | RMSNorm)
+    recorder = hooks.recorder(model, name)
+    weight = model.embedding.weight if model.output is None else model.output.weight
 
     def record(key: str, x: Tensor, **details: Any) -> Tensor:
         if x.dim() > 2:
@@ -240,23 +230,24 @@ def _hook_masked(hooks: ModuleHooks, model: MaskedLanguageModel, name: str) -> N
         return recorder.record(key, x[None], **details)[0]
 
     def transform(output: Tensor) -> Tensor:
-        nonlocal recorder
-        end, recorder = hooks.tape.stack_end or Origin("input", "text"), hooks.recorder(model, name)
+        end = hooks.tape.stack_end or Origin("input", "text")
         recorder.streams = {"token": end.stream}
         recorder.inputs = {"end": end.id, "before": recorder.id("mlm_hidden")}
         return record("mlm_transform", output, params=model.mlm_transform)
 
     def record_norm(output: Tensor) -> Tensor:
-        normed = record(norm_key(norm), output, name="mlm_norm", params=norm, attrs={"eps": norm.eps})
+        x = output if output.dim() > 2 else output[None]
+        normed = _record_norm(recorder, model.mlm_norm, x, "mlm_norm")
         recorder.inputs["before"] = recorder.id("mlm_norm")
-        return normed
+        return normed if output.dim() > 2 else normed[0]
 
     hooks.on_output(model.mlm_transform, transform)
-    hooks.on_input(norm, lambda x: record("mlm_hidden", x))
-    hooks.on_output(norm, record_norm)
+    hooks.on_input(model.mlm_norm, lambda x: record("mlm_hidden", x))
+    hooks.on_output(model.mlm_norm, record_norm)
     hooks.on_output(
         model, lambda x: record("logits:MaskedLanguageModel", x, params={"weight": weight, "bias": model.output_bias})
     )
+    return [model.mlm_transform, model.mlm_norm, *([] if model.output is None else [model.output])]
 
 
 def _hook_model(hooks: ModuleHooks, model: nn.Module) -> None:
@@ -273,9 +264,58 @@ def _hook_model(hooks: ModuleHooks, model: nn.Module) -> None:
     def end_call(output: Any) -> None:
         tape.output = tape.copy(output) if isinstance(output, Tensor) else None
 
-    hooks.on_raw_call(model, start_call)
+    hooks.before(model, start_call)
     hooks.on_output(model, end_call)
 
 
 def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
+
+
+Hook = Callable[[ModuleHooks, Any, str], Any]
+BLOCKS: dict[type[nn.Module], Hook] = {
+    TokenEmbedding: EmbeddingHooks,
+    NgramEmbedding: _hook_ngrams,
+    BigramEmbedding: _hook_bigrams,
+    MultiHeadAttention: AttentionHooks,
+    FeedForward: _hook_feed_forward,
+    SwiGLU: _hook_feed_forward,
+    Residual: _hook_residual,
+}
+"""How the steps of a block are recorded; all modules inside it are included."""
+MODELS: dict[type[nn.Module], Callable[[ModuleHooks, Any, str], Iterable[nn.Module]]] = {
+    Encoder: _hook_stack_end,
+    Decoder: _hook_stack_end,
+    TextClassifier: _hook_classifier,
+    MaskedLanguageModel: _hook_masked,
+    LanguageModel: _hook_logits,
+    Translator: _hook_logits,
+}
+"""How the steps of a model or stack outside its blocks are recorded; returns the modules that are included."""
+LAYERS: dict[type[nn.Module], Hook] = {LayerNorm: _hook_norm, RMSNorm: _hook_norm, nn.Linear: _hook_linear}
+"""How layers are recorded that are included in none of these."""
+
+
+@cache
+def _base_of(kind: type[nn.Module]) -> type[nn.Module] | None:
+    """Return the nearest type with hooks that a module's type is made from."""
+    return next((base for base in kind.__mro__ if base in BLOCKS or base in MODELS or base in LAYERS), None)
+
+
+def attach(modules: Sequence[tuple[str, nn.Module]], hooks: ModuleHooks, names: Mapping[str, str] | None) -> None:
+    """Attach hooks to the modules of a model, given by path."""
+    found: dict[nn.Module, tuple[type[nn.Module], str]] = {}
+    for path, module in modules:
+        if base := _base_of(type(module)):
+            found.setdefault(module, (base, id_of_path(path, names) if names else _cached_id(path)))
+    inner: set[nn.Module] = set()
+    for module, (base, name) in found.items():
+        if base in BLOCKS:
+            BLOCKS[base](hooks, module, name)
+            inner.update(module.modules())
+        elif base in MODELS:
+            inner.update(MODELS[base](hooks, module, name))
+    for module, (base, name) in found.items():
+        if base in LAYERS and module not in inner:
+            LAYERS[base](hooks, module, name)
+    _hook_model(hooks, modules[0][1])

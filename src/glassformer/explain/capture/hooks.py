@@ -1,5 +1,7 @@
 """Record the steps of module calls by forward hooks that see one thread's calls, and of attention by a tap.
 
+`attach.py` attaches them; the blocks whose hooks need more than a function are here: attention and embeddings.
+
 A callback that returns a tensor replaces the one it received. No other module registers hooks.
 """
 
@@ -18,13 +20,13 @@ from torch.utils.hooks import RemovableHandle
 from glassformer.explain.capture.sites import SITES
 from glassformer.explain.capture.tape import Axis, Tape
 from glassformer.nn.attention import Mask, MultiHeadAttention, Tap, fused_attention
-from glassformer.nn.embeddings import Rotation
+from glassformer.nn.embeddings import LearnedPositions, Rotation, SinusoidalPositions, TokenEmbedding
 
 Params = nn.Module | Mapping[str, Tensor | None] | None
 
 
 class CallRecorder:
-    """Records the steps of one call of a module.
+    """Records the steps of a module, call by call.
 
     Attributes:
         streams: the stream of each token axis, by the axis' name in `SITES`.
@@ -33,12 +35,18 @@ class CallRecorder:
             projection when keys come from a cache.
     """
 
-    def __init__(self, tape: Tape, name: str, n: int = 1) -> None:
+    def __init__(self, tape: Tape, name: str) -> None:
         self.tape = tape
-        self._prefix, self._suffix = (f"{name}." if name else ""), (f"@{n}" if n > 1 else "")
+        self._prefix, self._suffix, self._n_calls = (f"{name}." if name else ""), "", 0
         self.streams: dict[str, str] = {}
         self.inputs: dict[str, str | None] = {}
         self.recorded: set[str] = set()
+
+    def begin(self) -> None:
+        """Begin the record of a call."""
+        self._n_calls += 1
+        self._suffix = f"@{self._n_calls}" if self._n_calls > 1 else ""
+        self.streams, self.inputs, self.recorded = {}, {}, set()
 
     def id(self, step: str) -> str:
         """Return the id of a step: "decoder.1.cross.q", in the second call "decoder.1.cross.q@2"."""
@@ -61,19 +69,11 @@ class CallRecorder:
         name: str | None = None,
         params: Params = None,
         attrs: Mapping[str, Any] | None = None,
+        tap: bool = True,
     ) -> Tensor:
         """Record a step by its key in `SITES`; return the tensor that the pass uses from there, perhaps by a tap."""
-        id = self.id(name or key.partition(":")[0])
-        if SITES[key].editable:
-            value = self.tape.apply_tap(id, value)
-        self.add(key, id, value, params=params, attrs=attrs)
-        return value
-
-    def add(
-        self, key: str, id: str, value: Tensor, *, params: Params = None, attrs: Mapping[str, Any] | None = None
-    ) -> None:
-        """Record a step without the tap."""
-        site = SITES[key]
+        site, id = SITES[key], self.id(name or key.partition(":")[0])
+        used = value = self.tape.apply_tap(id, value) if tap and site.editable else value
         inputs = [self.inputs.get(name) or (self.id(name) if name in self.recorded else None) for name in site.inputs]
         axes = [Axis("token" if axis == "memory" else axis, self.streams.get(axis)) for axis in site.axes]
         if site.op == "mask":
@@ -82,6 +82,7 @@ class CallRecorder:
             axes = axes if value.dim() > 3 else axes[1:]
         self.recorded.add(key.partition(":")[0])
         self.tape.add(id, key, [input for input in inputs if input], value, axes, params=params, attrs=attrs)
+        return used
 
 
 Arguments = dict[str, Any]
@@ -96,9 +97,10 @@ def _parameters(kind: type[nn.Module]) -> tuple[list[str], str | None]:
 
 
 def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
-    """Return the arguments of a call by name."""
+    """Return the arguments of a call by name, in the order of the parameters."""
     names, rest = _parameters(type(module))
-    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    named = {name: given[name] for name in names if name in given} | given
     return named if rest is None else named | {rest: args[len(names) :]}
 
 
@@ -109,21 +111,27 @@ class ModuleHooks:
         self.tape = tape
         self.thread = get_ident()
         self._handles: list[RemovableHandle] = []
-        self._calls: dict[int, int] = {}
+
+    def _add(self, register: Callable[..., RemovableHandle], hook: Callable[..., Any], **options: bool) -> None:
+        # *args: while hooks are added and removed, another thread may call this one without the arguments by name.
+        def in_this_thread(*args: Any) -> Any:
+            return hook(*args) if get_ident() == self.thread else None
+
+        self._handles.append(register(in_this_thread, **options))
+
+    def recorder(self, module: nn.Module, name: str) -> CallRecorder:
+        """Return a recorder that begins anew at each call of a module."""
+        recorder = CallRecorder(self.tape, name)
+        self._add(module.register_forward_pre_hook, lambda *_: recorder.begin())
+        return recorder
+
+    def before(self, module: nn.Module, callback: Callable[[tuple[Any, ...], Arguments], Any]) -> None:
+        """Call back with the arguments of each call, positional ones and others, which it may replace."""
+        self._add(module.register_forward_pre_hook, lambda _, *both: callback(*both), with_kwargs=True)
 
     def on_call(self, module: nn.Module, callback: Callable[[Arguments], None]) -> None:
         """Call back with the arguments of each call, by the names that `forward` gives them."""
-        self.on_raw_call(module, lambda args, kwargs: callback(named_arguments(module, args, kwargs)))
-
-    def on_raw_call(self, module: nn.Module, callback: Callable[[tuple[Any, ...], Arguments], None]) -> None:
-        """Call back with the arguments of each call, positional ones and others."""
-
-        # *rest: while hooks are added and removed, another thread may call this hook without kwargs.
-        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-            if get_ident() == self.thread:
-                callback(args, rest[0])
-
-        self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+        self.before(module, lambda args, kwargs: callback(named_arguments(module, args, kwargs)))
 
     def set_tap(self, module: nn.Module, make_tap: Callable[[Arguments], Tap]) -> None:
         """Pass each call of an attention the tap that `make_tap` makes of its arguments, after its present tap.
@@ -131,46 +139,28 @@ class ModuleHooks:
         The tap is an argument of the call, since threads may share a module.
         """
 
-        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
-            if get_ident() != self.thread:
-                return None
-            tap, present = make_tap(named_arguments(module, args, rest[0])), rest[0].get("tap")
-            return args, {**rest[0], "tap": tap if present is None else lambda site, x: tap(site, present(site, x))}
+        def with_tap(args: tuple[Any, ...], kwargs: Arguments) -> Any:
+            tap, present = make_tap(named_arguments(module, args, kwargs)), kwargs.get("tap")
+            return args, {**kwargs, "tap": tap if present is None else lambda site, x: tap(site, present(site, x))}
 
-        self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+        self.before(module, with_tap)
 
     def on_input(self, module: nn.Module, callback: Callable[[Tensor], Tensor | None]) -> None:
         """Call back with the first positional argument of each call."""
 
         def hook(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-            used = callback(args[0]) if get_ident() == self.thread else None
+            used = callback(args[0])
             return None if used is None or used is args[0] else (used, *args[1:])
 
-        self._handles.append(module.register_forward_pre_hook(hook))
+        self._add(module.register_forward_pre_hook, hook)
 
     def on_output(self, module: nn.Module, callback: Callable[[Tensor], Tensor | None]) -> None:
         """Call back with the output of each call."""
+        self._add(module.register_forward_hook, lambda _, __, output: callback(output))
 
-        def hook(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor | None:
-            return callback(output) if get_ident() == self.thread else None
-
-        self._handles.append(module.register_forward_hook(hook))
-
-    def on_input_and_output(self, module: nn.Module, callback: Callable[[Tensor, Tensor], Tensor | None]) -> None:
-        """Call back with the first argument of each call, positional or not, and the output."""
-
-        def hook(_: nn.Module, args: tuple[Any, ...], *rest: Any) -> Tensor | None:
-            if get_ident() != self.thread:
-                return None
-            kwargs, output = rest
-            return callback(args[0] if args else next(iter(kwargs.values())), output)
-
-        self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
-
-    def recorder(self, module: nn.Module, name: str) -> CallRecorder:
-        """Count a call of a module; return its recorder."""
-        n = self._calls[id(module)] = self._calls.get(id(module), 0) + 1
-        return CallRecorder(self.tape, name, n)
+    def record_output(self, recorder: CallRecorder, key: str, module: nn.Module) -> None:
+        """Record the output of each call of a module, which its parameters compute."""
+        self.on_output(module, lambda output: recorder.record(key, output, params=module))
 
     def remove(self) -> None:
         """Remove all hooks."""
@@ -209,19 +199,17 @@ def observed_factor(before: Tensor, after: Tensor, expected: float) -> float:
     return expected if bool(value * expected == scaled) else float(scaled.double() / value.double())
 
 
-class FusedContext:
-    """A tap that replaces the context by that of the fused kernel for the same queries, keys and values."""
+def fused_context(args: Arguments) -> Tap:
+    """Return a tap that replaces the context by that of the fused kernel for the same queries, keys and values."""
+    tensors: dict[str, Tensor] = {}
 
-    def __init__(self, args: Arguments) -> None:
-        self.mask: Mask | None = args.get("mask")
-        self.tensors: dict[str, Tensor] = {}
-
-    def __call__(self, site: str, tensor: Tensor) -> Tensor:
-        self.tensors[site] = tensor
+    def tap(site: str, tensor: Tensor) -> Tensor:
+        tensors[site] = tensor
         if site != "context":
             return tensor
-        q, k, v = (self.tensors[name] for name in "qkv")
-        return fused_attention(q, k, v, self.mask, kernel=True)
+        return fused_attention(tensors["q"], tensors["k"], tensors["v"], args.get("mask"), kernel=True)
+
+    return tap
 
 
 class AttentionHooks:
@@ -231,18 +219,19 @@ class AttentionHooks:
     """
 
     def __init__(self, hooks: ModuleHooks, module: MultiHeadAttention, name: str) -> None:
-        self.hooks, self.module, self.name = hooks, module, name
+        self.hooks, self.module = hooks, module
+        self.recorder = recorder = hooks.recorder(module, name)
         hooks.set_tap(module, self.start_call)
         for letter in "qkv":
             self._hook_projection(letter, getattr(module, f"{letter}_proj"))
-        hooks.on_input(module.o_proj, lambda x: self.recorder.record("concat", x))
-        hooks.on_output(module.o_proj, lambda x: self.recorder.record("out", x, params=module.o_proj))
+        hooks.on_input(module.o_proj, lambda x: recorder.record("concat", x))
+        hooks.record_output(recorder, "out", module.o_proj)
 
     def start_call(self, args: Arguments) -> Tap:
         """Start the record of a call; return the tap for its steps."""
+        recorder = self.recorder
         self.mask: Mask | None = args.get("mask")
         self.rotation: Rotation | None = args.get("rotation")
-        self.recorder = recorder = self.hooks.recorder(self.module, self.name)
         queries = recorder.take("x", args["x"], "input")
         if (memory := args.get("memory")) is None:
             keys = recorder.take("memory", args["x"], "input")
@@ -286,3 +275,93 @@ class AttentionHooks:
         if kind == "padding":
             self.hooks.tape.padding = self.recorder.id("mask")
         return self.recorder.record(f"mask:{kind}", mask, attrs={"kind": kind})
+
+
+def stream_of(name: str) -> str:
+    """Return the stream of an embedding by its name: "src_embedding" has the source, "tgt_embedding" the target."""
+    last = name.rsplit(".", 1)[-1]
+    if last.startswith(("src", "source")):
+        return "source"
+    return "target" if last.startswith(("tgt", "target")) else "text"
+
+
+class EmbeddingHooks:
+    """Hooks of a token embedding.
+
+    Its steps are ids, rows, scaled (unless the factor is 1), with_ngrams and with_bigrams (where these are added),
+    positions and sum (where there are positions).
+    """
+
+    def __init__(self, hooks: ModuleHooks, module: TokenEmbedding, name: str) -> None:
+        self.tape, self.module, self.stream = hooks.tape, module, stream_of(name)
+        self.recorder = hooks.recorder(module, name)
+        hooks.on_call(module, self.start_call)
+        if module.positions is not None:
+            hooks.on_input(module.positions, self.keep_first_position)
+            hooks.on_output(module.positions, self.keep_positions)
+        hooks.on_input(module.dropout, self.record)
+
+    def start_call(self, args: Arguments) -> None:
+        self.recorder.streams["token"] = self.stream
+        self.ids: Tensor = args["ids"]
+        self.added: tuple[Tensor, ...] = args["more"]
+
+    def keep_first_position(self, positions: Tensor) -> None:
+        self.first = int(positions[0, 0]) if positions.numel() else 0
+
+    def keep_positions(self, output: Tensor) -> Tensor:
+        # Recorded later, after the rows.
+        self.positions = self.tape.apply_tap(self.recorder.id("positions"), output)
+        return self.positions
+
+    def record(self, total: Tensor) -> Tensor:
+        """Record all steps of a call, given the input of dropout, which is the value of the last one."""
+        tape, recorder, id, module = self.tape, self.recorder, self.recorder.id, self.module
+        origins = {tape.origin(added, id("added")).id: added for added in self.added}
+        sums = {other: "with_bigrams" if other.endswith("bigrams") else "with_ngrams" for other in origins}
+        present = {
+            "scaled": module.scale != 1,
+            **dict.fromkeys(sums.values(), True),
+            "sum": module.positions is not None,
+        }
+        last = next((step for step in reversed(present) if present[step]), "rows")
+
+        def record(step: str, x: Tensor, **more: Any) -> None:
+            nonlocal total
+            if step == last:
+                total = recorder.record(f"{step}:last", total, **more)
+            else:
+                recorder.record(step, x, **more)
+            recorder.inputs["before"] = id(step)
+
+        recorder.record("ids", self.ids)
+        recompute = any(tape.wants(id(step)) for step in ("rows", "scaled", "with_ngrams", "with_bigrams"))
+        x = module.weight.detach()[self.ids] if recompute else total
+        record("rows", x, params={"weight": module.weight})
+        if present["scaled"]:
+            x = x * module.scale
+            record("scaled", x, attrs={"factor": module.scale})
+        for other, added in origins.items():
+            tape.move_to_end(other)
+            x, recorder.inputs["added"] = x + added, other
+            record(sums[other], x)
+        if module.positions is not None:
+            self._record_positions(module.positions)
+            return recorder.record("sum", total)
+        return total
+
+    def _record_positions(self, module: nn.Module) -> None:
+        kind = "other"
+        attrs: dict[str, Any] = {"scheme": type(module).__name__}
+        params: dict[str, Tensor | None] = {}
+        match module:
+            case SinusoidalPositions():
+                kind = "sinusoidal" if module.amplitude == 1 else "amplitude"
+                attrs = {"scheme": "sinusoidal", "amplitude": module.amplitude}
+            case LearnedPositions():
+                kind = attrs["scheme"] = "learned"
+                params["weight"] = module.weight
+        if self.first:
+            # With a cache, earlier calls embedded the earlier positions.
+            attrs["first"] = self.first
+        self.recorder.record(f"positions:{kind}", self.positions, params=params, attrs=attrs, tap=False)

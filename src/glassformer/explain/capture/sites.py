@@ -1,8 +1,7 @@
 """Describe every step that can be recorded: its operation, inputs, axes, source line, and how a tap can edit it.
 
-The hooks (`attach.py`, `block_hooks.py`, `hooks.py`) pass the tensor of a step and its key in `SITES`. The
-page's list of operations is generated from this file (`page/typescript.py`). A test checks the snippets of source
-lines.
+The hooks (`attach.py`, `hooks.py`) pass the tensor of a step and its key in `SITES`. The page's list of operations is
+generated from this file (`page/typescript.py`). A test checks the snippets of source lines.
 """
 
 from __future__ import annotations

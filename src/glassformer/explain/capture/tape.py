@@ -194,7 +194,7 @@ class Tape:
 
         `axes` are those of the tensor without the batch, `params` parameters by role, or a module with only these.
         """
-        origin = self.remember(value, Origin(id, _stream(axes)))
+        origin = self.remember(value, Origin(id, next((axis.stream for axis in axes if axis.stream), "")))
         self.computed[id] = None
         if not self.wants(id):
             return origin
@@ -292,26 +292,13 @@ class Tape:
 
     @cached_property
     def _names(self) -> dict[int, str]:
-        """Return the name of each parameter and buffer by its `id`."""
-        return _names_of_tensors(self._modules)
-
-
-def _stream(axes: Sequence[Axis]) -> str:
-    """Return the stream of the first axis that has one."""
-    for axis in axes:
-        if axis.stream:
-            return axis.stream
-    return ""
-
-
-def _names_of_tensors(modules: Sequence[tuple[str, nn.Module]]) -> dict[int, str]:
-    """Return the name of each parameter and buffer by its `id`, ten times as fast as torch's two methods."""
-    names: dict[int, str] = {}
-    for path, module in modules:
-        prefix = f"{path}." if path else ""
-        for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
-            names.setdefault(id(tensor), prefix + name)
-    return names
+        """Return the name of each parameter and buffer by its `id`, ten times as fast as torch's two methods."""
+        names: dict[int, str] = {}
+        for path, module in self._modules:
+            prefix = f"{path}." if path else ""
+            for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
+                names.setdefault(id(tensor), prefix + name)
+        return names
 
 
 @lru_cache(maxsize=4096)

@@ -80,6 +80,7 @@ class Edits:
         earlier = [] if first is None else first._all
         self._all = earlier + [(edit, other or {}) for edit in self.edits]
         self._n_first = len(earlier)
+        self.ids: set[str] = set()
         self._plan: dict[str, list[tuple[int, Edit]]] = {}
         self._states: dict[str, Tensor] = {}
         self._blocked: dict[str, Tensor] = {}
@@ -92,7 +93,9 @@ class Edits:
                 self._plan.setdefault(one.step, []).append((number, one))
                 if one.kind == "skip":
                     self._before[one.step] = state_before(one.step, records)
-        self.ids = {*self._plan, *self._before.values(), *map(_weights_of, self._blocking())}
+                elif one.kind == "blocked":
+                    self.ids.add(_weights_of(one.step))
+        self.ids |= {*self._plan, *self._before.values()}
 
     @property
     def unchanged(self) -> list[str]:
@@ -143,7 +146,8 @@ class Edits:
         if id in self._before.values():
             self._states[id] = x
         blocked = self._blocked.pop(id, None)
-        return x if blocked is None else _without_blocked(x, blocked)
+        # Weights of blocked keys: all zero in rows where no key is left, as in `nn.attention`.
+        return x if blocked is None else x.masked_fill(blocked.expand_as(x), 0.0)
 
     def _apply(self, edit: Edit, x: Tensor, other: Mapping[str, Step]) -> Tensor:
         if edit.kind == "skip":
@@ -204,10 +208,6 @@ class Edits:
                 message = f"{edit}: the slice is {sizes} here and {others} in the second text"
                 raise UsageError(message, "name a slice of the second text that is as large: =B[token:0-3]")
 
-    def _blocking(self) -> list[str]:
-        """Return the steps of which something is blocked."""
-        return [id for id, planned in self._plan.items() if any(edit.kind == "blocked" for _, edit in planned)]
-
 
 def edits_on(explanation: Explanation, edits: Sequence[str], other: Explanation | None = None) -> Edits:
     """Return the tap of edits of an explanation: its own act first, each with the values of its own second text."""
@@ -256,11 +256,6 @@ def _values_of_other(edit: Edit, other: Mapping[str, Step]) -> Tensor:
 def _weights_of(scores: str) -> str:
     """Return the id of the weights that follow some scores."""
     return f"{scores.rpartition('.')[0]}.weights"
-
-
-def _without_blocked(weights: Tensor, blocked: Tensor) -> Tensor:
-    """Return weights without those of blocked keys: all zero in rows where no key is left, as in `nn.attention`."""
-    return weights.masked_fill(blocked.expand_as(weights), 0.0)
 
 
 BATCH_TOKENS = 4096

@@ -218,28 +218,19 @@ class Finding:
         return TraceRequest(self.text, edits=tuple(self.edits), other_text=self.other_text)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A finding that was measured again."""
-
-    expected: Finding
-    now: Finding
-
-    @property
-    def differences(self) -> list[str]:
-        """Return what is not as expected, a sentence each."""
-        found = [
-            f"{name} is {getattr(self.now, name)!r}, not {getattr(self.expected, name)!r}"
-            for name in ("before", "after")
-            if getattr(self.now, name) != getattr(self.expected, name)
-        ]
-        was, now = self.expected.change, self.now.change
-        if abs(was - now) > CHANGE_TOLERANCE * max(1.0, abs(was)):
-            found.append(f"the log-probability changes by {now:.3f}, not {was:.3f}")
-        for one, other in zip(self.expected.control, self.now.control, strict=True):
-            if one.after != other.after:
-                found.append(f"with {' '.join(one.edits)} the answer is {other.after!r}, not {one.after!r}")
-        return found
+def differences(expected: Finding, now: Finding) -> list[str]:
+    """Return what is not as expected of a finding that was measured again, a sentence each."""
+    found = [
+        f"{name} is {getattr(now, name)!r}, not {getattr(expected, name)!r}"
+        for name in ("before", "after")
+        if getattr(now, name) != getattr(expected, name)
+    ]
+    if abs(expected.change - now.change) > CHANGE_TOLERANCE * max(1.0, abs(expected.change)):
+        found.append(f"the log-probability changes by {now.change:.3f}, not {expected.change:.3f}")
+    for one, other in zip(expected.control, now.control, strict=True):
+        if one.after != other.after:
+            found.append(f"with {' '.join(one.edits)} the answer is {other.after!r}, not {one.after!r}")
+    return found
 
 
 def make_finding(
@@ -329,11 +320,11 @@ def _finding(path: Path, number: int, data: Any) -> Finding:
     return finding
 
 
-def measure_again(subject: Subject, finding: Finding) -> Measured:
+def measure_again(subject: Subject, finding: Finding) -> Finding:
     """Return a finding with the same edits measured on the model as it is now."""
     request = finding.request
     base = compute_explanation(subject, request.without_edits())
     other = None if request.other_text is None else compute_explanation(subject, request.of_other_text())
     now = make_finding(base, finding.edits, other, finding.name)
     after = [Control(one.edits, what_if(base, one.edits, other).answer_after or "") for one in finding.control]
-    return Measured(finding, replace(now, control=after))
+    return replace(now, control=after)

@@ -85,7 +85,9 @@ def reference_means(subject: Subject, split: Split, records: Mapping[str, Step])
 
     Steps over pairs of tokens, such as scores, have no mean, as their axes differ from text to text.
     """
-    task, sums = subject.task, _Sums(records)
+    task, wanted = subject.task, {id for id, record in records.items() if has_mean(record)}
+    totals: dict[str, Tensor] = {}  # without token axes
+    counts: dict[str, int] = {}  # of tokens, or of texts for steps without tokens
     if split.shards is None:
         split = split.take(_spread(sorted(range(len(split)), key=lambda i: len(split.text[i])), N_TEXTS))
     with tuned(subject.device), torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -93,34 +95,14 @@ def reference_means(subject: Subject, split: Split, records: Mapping[str, Step])
         corpus = task.encode(split, training=False)
         plan = [row[None] for rows in task.eval_batches(corpus, 1) for row in rows]
         for row in _spread(plan, N_TEXTS):  # one text at a time, so that there is no padding
-            with trace(subject.model, lambda _: False, tap=sums):
+            with trace(subject.model, wanted.__contains__) as steps:
                 task.logits(subject.model, task.make_batch(corpus, row).to(subject.device))
-    return {id: (total / sums.counts[id]).float() for id, total in sums.totals.items()}
-
-
-class _Sums:
-    """A tap that sums up steps over texts and tokens, and changes nothing.
-
-    Attributes:
-        ids: ids of the steps that are summed.
-        totals: the sums by id, without token axes.
-        counts: the number of tokens, or of texts for steps without tokens, by id.
-    """
-
-    def __init__(self, records: Mapping[str, Step]) -> None:
-        self.axes = {id: [axis.name for axis in record.axes] for id, record in records.items() if has_mean(record)}
-        self.ids = set(self.axes)
-        self.totals: dict[str, Tensor] = {}
-        self.counts: dict[str, int] = {}
-
-    def __call__(self, id: str, x: Tensor) -> Tensor:
-        names = self.axes[id]
-        one = x.reshape(x.shape[-len(names) :]).double()  # without the batch of one
-        tokens = [i for i, name in enumerate(names) if name == "token"]
-        total = one.sum(dim=tokens) if tokens else one
-        self.totals[id] = self.totals[id] + total if id in self.totals else total
-        self.counts[id] = self.counts.get(id, 0) + (one.shape[tokens[0]] if tokens else 1)
-        return x
+            for id, step in steps.items():
+                tokens = [i for i, axis in enumerate(step.axes) if axis.name == "token"]
+                total = step.value.double().sum(dim=tokens) if tokens else step.value.double()
+                totals[id] = totals[id] + total if id in totals else total
+                counts[id] = counts.get(id, 0) + (step.shape[tokens[0]] if tokens else 1)
+    return {id: (total / counts[id]).float() for id, total in totals.items()}
 
 
 def has_mean(record: Step) -> bool:

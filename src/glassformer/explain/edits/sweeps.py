@@ -92,20 +92,20 @@ def sweep_parts(explanation: Explanation) -> PartsSweep:
 
 def sweep_keys(explanation: Explanation) -> KeysSweep:
     """Return the effect of blocking each key for each head; raises as `sweep_parts`."""
-    grids, variants = [], []
-    for id, n_heads in _attentions(explanation):
-        axis = explanation.records.steps[id].axes[-1]
-        n_keys = explanation.records.steps[id].shape[-1]
-        scores = id.removesuffix("weights") + "scores"
-        grids.append((id, axis.stream or "", n_heads, n_keys))
-        variants += [[f"{scores}[head:{h};key:{k}]=blocked"] for h in range(n_heads) for k in range(n_keys)]
+    attentions = [step for step in explanation.records.steps.values() if step.site == "weights"]
+    variants = [
+        [f"{step.id.removesuffix('weights')}scores[head:{h};key:{k}]=blocked"]
+        for step in attentions
+        for h in range(step.shape[0])
+        for k in range(step.shape[-1])
+    ]
     effects = iter(variant_effects(explanation, variants))
-    return KeysSweep(
-        [
-            KeysGrid(id, stream, [[next(effects) for _ in range(n_keys)] for _ in range(n_heads)])
-            for id, stream, n_heads, n_keys in grids
-        ]
-    )
+    grids = []
+    for step in attentions:
+        n_heads, _, n_keys = step.shape
+        rows = [[next(effects) for _ in range(n_keys)] for _ in range(n_heads)]
+        grids.append(KeysGrid(step.id, step.axes[-1].stream or "", rows))
+    return KeysSweep(grids)
 
 
 class _Plan(NamedTuple):
@@ -120,23 +120,16 @@ class _Plan(NamedTuple):
 
 def _plans(explanation: Explanation) -> list[_Plan]:
     """Return how each part is switched off."""
-    heads = dict(_attentions(explanation))
     plans: list[_Plan] = []
     for id, step in explanation.records.steps.items():
-        if id in heads:
+        if step.site == "weights":
             block = id.removesuffix(".weights")
-            off = [f"{block}.context[head:{h}]=0" for h in range(heads[id])]
-            for h in range(heads[id]):
-                plans.append(_Plan(id, "head", h, [off[h]], [edit for edit in off if edit != off[h]]))
+            off = [f"{block}.context[head:{h}]=0" for h in range(step.shape[0])]
+            plans += [_Plan(id, "head", h, [one], [edit for edit in off if edit != one]) for h, one in enumerate(off)]
             plans.append(_Plan(id, "heads", None, [f"{block}.context=0"], []))
         elif step.block == "ff" and step.site.startswith("out:"):
             plans.append(_Plan(id, "block", None, [f"{id}=0"], []))
     return plans
-
-
-def _attentions(explanation: Explanation) -> list[tuple[str, int]]:
-    """Return the id and the number of heads of each attention's weights."""
-    return [(id, step.shape[0]) for id, step in explanation.records.steps.items() if step.site == "weights"]
 
 
 def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> float:

@@ -81,14 +81,27 @@ def with_padding_mask(stream: Stream, subject: Subject, ids: str, mask: str) -> 
     return inputs
 
 
-def add_embeddings(stream: Stream, subject: Subject, surfaces: Sequence[str], inputs: dict[str, Any]) -> Stream:
-    """Return a stream with the n-grams and bigrams that a text encoder reads, and add the n-grams to its arguments."""
-    if subject.task.tokenizer.ngrams is not None:
-        stream, ngram_batch = add_ngrams(subject.task.tokenizer, stream, surfaces)
+def encoder_input(
+    subject: Subject,
+    request: TraceRequest,
+    ids: list[int],
+    spans: Sequence[Span | None],
+    surfaces: Sequence[str],
+    n: int,
+) -> tuple[Stream, dict[str, Any]]:
+    """Return the stream and the arguments of a text encoder that reads at most n tokens, with n-grams and bigrams."""
+    t = subject.task.tokenizer
+    # An empty text is encoded as one token of padding.
+    n_pad = request.pad or (0 if ids else 1)
+    check_length(len(ids), n_pad, n)
+    stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
+    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
+    if t.ngrams is not None:
+        stream, ngram_batch = add_ngrams(t, stream, surfaces)
         inputs["ngram_batch"] = ngram_batch.to(subject.device)
     if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
         stream = add_bigrams(stream, bigrams)
-    return stream
+    return stream, inputs
 
 
 def input_warnings(
@@ -139,13 +152,9 @@ def encode_for_classifier(subject: Subject, request: TraceRequest, settings: Dec
     kept = truncate(list(range(len(ids))), min(text.max_len, MAX_LAYERED_TOKENS), text.truncate)
     warnings = input_warnings(ids, kept, t, "the text", text.truncate, reads=text.max_len)
     ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
-    # An empty text is encoded as one token of padding.
-    n_pad = request.pad or (0 if ids else 1)
-    check_length(len(ids), n_pad, min(text.max_len, MAX_LAYERED_TOKENS))
-    stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
-    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
     [(_, surfaces)] = t.encode_with_surfaces([request.text]) if t.ngrams else [([], [])]
-    stream = add_embeddings(stream, subject, [surfaces[i] for i in kept] if surfaces else [], inputs)
+    surfaces = [surfaces[i] for i in kept] if surfaces else []
+    stream, inputs = encoder_input(subject, request, ids, spans, surfaces, min(text.max_len, MAX_LAYERED_TOKENS))
     decode = DecodeLog("none", subject.task.config.decode)
     return EncodedText(
         model_inputs=inputs,

@@ -21,11 +21,10 @@ from glassformer.explain.inputs import encoded_text
 from glassformer.explain.inputs.encoded_text import (
     EncodedText,
     GenerationInfo,
-    add_embeddings,
     check_length,
+    encoder_input,
     following_tokens,
     input_warnings,
-    with_padding_mask,
 )
 from glassformer.explain.predictions import Answer, DecodeLog, generate
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
@@ -62,12 +61,7 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest, se
     keep = "head" if start == 0 else "tail" if kept.stop == len(ids) else "middle"
     warnings = input_warnings(ids, kept, t, "the text", keep, reads=min(reads, len(ids) - chunk))
     ids, spans, surfaces = ids[start : kept.stop], spans[start : kept.stop], surfaces[start : kept.stop]
-    # An empty text is encoded as one token of padding.
-    n_pad = request.pad or (0 if ids else 1)
-    check_length(len(ids), n_pad, max_len)
-    stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
-    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
-    stream = add_embeddings(stream, subject, surfaces, inputs)
+    stream, inputs = encoder_input(subject, request, ids, spans, surfaces, max_len)
     masked = [i for i, token in enumerate(ids) if token == t.mask_id]
     if not masked:
         warnings.append(f"the text holds no {MASK}, so each token is predicted from a text that shows it")

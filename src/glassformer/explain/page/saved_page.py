@@ -1,4 +1,4 @@
-"""Write the page as one HTML file that holds its data and makes no network requests.
+"""Write the page as one HTML file that holds its data and makes no network requests, or as a frame in a notebook.
 
 Tensors are stored as 16-bit floats in base64, those most likely viewed first, until the file has its full size;
 attributions may take half of what the rest leaves. The file lists what it lacks, and how to see it.
@@ -7,24 +7,36 @@ attributions may take half of what the rest leaves. The file lists what it lacks
 from __future__ import annotations
 
 import base64
+import hashlib
+import html
+import json
 import math
+import re
 import time
-from pathlib import Path
-from typing import NotRequired, TypedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, NotRequired, TypedDict, get_args
 
 import numpy as np
 
-from glassformer.errors import UsageError
+from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
+from glassformer.explain.attribution.attribute import (
+    AttributeRequest,
+    Attribution,
+    Erased,
+    EraseRequest,
+    attribute,
+    erase_each,
+)
+from glassformer.explain.attribution.value_function import Method
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view, lookups_of
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.page.inline import inline_page, size_of
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis, manifest, run_info
-from glassformer.explain.page.responses import WHOLE, Packing, asset, pack
-from glassformer.explain.page.saved_attributions import ByteBudget, SavedAttribution, SavedErasure, saved_attributions
+from glassformer.explain.page.responses import WHOLE, Packing, asset, pack, to_json
 from glassformer.explain.subject import Subject
-from glassformer.utils.atomic_io import atomic_write_text
 
+IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
 MAX_BYTES = 20_000_000
 PARAMETERS_BYTES = 1_500_000
 """Size of the file up to which parameters are stored, unless all are wanted."""
@@ -52,6 +64,20 @@ class PackedTensor(TypedDict):
     data: str
 
 
+class SavedAttribution(TypedDict):
+    """The weights of words, and what was asked."""
+
+    request: Annotated[dict[str, Any], AttributeRequest]
+    attribution: Annotated[dict[str, Any], Attribution]
+
+
+class SavedErasure(TypedDict):
+    """What is said with a word erased, and which one was."""
+
+    request: Annotated[dict[str, Any], EraseRequest]
+    erased: Annotated[dict[str, Any], Erased]
+
+
 class SavedPageData(TypedDict):
     """The data of a saved page."""
 
@@ -72,23 +98,18 @@ class SavedPageData(TypedDict):
     """What the file lacks, and how to see it, a sentence each."""
 
 
-def write_saved_page(
-    path: Path,
-    explanation: Explanation,
-    *,
-    edited: Explanation | None = None,
-    other: Explanation | None = None,
-    subject: Subject | None = None,
-    parameters: bool = False,
-) -> list[str]:
-    """Write the page; return what it lacks, a sentence each.
+class ByteBudget:
+    """Bytes that may be spent, and how many are."""
 
-    It shows an explanation, the same text under edits, and another text to compare with. Parameters are stored up to
-    1.5 MB of the file, or all of them, so that the page can recompute every step.
-    """
-    html, dropped = saved_page_html(explanation, edited=edited, other=other, subject=subject, parameters=parameters)
-    atomic_write_text(path, html)
-    return dropped
+    def __init__(self, n_bytes: int) -> None:
+        self.n_bytes, self.spent = n_bytes, 0
+
+    def take(self, value: Any) -> bool:
+        """Spend what this takes in the file; False, and nothing spent, where that is more than there is."""
+        size = size_of(value) + 1  # and a comma
+        fits = self.spent + size <= self.n_bytes
+        self.spent += size if fits else 0
+        return fits
 
 
 def saved_page_html(
@@ -101,7 +122,11 @@ def saved_page_html(
     max_bytes: int = MAX_BYTES,
     seconds: float = ATTRIBUTION_SECONDS,
 ) -> tuple[str, list[str]]:
-    """Return the page as text, and what it lacks, a sentence each."""
+    """Return the page as text, and what it lacks, a sentence each.
+
+    It shows an explanation, the same text under edits, and another text to compare with. Parameters are stored up to
+    1.5 MB of the file, or all of them, so that the page can recompute every step.
+    """
     if explanation.base is not None and edited is None:
         explanation, edited = explanation.base, explanation
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
@@ -129,6 +154,72 @@ def saved_page_html(
     data["tensors"] = pack_tensors(explanations, max_bytes - used, limit - used, dropped)
     data["dropped"] = list(dict.fromkeys(dropped))
     return inline_page(*page, data), data["dropped"]
+
+
+def saved_attributions(
+    explanations: Sequence[Explanation], deadline: float, dropped: list[str], room: ByteBudget
+) -> tuple[list[SavedAttribution], list[SavedErasure]]:
+    """Compute `SavedPageData.attributions` and `.erased`: of a classifier's prediction by both methods.
+
+    Of a translation or continuation token by token until the deadline, leave-one-out first. What exceeds the byte
+    budget is dropped.
+    """
+    attributions: list[SavedAttribution] = []
+    erasures: list[SavedErasure] = []
+    n_left = 0
+    for method in get_args(Method):
+        for explained in explanations:
+            targets = [None] if explained.is_classifier else written(explained)
+            for n_done, prediction in enumerate(targets):
+                which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
+                saved: SavedAttribution | None = None
+                why = "written tokens are left out, to keep the file short; the live page has any."
+                if explained.is_classifier or time.monotonic() <= deadline:
+                    result = attribute(explained, AttributeRequest.from_dict(which | {"method": method}))
+                    saved = {"request": which | {"method": method}, "attribution": asdict(result)}
+                    why = "answers are left out, as the file is full; the live page weighs any."
+                if saved is None or not room.take(saved):
+                    left = f"{len(targets) - n_done} of {len(targets)}"
+                    dropped.append(f"Why: the weights of words {IN_WORDS[method]} for {left} {why}")
+                    break
+                attributions.append(saved)
+                if method == "erase":
+                    for one in word_erasures(explained, which):
+                        fits = room.take(one)
+                        n_left += not fits
+                        erasures += [one] * fits
+    if n_left:
+        dropped.append(f"Why: {n_left} erased words are left out, as the file is full; the live page erases any.")
+    return attributions, erasures
+
+
+def word_erasures(explanation: Explanation, which: dict[str, Any]) -> Iterator[SavedErasure]:
+    """Yield `SavedPageData.erased` of one prediction: every word that it can attend to, erased alone."""
+    words = list(words_before(explanation, which.get("prediction")))
+    if words:
+        base = EraseRequest.from_dict(which | {"erase": {}})
+        for positions, result in zip(words, erase_each(explanation, base, words), strict=True):
+            yield {"request": which | {"erase": positions}, "erased": asdict(result)}
+
+
+def written(explanation: Explanation) -> list[int]:
+    """Return the indices into `predictions` that the page can explain: of tokens that were written, or are masked.
+
+    Nothing follows a [MASK]: what is explained there is the most probable token.
+    """
+    masked = explanation.generation.masked is not None
+    return [i for i in explanation.generated if masked or explanation.predictions[i].actual is not None]
+
+
+def words_before(explanation: Explanation, prediction: int | None) -> Iterator[dict[str, list[int]]]:
+    """Yield for each word that a prediction can attend to the positions of its tokens, by stream."""
+    n_read = explanation.visible_lengths(explanation.predictions[prediction or 0])
+    for stream, n in zip(explanation.streams, n_read, strict=True):
+        seen = stream.words[:n]
+        for word in range(max(seen, default=-1) + 1):
+            positions = [i for i, w in enumerate(seen) if w == word]
+            if positions:
+                yield {stream.name: positions}
 
 
 def embedding_views(explanation: Explanation, dropped: list[str]) -> dict[str, EmbeddingView]:
@@ -214,3 +305,79 @@ def _is_large_logits(axes: list[SizedAxis]) -> bool:
 
 def _size(axes: list[SizedAxis]) -> int:
     return math.prod(axis["size"] for axis in axes)
+
+
+def inline_page(index: str, script: str, style: str, data: Mapping[str, Any]) -> str:
+    """Return the page with its script, style and data inside, and a policy that blocks everything else."""
+    if re.search(r"</script|<!--", script, re.IGNORECASE) or "</style" in style.lower():
+        raise GlassformerError("the built page would end its own script or style", "build it again: make web")
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; connect-src 'none'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    html = _swap(r"<link\b[^>]*app\.css[^>]*>", f"<style>{style}</style>", index)
+    html = _swap(r"<script\b[^>]*app\.js[^>]*>\s*</script>", "", html)
+    html = _swap(r"<meta charset=[^>]*>", f'<meta charset="utf-8">\n{meta}', html)
+    # The data before the script, and both at the end, where all that the script looks for exists.
+    inlined = (
+        f'<script type="application/json" id="glassformer-data">{escape_json(to_json(data))}</script>\n'
+        f"<script>{script}</script>\n</body>"
+    )
+    return _swap(r"</body>", inlined, html)
+
+
+def escape_json(text: str) -> str:
+    """Return JSON that is safe inside a script element: it cannot end the element or open another.
+
+    It is ASCII, since one character beyond Latin-1 makes Chromium store all 20 MB in two bytes per character.
+    """
+    return re.sub(r"[<>&]", lambda match: f"\\u{ord(match[0]):04x}", re.sub(r"[^\0-\x7f]+", _in_ascii, text))
+
+
+def _in_ascii(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
+
+
+def _hash(content: str) -> str:
+    """Return a Content-Security-Policy source that allows exactly this inline content."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode("utf-8")).digest()).decode("ascii")
+
+
+def _swap(pattern: str, replacement: str, text: str) -> str:
+    """Replace the single match of a pattern."""
+    swapped, n_places = re.subn(pattern, lambda match: replacement, text, flags=re.IGNORECASE)
+    if n_places != 1:
+        raise GlassformerError(f"the built page matches {pattern} {n_places} times", "build it again: make web")
+    return swapped
+
+
+def size_of(data: Any) -> int:
+    """Return the size of this data in the file, in bytes."""
+    return len(escape_json(to_json(data)))
+
+
+NOTEBOOK_BYTES, NOTEBOOK_SECONDS, NOTEBOOK_HEIGHT = 6_000_000, 3.0, 720
+"""In a notebook: size of the page, since it stores its outputs; time limit of attributions; pixels of the frame."""
+
+
+class NotebookPage:
+    """The page of an explanation as the output of a cell, made when it is displayed."""
+
+    def __init__(self, explanation: Explanation) -> None:
+        self._explanation = explanation
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/plain": repr(self._explanation), "text/html": page_iframe(self._explanation)}
+
+
+def page_iframe(explanation: Explanation) -> str:
+    """Return the page in an `<iframe>` that allows only scripts, or an error message if the page is not built."""
+    try:
+        page, _ = saved_page_html(explanation, max_bytes=NOTEBOOK_BYTES, seconds=NOTEBOOK_SECONDS, parameters=True)
+    except GlassformerError as error:
+        return f"<p>{html.escape(' '.join(filter(None, (error.message, error.hint))))}</p>"
+    return (
+        f'<iframe title="{html.escape(repr(explanation))}" sandbox="allow-scripts" width="100%" '
+        f'height="{NOTEBOOK_HEIGHT}" style="border:0" srcdoc="{html.escape(page)}"></iframe>'
+    )

@@ -135,29 +135,15 @@ def run_sweep(
     explanation = find(request.trace)
     if request.kind == "checkpoints" and explanation.edited is None:
         raise UsageError("a sweep of checkpoints needs a trace with edits")
-    match request.kind:
-        case "parts":
-            return sweep_parts(explanation)
-        case "keys":
-            return sweep_keys(explanation)
-        case "layers":
-            return sweep_layers(explanation)
-        case "contributions":
-            return contributions(explanation, request.prediction)
-        case "states":
-            return sweep_states(explanation, find(str(request.other)))
-    return sweep_checkpoints(explanation)
+    if request.kind == "contributions":
+        return contributions(explanation, request.prediction)
+    if request.kind == "states":
+        return sweep_states(explanation, find(str(request.other)))
+    sweeps = {"parts": sweep_parts, "keys": sweep_keys, "layers": sweep_layers, "checkpoints": sweep_checkpoints}
+    return sweeps[request.kind](explanation)
 
 
 _ROW = re.compile("[0-9]{1,10}")
-
-
-@dataclass(frozen=True)
-class NeighboursRequest(Request):
-    """The token whose nearest embeddings are asked for."""
-
-    row: int = number(0, IDS)
-    """Its position."""
 
 
 class Service:
@@ -217,8 +203,9 @@ class Service:
 
     def neighbours(self, trace_id: str, name: str, row: str) -> EmbeddingView:
         """Return the `EmbeddingView` of one row of a lookup."""
-        request = NeighboursRequest(int(row) if _ROW.fullmatch(row) else row)  # pyright: ignore[reportArgumentType]
-        return embedding_view(self._find(trace_id), name, request.row)
+        if not _ROW.fullmatch(row):
+            raise UsageError(f"request: row must be an integer; got {row[:40]!r}")
+        return embedding_view(self._find(trace_id), name, int(row))
 
     def attribute(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Attribution` for an `AttributeRequest`."""
