@@ -18,18 +18,21 @@ from glassformer.nn.layers import FeedForward, LayerNorm, RMSNorm, SwiGLU
 
 
 def encoder_flops(c: ModelConfig, length: float) -> float:
-    """Return the FLOPs of the encoder, for texts of `length` tokens."""
+    """Return the FLOPs of the encoder per token, for texts of `length` tokens."""
     return c.n_layers * (_attention_flops(c, length) + _feed_forward_flops(c))
 
 
 def decoder_flops(c: ModelConfig, length: float, vocab_size: int, cross: bool) -> float:
-    """Return the FLOPs of the decoder with its output projection; causal attention sees half of the keys on average."""
+    """Return the FLOPs of the decoder with its output projection, per token of a target of `length` tokens.
+
+    Causal attention sees half of the keys on average. The source of cross attention counts as equally long.
+    """
     layer = _attention_flops(c, length / 2) + _feed_forward_flops(c) + (_attention_flops(c, length) if cross else 0)
     return c.n_layers * layer + 2 * c.d_model * vocab_size
 
 
 def _attention_flops(c: ModelConfig, n_keys: float) -> float:
-    """Return the FLOPs of four projections, then scores and weighted sum over `n_keys`."""
+    """Return the FLOPs per query of four projections, then scores and weighted sum over `n_keys`."""
     width = c.n_heads * d_head_of(c)
     return 8 * c.d_model * width + 4 * n_keys * width
 
@@ -120,8 +123,7 @@ def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenE
     positions: nn.Module | None
     match config.positions:
         case "sinusoidal":
-            # The table is computed and in no file: it has numbers also where a model is built without memory, since
-            # operations on "meta" would import torch's compiler.
+            # A table that no file holds needs its numbers, also in a model that is built on "meta" and then filled.
             with torch.device("cpu") if torch.get_default_device().type == "meta" else nullcontext():
                 positions = SinusoidalPositions(max_len, config.d_model, config.embedding_init_std or 1.0)
         case "learned":
@@ -133,7 +135,7 @@ def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenE
 
 
 def make_rotation(config: ModelConfig, positions: Tensor) -> Rotation | None:
-    """Return the rotation of positions (B, L), or None if the model has no rotary positions."""
+    """Return the rotation of positions (B, L) for self attention, or None if the model has no rotary positions."""
     return Rotation.at(positions, d_head_of(config)) if config.positions == "rotary" else None
 
 
@@ -141,8 +143,9 @@ def initialise(model: nn.Module) -> None:
     """Initialise linear layers: Xavier-uniform weights and zero biases (Glorot and Bengio 2010).
 
     The projections that end a residual branch are scaled by 1/√(2 n), n being the layers of their stack, so that depth
-    does not increase the variance of the sum (GPT-2; Radford et al. 2019, 2.3). The paper does not state its
-    initialisation. Embeddings and norms initialise themselves.
+    does not increase the variance of the sum (GPT-2; Radford et al. 2019, 2.3). Departures from it: 2 n also with cross
+    attention, which makes 3 n branches, and also with post-norm, where it only makes them start small. The paper does
+    not state its initialisation. Embeddings and norms initialise themselves.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -25,7 +25,7 @@ BASE = ModelConfig(
     activation="relu",
     positions="sinusoidal",
     norm="layer",
-    bias=True,
+    bias=True,  # the paper's in the feed-forward blocks; those of attention are a departure
     tie_embeddings=True,
 )
 """The paper's base model (table 3)."""
@@ -37,7 +37,7 @@ class Translator(nn.Module):
     """Encoder and decoder (paper, figure 1).
 
     Source and target share one vocabulary. Tied embeddings (paper, 3.4): the output projection, the source
-    and the target embedding are one matrix.
+    and the target embedding are one matrix; learned positions are shared as well.
 
     Args:
         config: the Transformer's numbers.
@@ -49,9 +49,9 @@ class Translator(nn.Module):
         super().__init__()
         self.config, self.max_len = config, max_len
         self.tgt_embedding = make_embedding(config, vocab_size, max_len)
-        if config.tie_embeddings:  # two modules with the same parameters
+        if config.tie_embeddings:  # two modules, which hooks tell apart, with the same parameters
             same = {id(parameter): parameter for parameter in self.tgt_embedding.parameters()}
-            self.src_embedding = copy.deepcopy(self.tgt_embedding, same)
+            self.src_embedding = copy.deepcopy(self.tgt_embedding, memo=same)
         else:
             self.src_embedding = make_embedding(config, vocab_size, max_len)
         self.encoder = make_encoder(config)
@@ -61,12 +61,12 @@ class Translator(nn.Module):
 
     @staticmethod
     def base(vocab_size: int = 37_000, max_len: int = 1024) -> Translator:
-        """Make the paper's base model: 6 + 6 layers, d 512, 8 heads, d_ff 2048; 65 million parameters there."""
+        """Make the paper's base model: 6 + 6 layers, d 512, 8 heads, d_ff 2048; 63 million weights (paper: 65)."""
         return Translator(BASE, vocab_size, max_len)
 
     @staticmethod
     def big(vocab_size: int = 37_000, max_len: int = 1024) -> Translator:
-        """Make the paper's big model: d 1024, 16 heads, d_ff 4096; 213 million parameters there."""
+        """Make the paper's big model: d 1024, 16 heads, d_ff 4096; 214 million weights (paper: 213)."""
         return Translator(BIG, vocab_size, max_len)
 
     def forward(

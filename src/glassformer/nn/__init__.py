@@ -1,6 +1,10 @@
 """The paper in a few hundred lines: attention, positions, norms, feed-forward, layers. Imports torch only.
 
-No name here hides a module: the function `attention` is `glassformer.attention`, or in `nn/attention.py`.
+Letters of shapes: B texts of a batch, R rows of a decoder (B times the width of a beam), L, S, T positions of a text, a
+source, a target, Q queries, K keys, D width of the model, H heads, E width of a head, F of a feed-forward block, V
+tokens of the vocabulary, U distinct tokens of a batch, G n-grams of a token. Tests check them at every call.
+
+The function `attention` is not imported here, since a module has that name: it is `glassformer.attention`.
 """
 
 from glassformer.nn.attention import Mask, MultiHeadAttention, causal_mask, fused_attention

@@ -2,7 +2,7 @@
 
 Everywhere True = may attend; `torch.nn.MultiheadAttention.key_padding_mask` has the opposite meaning.
 
-Self, causal and cross attention differ only in their arguments: the mask (`masks.py`) comes from the model, the keys
+Self, causal and cross attention differ only in their arguments: the mask (`Mask.of`) comes from the model, the keys
 and values of earlier positions from a cache (`cache.py`).
 """
 
@@ -27,7 +27,7 @@ class Mask:
     Args:
         allowed: True = may attend, broadcastable to (B, H, Q, K).
         is_causal: the mask is `causal_mask` and nothing else.
-        may_hide_all_keys: there may be a query without any key.
+        may_hide_all_keys: there may be a query without any key, as in a text that is padding alone.
     """
 
     def __init__(
@@ -51,14 +51,15 @@ class Mask:
             device: device of the causal mask.
         """
         masks = []
-        if causal is not None and causal[0] > 1:
+        if causal is not None and causal[0] > 1:  # a single query is the last position, and may attend to every key
             masks.append(causal_mask(*causal, device)[None, None])
         if padding_mask is not None:
             masks.append(padding_mask[:, None, None, :])
         if not masks:
             return None
         # Under a causal mask alone every query attends at least to itself.
-        return Mask(reduce(torch.logical_and, masks), padding_mask is None, padding_mask is not None)
+        allowed, padded = reduce(torch.logical_and, masks), padding_mask is not None
+        return Mask(allowed, is_causal=not padded, may_hide_all_keys=padded)
 
     def additive(self, dtype: torch.dtype) -> Float[Tensor, "#B #H #Q #K"]:
         """Return `additive_mask` of this mask, computed once for all layers."""
@@ -69,7 +70,8 @@ class Mask:
     def sdpa_kwargs(self) -> dict[str, Any]:
         """Return the mask as an argument of `scaled_dot_product_attention`.
 
-        Its `is_causal` aligns the queries with the first keys, and is used only where there are as many of both.
+        Its `is_causal` aligns the first query with the first key, ours the last with the last: the same where there are
+        as many of both.
         """
         square = self.allowed.shape[-2] == self.allowed.shape[-1]
         return {"is_causal": True} if self.is_causal and square else {"attn_mask": self.allowed}
@@ -87,7 +89,8 @@ def causal_mask(n_queries: int, n_keys: int, device: torch.device | str = "cpu")
 def additive_mask(mask: Bool[Tensor, "#B #H #Q #K"], dtype: torch.dtype) -> Float[Tensor, "#B #H #Q #K"]:
     """Return 0 where the mask is True, and half of the lowest number of `dtype` elsewhere.
 
-    Since that is finite, a query without any key gives no NaN, in the gradient either.
+    Since that is finite, a query without any key gives no NaN, in the gradient either. Half, so that a negative score
+    added to it does not overflow to -∞.
     """
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, torch.finfo(dtype).min / 2)
 
@@ -98,11 +101,12 @@ def mask_scores(scores: Float[Tensor, "B H Q K"], mask: Tensor | None) -> Float[
 
 
 def zero_fully_masked(x: Float[Tensor, "B H Q n"], mask: Tensor | None) -> Float[Tensor, "B H Q n"]:
-    """Zero the rows of x whose query may attend to no key; multiplying by 0 would keep a NaN."""
+    """Zero the rows of x whose query may attend to no key; multiplying by 0 would keep the NaN of torch's kernel."""
     return x if mask is None else torch.where(mask.any(dim=-1, keepdim=True), x, 0.0)
 
 
 MIN_FUSED_QUERIES = 16
+"""With fewer queries, as in decoding, explicit products are faster on a CPU."""
 
 Tap = Callable[[str, Tensor], Tensor]
 """Called with the name of a step and its tensor; the tensor that it returns is used from there on."""
@@ -133,7 +137,7 @@ def attention(
     scores = tap("scores", products * scale)
     mask = None if mask is None else tap("mask", mask)
     weights = tap("weights", zero_fully_masked(mask_scores(scores, mask).softmax(dim=-1), mask))
-    return tap("context", weights.to(v.dtype) @ v), weights
+    return tap("context", weights.to(v.dtype) @ v), weights  # under autocast a softmax is fp32
 
 
 def fused_attention(
@@ -180,7 +184,8 @@ def is_fused_faster(q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], ma
 class MultiHeadAttention(nn.Module):
     """Attention in H heads (paper, 3.2.2): softmax(QKᵀ/√d_head) V per head, concatenated and projected.
 
-    The paper's projections have no bias; its widely used implementations do. d_head is d_model / n_heads when absent.
+    The paper's projections have no bias; its widely used implementations do. Nor does it name dropout on the weights
+    (5.4), and there is none. d_head is d_model / n_heads when absent.
     """
 
     def __init__(self, d_model: int, n_heads: int, d_head: int | None = None, *, bias: bool = True) -> None:

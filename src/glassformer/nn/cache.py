@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 FIRST_CAPACITY = 32
+"""Positions of the first buffer, if it is not made for more at once."""
 
 
 class KVCache:
@@ -27,9 +28,9 @@ class KVCache:
         start, self.length = self.length, self.length + k.shape[2]
         capacity = self._buffers[0].shape[2] if self._buffers else 0
         if self.length > capacity:
-            # The first append is often an entire prompt, or the encoder's output, which never grows.
-            more = max(2 * capacity or FIRST_CAPACITY, self.length) - capacity
-            self._buffers = [F.pad(buffer, (0, 0, 0, more)) for buffer in self._buffers or (k[:, :, :0], v[:, :, :0])]
+            more = max(FIRST_CAPACITY, 2 * capacity, self.length) - capacity
+            before = self._buffers or (k[:, :, :0], v[:, :, :0])
+            self._buffers = [F.pad(buffer, (0, 0, 0, more)) for buffer in before]  # the axis of positions grows
         for buffer, new in zip(self._buffers, (k, v), strict=True):
             buffer[:, :, start : self.length] = new
         return self.keys, self.values
@@ -73,6 +74,6 @@ class DecoderCache:
             layer.self_attention.select(rows)
 
     def select_memory(self, sentences: Int[Tensor, " R"]) -> None:
-        """Keep the memory of these sentences, in this order."""
+        """Keep the keys and values of these sentences, in this order; the caller selects the rows of `memory`."""
         for layer in self.layers:
             layer.cross_attention.select(sentences)

@@ -6,7 +6,10 @@ from torch.nn import functional as F
 
 
 class Dropout(nn.Module):
-    """In training, zero each element with probability p and scale the rest by 1 / (1 - p)."""
+    """In training, zero each element with probability p and scale the rest by 1 / (1 - p).
+
+    On a CPU p is rounded to a multiple of 1/256, at least one (`cpu_dropout`).
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()

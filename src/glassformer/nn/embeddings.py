@@ -40,7 +40,10 @@ def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed sinusoids of positions 0 … max_len - 1, times an amplitude (1 in the paper)."""
+    """Fixed sinusoids of positions 0 … max_len - 1, times an amplitude (1 in the paper).
+
+    It is that of the token embeddings, which would drown in sinusoids of amplitude 1 where they are not scaled.
+    """
 
     table: Tensor
 
@@ -67,15 +70,15 @@ class LearnedPositions(nn.Module):
 
 @dataclass(frozen=True)
 class Rotation:
-    """Rotary positions (Su et al. 2021): cosines and sines, each (B, L, E).
+    """Rotary positions (Su et al. 2021): cosines and sines.
 
     Feature j is paired with j + E/2, as in most implementations; the paper pairs neighbours, which is the same up to a
     permutation of features.
     """
 
-    cos: Tensor
-    sin: Tensor
-    base: float = 10000.0
+    cos: Float[Tensor, "#B L E"]
+    sin: Float[Tensor, "#B L E"]
+    base: float  # shown by `explain`
 
     @staticmethod
     def at(positions: Int[Tensor, "B L"], d_head: int, base: float = 10000.0) -> "Rotation":
@@ -91,22 +94,23 @@ class Rotation:
         """Rotate queries or keys, every head alike."""
         first, second = x.chunk(2, dim=-1)
         turned = torch.cat([-second, first], dim=-1)
-        return x * self.cos[:, None].to(x.dtype) + turned * self.sin[:, None].to(x.dtype)
+        cos, sin = self.cos[:, None].to(x.dtype), self.sin[:, None].to(x.dtype)  # (B, 1, L, E)
+        return x * cos + turned * sin
 
 
 class TokenEmbedding(nn.Module):
     """embedding[id] · √d_model + position, then dropout (paper, 3.4, 3.5 and 5.4).
 
-    With weights from N(0, 1/d_model) a scaled embedding has unit variance, about that of the sinusoids, and the table
-    also serves as output projection when it is tied.
+    With weights from N(0, 1/d_model) a scaled embedding has unit variance (sinusoids have 1/2), and the table also
+    serves as output projection when it is tied.
 
     Args:
         vocab_size: rows V of the table.
         d_model: width D of a row.
         positions: a module from positions (B, L) to vectors (B, L, D), or None (rotary or no positions).
         dropout: probability of dropout on the sum.
-        std: standard deviation of the initial weights, for an embedding that is not scaled: the vectors of rare tokens
-            soon outgrow a small one.
+        std: the paper's scale and N(0, 1/d_model) when absent. A number is the standard deviation of the initial
+            weights of an embedding without the scale √d_model, in which the vectors of rare tokens stay small.
     """
 
     def __init__(

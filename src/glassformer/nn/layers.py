@@ -45,6 +45,7 @@ class RMSNorm(nn.Module):
 
 
 Activation = Literal["relu", "gelu", "swiglu"]
+"""The last is a module of its own, `SwiGLU`."""
 
 
 def activate(name: object, hidden: Float[Tensor, "... F"]) -> Float[Tensor, "... F"]:
@@ -77,7 +78,10 @@ class FeedForward(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """down_proj(silu(gate_proj(x)) ⊙ up_proj(x)) (Shazeer 2020): three matrices, so d_ff · 2/3 costs the same."""
+    """down_proj(silu(gate_proj(x)) ⊙ up_proj(x)) (Shazeer 2020): three matrices.
+
+    2/3 of the d_ff of a `FeedForward` would cost the same; the default d_ff is not reduced.
+    """
 
     def __init__(self, d_model: int, d_ff: int, bias: bool = True):
         super().__init__()

@@ -23,7 +23,7 @@ class NgramBatch:
     """The n-grams of a batch of texts; those of a repeated token are stored once.
 
     Args:
-        index: row of `ngrams` of each token; row 0 has no n-grams.
+        index: row of `ngrams` of each token. Where texts were encoded ahead, row 0 has no n-grams.
         ngrams: n-gram ids, from 1; 0 where there are fewer than G.
     """
 
@@ -88,8 +88,8 @@ class HashedNgramEmbedding(NgramEmbedding):
     """Sum of the embeddings of the n-grams of 2 to `max_ngram` tokens that end with each token.
 
     A hash of the n-gram chooses its row, so that n-grams may share one (Pagnoni et al. 2024, "Byte Latent Transformer",
-    3.2.1). Departures: rows begin at zero, n begins at 2, the sum is not divided. An n-gram that would begin before the
-    text, or contains a special token, has no row.
+    3.2.1). Departures: weights begin at zero, n begins at 2, the sum is not divided. An n-gram that would begin before
+    the text, or contains a special token, has no row.
 
     Args:
         max_ngram: tokens of the longest n-gram, at least 2.
@@ -120,8 +120,9 @@ class HashedNgramEmbedding(NgramEmbedding):
         """Return the input of `forward` for the last n_new tokens of ids, with dropout in training."""
         rows = self.lookup_ids(ids, n_new)
         if self.training:
-            rows = torch.where(self.dropout(torch.ones(rows.shape, device=ids.device)) > 0, rows, 0)
-        index = torch.arange(rows.shape[0] * n_new, device=ids.device).view(-1, n_new)
+            kept = self.dropout(torch.ones(rows.shape, device=ids.device)) > 0  # a random mask
+            rows = torch.where(kept, rows, 0)
+        index = torch.arange(rows.shape[0] * n_new, device=ids.device).view(-1, n_new)  # nothing is stored once here
         return NgramBatch(index, rows.flatten(0, 1))
 
     def forward(self, batch: NgramBatch) -> Float[Tensor, "B S D"]:

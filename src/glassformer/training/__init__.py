@@ -1,1 +1,4 @@
-"""Training: the loop, its state, the optimizer and its schedule, validation. Nothing here prints, draws or writes."""
+"""Training: the loop, its state, the optimizer and its schedule, validation.
+
+Only `trainer.py`, `finalize.py` and `multi_seed.py` write files. Nothing here prints or draws.
+"""

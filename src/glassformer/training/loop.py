@@ -43,7 +43,7 @@ def train_steps(
     while not progress.finished:
         batches = context.task.epoch_batches(context.train, progress.epoch)
         for start in range(progress.position, len(batches), config.accumulate):
-            turns.give_way()
+            turns.give_way()  # to threads of this process that predict with other settings of torch
             began, n_threads = time.perf_counter(), threads.adjust() if threads else torch.get_num_threads()
             step_batches = batches[start : start + config.accumulate]
             context.group.seed_step(config.seed, progress.step)

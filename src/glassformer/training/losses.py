@@ -55,9 +55,9 @@ def adversarial_backward(module: nn.Module, context: RunContext, batch: Batch, d
     `adversarial` times theirs. Departure: the paper's norm is absolute and its embeddings are normalised, so that a
     model cannot outgrow it. Dropout differs between the two passes.
     """
-    xs = list[
-        Tensor
-    ]()  # (B, L, D) each: one of a classifier, source and target of a translator, and so for each member
+    # (B, L, D) each: one of a classifier, source and target of a translator, and so for each member, in the order in
+    # which both passes call the embeddings.
+    xs: list[Tensor] = []
 
     def keep(x: Tensor) -> Tensor:
         x.retain_grad()

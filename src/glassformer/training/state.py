@@ -84,7 +84,11 @@ class LossModule(nn.Module):
 
 
 def prepare_layers(model: nn.Module, config: TrainConfig) -> None:
-    """Checkpoint or compile each encoder and decoder layer of the model in place, as configured."""
+    """Recompute the activations of each layer in the backward pass, or compile each layer, as configured.
+
+    The first changes no result, the second only its rounding. The forward method of a layer is replaced and the layer
+    is not wrapped, so that the names of the weights stay.
+    """
     stacks = [module for module in model.modules() if isinstance(module, Encoder | Decoder)]
     for layer in (layer for stack in stacks for layer in stack.layers):
         if config.activation_checkpointing:
@@ -103,7 +107,7 @@ def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass
 class Progress:
-    """The position of a run, written as JSON.
+    """The position of a run, written as JSON; steps and epochs are those of the run, over all resumes.
 
     Attributes:
         position: batches of this epoch already used, so that no batch is repeated after a resume.
