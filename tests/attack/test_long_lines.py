@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
 from glassformer.text import long_text, tokenizer
-from glassformer.text.limits import truncate
-from glassformer.text.long_text import LongTextEncoder, cut_long
+from glassformer.text.long_text import LongTextEncoder, cut_long, truncate
 from glassformer.text.tokenizer import Tokenizer
 
 TRAINED_ON = [

@@ -9,7 +9,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import generate_ids
 from glassformer.decode.sampling import sample_tokens, uniform_numbers
 from glassformer.errors import UsageError
-from glassformer.text.limits import window_start
+from glassformer.text.long_text import window_start
 
 
 @pytest.fixture(scope="module", params=["sinusoidal", "rotary", "learned"])

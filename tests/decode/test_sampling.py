@@ -14,7 +14,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import sample
 from glassformer.decode.sampling import filter_mask, sample_tokens, uniform_numbers
 from glassformer.errors import DivergedError, UsageError
-from glassformer.text.limits import window_start
+from glassformer.text.long_text import window_start
 
 
 def naive_allowed(p, top_k, top_p, min_p):

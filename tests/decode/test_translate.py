@@ -14,7 +14,7 @@ from glassformer.data.corpus import RaggedArray
 from glassformer.decode import Hypothesis, Special, TranslationDecoder, beam_search, translate_ids
 from glassformer.errors import UsageError
 from glassformer.models.bf16 import cast_for_inference
-from glassformer.text.limits import length_limit
+from glassformer.text.long_text import length_limit
 
 VARIANTS = [
     {},

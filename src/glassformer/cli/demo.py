@@ -13,7 +13,7 @@ from pathlib import Path
 
 from glassformer.api import Run
 from glassformer.cli import flags
-from glassformer.cli.scores import headline_of, write_scores
+from glassformer.cli.evaluate import headline_of, write_scores
 from glassformer.cli.train import NewRunArguments, train
 from glassformer.config.recipes import load_recipe
 from glassformer.errors import UsageError

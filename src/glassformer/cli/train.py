@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from glassformer.cli import flags
-from glassformer.cli.scores import write_scores, write_seeds_scores
+from glassformer.cli.evaluate import write_scores, write_seeds_scores
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import UsageError

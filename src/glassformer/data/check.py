@@ -24,7 +24,7 @@ from glassformer.data.shards import ShardIndex, is_pretokenized
 from glassformer.data.sources import pipes_kept
 from glassformer.data.splits import Split, check_texts_differ, n_contradictions, n_duplicates, overlap_with_training
 from glassformer.errors import DataError
-from glassformer.text.limits import truncate
+from glassformer.text.long_text import truncate
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import percent
 

@@ -24,7 +24,7 @@ from glassformer.data.shards import ShardedIds, ShardIndex
 from glassformer.data.splits import Split
 from glassformer.errors import ResourceError
 from glassformer.text.backends import split_text
-from glassformer.text.limits import truncate
+from glassformer.text.long_text import truncate
 from glassformer.text.ngrams import NgramVocabulary
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.atomic_io import remove_leftovers, write_folder_atomically, write_json

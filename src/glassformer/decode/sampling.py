@@ -22,7 +22,7 @@ from glassformer.decode.search import Hypothesis, active_rows, length_penalties,
 from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble, evaluation_mode
-from glassformer.text.limits import window_start
+from glassformer.text.long_text import window_start
 from glassformer.utils.device import many_shapes
 from glassformer.utils.process_settings import turns
 

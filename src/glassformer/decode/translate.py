@@ -18,7 +18,7 @@ from glassformer.decode.search import Hypothesis, Special, beam_search
 from glassformer.errors import UsageError
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble, evaluation_mode
-from glassformer.text.limits import length_limit
+from glassformer.text.long_text import length_limit
 from glassformer.utils.device import many_shapes
 from glassformer.utils.process_settings import turns
 

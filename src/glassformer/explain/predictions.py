@@ -26,7 +26,7 @@ from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
-from glassformer.text.limits import length_limit
+from glassformer.text.long_text import length_limit
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import shortened
 

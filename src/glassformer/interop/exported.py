@@ -36,8 +36,7 @@ from glassformer.text.answers import (
     translation_lines,
     warn_of_cut,
 )
-from glassformer.text.limits import length_limit, window_start
-from glassformer.text.long_text import chunks_of
+from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import sha256_regular
 

@@ -35,7 +35,7 @@ from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify_report import ClassifyReport
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
-from glassformer.text.limits import truncate
+from glassformer.text.long_text import truncate
 from glassformer.text.ngrams import mean_words
 
 LONG = 60

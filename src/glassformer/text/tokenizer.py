@@ -24,8 +24,7 @@ from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK, written_backends
-from glassformer.text.limits import truncate
-from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text
+from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text, truncate
 from glassformer.text.ngrams import NgramVocabulary, bigrams_of_texts, surface_forms
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS

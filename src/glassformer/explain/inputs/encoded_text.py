@@ -18,7 +18,7 @@ from glassformer.explain.subject import Subject
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.ngram_embeddings import BigramEmbedding
-from glassformer.text.limits import truncate
+from glassformer.text.long_text import truncate
 from glassformer.text.tokenizer import Tokenizer
 
 PARTS = {"head": "beginning", "tail": "end", "head+tail": "beginning and end", "middle": "middle"}

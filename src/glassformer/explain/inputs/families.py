@@ -35,7 +35,7 @@ from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.tasks import Task
 from glassformer.tasks.pretrain import Pretrain
 from glassformer.text import answers as masked_text
-from glassformer.text.limits import window_start
+from glassformer.text.long_text import window_start
 from glassformer.text.tokenizer import MASK, Tokenizer
 
 
