@@ -77,7 +77,7 @@ def train_steps(
             if progress.position >= len(batches):
                 progress.epoch, progress.position = progress.epoch + 1, 0
             if validator.is_due(state, epoch):
-                scores = validator(state)
+                scores = validator(state, epoch)
                 is_best = progress.best_step == progress.step
                 report = replace(report, valid=scores, best=is_best, seconds=progress.seconds)
             yield report

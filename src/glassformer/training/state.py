@@ -1,8 +1,5 @@
 """What a training run needs, and what changes while it trains: model, optimizer, best weights, random generators.
 
-Checkpointing changes no result, compilation only its rounding. The forward method of a layer is replaced and the layer
-is not wrapped, so that the names of the weights stay.
-
 The state is saved as named tensors and a JSON object (`runs/checkpoints.py`), from which a run resumes exactly.
 """
 

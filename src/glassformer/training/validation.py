@@ -25,18 +25,15 @@ class Validator:
     def is_due(self, state: TrainState, epoch: float) -> bool:
         """Return whether to validate: every `validate_every` epochs, `validate_min_steps` apart, and at the end."""
         progress = state.progress
-        if progress.finished:
-            return True
         too_soon = progress.step - progress.validated_step < self.config.validate_min_steps
-        if epoch + 1e-9 < progress.next_validation or too_soon:
-            return False
-        every = max(self.config.validate_every, 1e-9)
-        progress.next_validation = every * (math.floor((epoch + 1e-9) / every) + 1)
-        return True
+        return bool(progress.finished) or (epoch + 1e-9 >= progress.next_validation and not too_soon)
 
-    def __call__(self, state: TrainState) -> dict[str, float]:
+    def __call__(self, state: TrainState, epoch: float) -> dict[str, float]:
         """Validate, keep the weights if they are the best, count patience and time; return the scores."""
         began, progress, context = time.perf_counter(), state.progress, self.context
+        if not progress.finished:
+            every = max(self.config.validate_every, 1e-9)
+            progress.next_validation = every * (math.floor((epoch + 1e-9) / every) + 1)
         weights = state.weights()
         scores = self.score(state.eval_model, weights, context.valid, context.data.valid)
         if self.config.score_train:

@@ -10,7 +10,9 @@ of a translator, in order:
     encoder.0.ff.norm, .w_gate, .w_in, .hidden, .out, .residual        encoder.norm
     tgt_embedding.*    decoder.0.self.*    decoder.0.cross.*    decoder.0.ff.*    decoder.norm    logits
 
-With post-norm a block's norm follows its residual. A classifier ends in pooled, head, logits. Before its positions, an
+There are q_heads and k_heads with rotary positions, mask where there is one, and w_gate with SwiGLU. In ff, w_gate,
+w_in and out are the outputs of gate_proj, up_proj and down_proj; elsewhere out is that of o_proj. With post-norm a
+block's norm follows its residual. A classifier ends in pooled, head, logits. Before its positions, an
 embedding with n-grams has .ngram_ids, .ngrams and .with_ngrams, one with bigrams .bigram_ids, .bigrams and
 .with_bigrams. Rows that are not scaled have no .scaled. A masked language model ends in mlm_transform, mlm_hidden,
 mlm_norm, logits. The ids of an ensemble begin with members.0, members.1, …

@@ -2,6 +2,8 @@
 
 The hooks (`attach.py`, `hooks.py`) pass the tensor of a step and its key in `SITES`. The page's list of operations is
 generated from this file (`page/typescript.py`). A test checks the snippets of source lines.
+
+A stream is a sequence of tokens that the model reads: the text, or a source and a target (not the residual stream).
 """
 
 from __future__ import annotations
@@ -81,8 +83,10 @@ class Site:
 
     Attributes:
         op: one of `OPERATIONS`; "input" for a tensor that no recorded module computed.
-        inputs: steps of the same call by name, or inputs from outside by the name in `CallRecorder.inputs`; those that
-            the call has not recorded are omitted.
+        inputs: steps of the same call by name, or steps from outside by the name in `CallRecorder.inputs`; those that
+            the call has not recorded are omitted. From outside come "x", what the module was called with; "memory",
+            what attention reads keys and values from; "before", the last step before this one; "added", the other side
+            of a residual; "end", the output of the stack; "table_ids", the ids that a table is read at.
         axes: the axes without the batch; "memory" are the tokens that attention reads keys and values from.
         line: the function that computes it, and a snippet of the line; None where there is no such line here.
         editable: whether a tap can replace the tensor; False if it is computed only for the record.
