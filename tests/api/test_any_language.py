@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.for_each import for_each
 
 import glassformer
 from glassformer.text.tokenizer import Tokenizer
@@ -74,7 +75,7 @@ def test_reviews_of_a_few_phrases_are_learned(language: str, tmp_path: Path) -> 
     assert 0 < answer["probability"] < 1
 
 
-@pytest.mark.parametrize("language", PHRASES)
+@for_each("language", PHRASES)
 def test_every_character_is_spelled(language: str) -> None:
     """Words of one script alone; texts of all the others."""
     from glassformer.config import TextConfig

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.for_each import for_each
 
 import glassformer
 from glassformer.cli.main import main
@@ -153,7 +154,7 @@ def scored(confusion: list[list[int]], majority: int = 0) -> Evaluation:
     return Evaluation("t", "test", {"confusion": confusion, "label_names": ["no", "yes"], "baselines": baselines})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("confusion", "one", "guessing"),
     [
         ([[60, 0], [40, 0]], "to every text", True),

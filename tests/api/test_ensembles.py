@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small import Small, config_of, data_of, small_run
 
 import glassformer
@@ -27,7 +28,7 @@ def small_ensemble(task: str, members: int, **model: Any) -> Small:
     return small_run(replace(config, model=replace(config.model, ensemble_size=members, **model)), data_of(task))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@for_each("task", TASKS)
 def test_members_learn_by_themselves_and_are_scored_together(task: str) -> None:
     run = small_ensemble(task, 3, dropout=0.0)
     state, batch = run.new_state(), run.batch(run.batches()[0])
@@ -43,7 +44,7 @@ def test_members_learn_by_themselves_and_are_scored_together(task: str) -> None:
     assert torch.allclose(run.task.logits(model, batch), logits)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@for_each("task", TASKS)
 def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task: str) -> None:
     run = small_ensemble(task, 2)
     state = run.new_state()

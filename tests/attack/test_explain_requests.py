@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.matrix import matrix_run
 
 from glassformer.errors import CheckpointError, UsageError
@@ -47,7 +48,7 @@ def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, message
     assert len(caught.value.message) < 400
 
 
-@pytest.mark.parametrize("row", ["9" * 5000, "99999999999", "-1", "1.5", "", "٣", "0x1", "1e3", "100"])
+@for_each("row", ["9" * 5000, "99999999999", "-1", "1.5", "", "٣", "0x1", "1e3", "100"])
 def test_a_row_is_a_number_of_the_text(row: str) -> None:
     service = Service(matrix_run("classify"))
     trace = service.trace({"text": "a b"})["id"]
@@ -55,7 +56,7 @@ def test_a_row_is_a_number_of_the_text(row: str) -> None:
         service.neighbours(trace, "embedding.rows", row)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "data"),
     [
         (TraceRequest, {"text": "a", "decode": {"length_penalty": -5}}),
@@ -82,20 +83,20 @@ def test_python_and_the_page_refuse_the_same(kind: Any, data: dict[str, Any]) ->
     assert message[0] == message[1] and len(message[0]) < 300
 
 
-@pytest.mark.parametrize("edit", [f"a={DIGITS}x", f"a*{'1' * 190}x", "****************x=0", "*e*e*e*e*e*e*e*e*e*e*e=0"])
+@for_each("edit", [f"a={DIGITS}x", f"a*{'1' * 190}x", "****************x=0", "*e*e*e*e*e*e*e*e*e*e*e=0"])
 def test_an_edit_that_would_backtrack_is_refused_at_once(edit: str) -> None:
     e = explain(matrix_run("translate"), "abc")
     with pytest.raises(UsageError):
         e.what_if(edit)
 
 
-@pytest.mark.parametrize("number", ["0.1", "1.2345678", "-1e-07", "3", "0.30000000000000004"])
+@for_each("number", ["0.1", "1.2345678", "-1e-07", "3", "0.30000000000000004"])
 def test_an_edit_is_printed_as_it_acts(number: str) -> None:
     edit = Edit.parse(f"logits*{number}")
     assert edit.number == float(number) and Edit.parse(str(edit)) == edit
 
 
-@pytest.mark.parametrize(("before", "part"), [(0, "beginning"), (45, "middle"), (95, "end")])
+@for_each(("before", "part"), [(0, "beginning"), (45, "middle"), (95, "end")])
 def test_the_part_of_a_text_with_the_mask_is_named(before: int, part: str) -> None:
     run = matrix_run("pretrain", max_len=30)
     text = "a" * before + "[MASK]" + "b" * (99 - before)

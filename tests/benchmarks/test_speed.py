@@ -22,6 +22,7 @@ from benchmarks.speed.registry import LOCKS, PEERS, rows_of
 from benchmarks.speed.table import Figure, Section, busy, merged, rounded, write_between
 from benchmarks.speed.training import Row, cells, verdict
 from benchmarks.speed.workloads import IGNORE_INDEX, WORKLOADS, Workload, load_data, make_texts, save_data, tiny
+from tests.helpers.for_each import for_each
 
 STAT = "cpu  100 20 30 4000 50 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
 
@@ -48,7 +49,7 @@ def test_a_busy_machine_s_row_is_refused_or_marked() -> None:
     assert busy([None, None], anyway=False) == (True, "load unknown")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [(17834.2, "17,800"), (4.1249, "4.12"), (0.07126, "0.0713"), (5.0, "5.00"), (12, "12.0"), (0, "0")],
 )
@@ -65,7 +66,7 @@ def batch_of(w: Workload, n: int = 3):
     return make_batch(w, make_texts(w, n), np.arange(n))
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@for_each("name", WORKLOADS)
 def test_the_floor_counts_the_flops_of_the_formulas(name: str) -> None:
     """The known formulas a token, forward; twice as many more for the backward pass."""
     w = WORKLOADS[name]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import Runs
 
 from glassformer.cli import (
@@ -177,7 +178,7 @@ def test_help_has_range_default_and_placeholder_of_a_flag(cli: Callable) -> None
     assert "--init-from RUN" in out and "{None}" not in out and "default: " not in out
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "value"),
     [
         ([], True),

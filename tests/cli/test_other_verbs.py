@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import SMALL, Runs
 
 import glassformer
@@ -156,7 +157,7 @@ def test_noise_around_a_loss_of_almost_nothing_is_no_jump() -> None:
     assert diagnose(_facts([*FALLING, *settled], [0.5, 0.002, 0.002])) == []
 
 
-@pytest.mark.parametrize("name", ["accuracy", "exact_match"])
+@for_each("name", ["accuracy", "exact_match"])
 def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
     improving = _facts(FALLING, [0.05, 0.03, 0.02])
     assert "still improving" in diagnose(improving)[0].matter

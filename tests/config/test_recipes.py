@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import (
     AdamConfig,
@@ -105,7 +106,7 @@ def table_of(section: str, values: dict) -> dict:
     return {outer: {SECTIONS[outer].chooser: inner, inner: values} if inner else values}
 
 
-@pytest.mark.parametrize("key", sorted(RANGES))
+@for_each("key", sorted(RANGES))
 def test_numbers_out_of_range_are_named(key: str) -> None:
     section, _, name = key.rpartition(".")
     low, high = RANGES[key][1:-1].split(", ")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import Config, TextConfig, TrainConfig
 from glassformer.data.corpus import EncodedCorpus, RaggedArray
@@ -81,7 +81,7 @@ def test_evaluation_visits_every_example_once_longest_first(lengths, task, max_t
     assert longest == sorted(longest, reverse=True)
 
 
-@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+@for_each("task", ["classify", "translate", "lm"])
 def test_the_order_is_a_pure_function_of_seed_and_epoch(task):
     lengths = np.random.default_rng(3).integers(0, 40, 500).tolist()
     corpus = {"classify": classify_corpus(lengths), "translate": translate_corpus(lengths), "lm": lm_corpus(5000)}[task]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.config import TextConfig
@@ -40,7 +40,7 @@ def test_counting_encodes_texts_as_a_task_does() -> None:
     assert count_unknown_tokens(tokenizer, texts * 700, kept, running=False)[2:] == (4200, 2100)
 
 
-@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+@for_each("task", ["classify", "translate", "lm"])
 def test_every_part_says_how_much_of_it_is_unknown(task: str) -> None:
     data = data_of(task)
     answers = None if task == "lm" else [{"classify": "bad", "translate": "a"}[task]] * len(STRANGE)
@@ -73,7 +73,7 @@ def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rate", "n_texts", "message"),
     [
         (0.0, 0, False),

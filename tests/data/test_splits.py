@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.data.splits import Split, TextData, limited, random_group_split, stratified_group_split
 from glassformer.errors import DataError
 
 
-@pytest.mark.parametrize(("n", "fraction", "n_valid"), [(10, 0.1, 1), (1000, 0.1, 100), (3, 0.001, 1)])
+@for_each(("n", "fraction", "n_valid"), [(10, 0.1, 1), (1000, 0.1, 100), (3, 0.001, 1)])
 def test_a_split_is_complete_disjoint_and_of_the_right_size(n, fraction, n_valid):
     train, valid = random_group_split(range(n), fraction, seed=3)
     assert len(valid) == n_valid
@@ -105,10 +106,8 @@ def test_the_last_example_of_a_label_is_given_back_to_training():
         assert "rare" in {labels[i] for i in train}
 
 
-@pytest.mark.parametrize(
-    ("texts", "labels"), [("aabbb", "XYXXX"), ("aabbbcc", "XYXXXXZ"), ("bbbaa", "XXXXY"), ("aabbc", "XYXYX")]
-)
-@pytest.mark.parametrize("seed", range(3))
+@for_each(("texts", "labels"), [("aabbb", "XYXXX"), ("aabbbcc", "XYXXXXZ"), ("bbbaa", "XXXXY"), ("aabbc", "XYXYX")])
+@for_each("seed", range(3))
 def test_conflicting_labels_of_equal_texts_leave_something_to_validate_on(texts: str, labels: str, seed: int) -> None:
     train, valid = stratified_group_split(texts, labels, 0.5, seed)
     assert len(valid) and {labels[i] for i in train} == set(labels)

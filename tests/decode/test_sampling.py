@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import sample
@@ -47,7 +48,7 @@ def numbers(seed, n):
     return torch.from_numpy(uniform_numbers(seed, range(n), 1))[:, 0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "config",
     [
         DecodeConfig(),
@@ -77,7 +78,7 @@ def test_log_prob_is_the_model_s_own():
     assert torch.equal(log_prob, logits.log_softmax(-1)[torch.arange(50), token])
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1e-300])
+@for_each("temperature", [0.0, 1e-300])
 def test_no_temperature_is_greedy(temperature):
     logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(1))
     token, _ = sample_tokens(logits, DecodeConfig(temperature=temperature), numbers(0, 50))

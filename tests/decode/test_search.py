@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import beam_search
@@ -216,8 +217,8 @@ def test_nan_is_an_error_and_not_a_translation(search):
         search(torch.full((1, 5, 5, 5), torch.nan), [3], beam_size=2)
 
 
-@pytest.mark.parametrize("vocab_size", [BLOCK - 1, BLOCK, 3 * BLOCK, 10 * BLOCK + 7])
-@pytest.mark.parametrize(("width", "k"), [(1, 1), (1, 8), (4, 8)])
+@for_each("vocab_size", [BLOCK - 1, BLOCK, 3 * BLOCK, 10 * BLOCK + 7])
+@for_each(("width", "k"), [(1, 1), (1, 8), (4, 8)])
 def test_topk_extensions_equal_sorting_all(vocab_size, width, k):
     """Suppressed tokens, an empty row of the beam, and the last tokens, behind whole blocks, included."""
     generator = torch.Generator().manual_seed(vocab_size)

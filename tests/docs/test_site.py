@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import reference_pages
+from tests.helpers.for_each import for_each
 
 from glassformer.cli.flags import known_flags
 from glassformer.cli.main import COMMANDS
@@ -109,7 +110,7 @@ def test_every_section_of_a_configuration_has_its_tables() -> None:
             assert all(f"\n### {f.name}.{name}\n" in text for name in inner)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("page", "target", "kind", "architecture", "spelled"),
     [
         ("ctranslate2", "ctranslate2", "translator", "", False),

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.errors import DataError
 from glassformer.evaluate.classification import fit_baselines
@@ -72,7 +73,7 @@ def test_the_penalty_is_chosen_without_the_test_labels() -> None:
     assert honest == flipped
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("train_texts", "train_labels"),
     [(["a good film", "a fine film"], [1, 1]), (["", "  "], [0, 1]), (["…", "!!"], [0, 1])],
 )

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.errors import DataError
 from glassformer.evaluate.classification import N_BINS, calibration, score
@@ -83,7 +84,7 @@ def test_calibration_of_a_calibrated_and_of_an_overconfident_classifier() -> Non
     assert len(bins) == 1 and bins[0]["high"] == 1.0 and N_BINS == 15
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("labels", "probabilities", "words"),
     [
         ([], np.zeros((0, 2)), "no examples"),

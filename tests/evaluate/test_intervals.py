@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import binomtest
+from tests.helpers.for_each import for_each
 
 from glassformer.evaluate.significance import percentile_interval, resampled_sums, wilson_interval
 
 
-@pytest.mark.parametrize(("right", "n"), [(0, 10), (10, 10), (7, 10), (22031, 25000), (1, 1)])
+@for_each(("right", "n"), [(0, 10), (10, 10), (7, 10), (22031, 25000), (1, 1)])
 def test_wilson_agrees_with_scipy(right: int, n: int) -> None:
     expected = binomtest(right, n).proportion_ci(0.95, method="wilson")
     assert wilson_interval(right, n) == pytest.approx([expected.low, expected.high], abs=1e-9)

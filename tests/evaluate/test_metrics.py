@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.tasks import TASKS
@@ -41,7 +41,7 @@ def test_intervals_are_written_in_the_metrics_own_unit() -> None:
     assert metric("bleu").between(None) == ""
 
 
-@pytest.mark.parametrize("name", TASKS)
+@for_each("name", TASKS)
 def test_every_task_is_validated_and_quoted_by_a_known_metric(name: str) -> None:
     task_report = TASKS[name].report
     known = METRICS.keys() | {metric.name for metric in task_report.metrics}

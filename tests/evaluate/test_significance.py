@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import binomtest, ttest_ind
+from tests.helpers.for_each import for_each
 
 from glassformer.evaluate.significance import (
     bootstrap_p_value,
@@ -23,7 +24,7 @@ def test_bootstrap_p_value_is_small_only_for_a_difference_beyond_the_spread() ->
     assert bootstrap_p_value(0.0, draws) == 1.0
 
 
-@pytest.mark.parametrize(("b", "c"), [(0, 0), (5, 5), (1, 9), (40, 12), (900, 1000)])
+@for_each(("b", "c"), [(0, 0), (5, 5), (1, 9), (40, 12), (900, 1000)])
 def test_mcnemar_is_the_exact_binomial_test(b: int, c: int) -> None:
     expected = binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
     assert mcnemar(b, c) == pytest.approx(expected)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import untrained
 
 from glassformer.errors import UsageError
@@ -27,7 +28,7 @@ def translated(text: str = "abc!defg", target: str = "abc", **request: Any) -> E
     return explain(untrained("translate", n_layers=2), TraceRequest(text, target=target, **request))
 
 
-@pytest.mark.parametrize("pad", [0, 3])
+@for_each("pad", [0, 3])
 def test_erasure_drops_equal_those_of_erasing_each_word(pad: int) -> None:
     e = translated(pad=pad)
     source, target = e.streams
@@ -100,7 +101,7 @@ def test_erasure_drops_samples_words_of_a_long_sentence(monkeypatch: pytest.Monk
     assert [int(w) for w in some.word_of] == expected
 
 
-@pytest.mark.parametrize("name", ["classify", "lm"])
+@for_each("name", ["classify", "lm"])
 def test_alignment_rejects_other_tasks(name: str) -> None:
     e = explain(untrained(name), TraceRequest("a b c"))
     with pytest.raises(UsageError, match="cross attention"):

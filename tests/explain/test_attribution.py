@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import infer, untrained
 
 from glassformer.errors import UsageError
@@ -61,8 +62,8 @@ def quantity(explanation: Explanation, erased: dict[str, list[int]], request: At
     return float(row.log_softmax(-1)[target]) if request.foil is None else float(row[target] - row[request.foil])
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-@pytest.mark.parametrize("name", TASKS)
+@for_each("positions", ["sinusoidal", "rotary"])
+@for_each("name", TASKS)
 def test_attribute_erase_scores_equal_drops_without_the_word(name: str, positions: str) -> None:
     e = example(name, positions=positions)
     request = AttributeRequest(method="erase", prediction=last(e))
@@ -98,8 +99,8 @@ def test_erase_each_equals_erase_of_each(name: str, monkeypatch: pytest.MonkeyPa
         assert [c.id for c in result.prediction.top] == [c.id for c in alone.prediction.top]
 
 
-@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
-@pytest.mark.parametrize("name", TASKS)
+@for_each("method", ["erase", "integrated_gradients"])
+@for_each("name", TASKS)
 def test_attribute_defaults_to_the_first_generated_token(name: str, method: Any) -> None:
     """Use real explanations: the first generated token by default, any other by its index."""
     e = explain(untrained(name), TraceRequest("a b c", pad=0 if name == "lm" else 2))
@@ -132,8 +133,8 @@ def test_attribute_explains_the_first_token_of_a_given_translation() -> None:
     assert attribute(e, AttributeRequest(prediction=3)).target.piece == "[EOS]"
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
-@pytest.mark.parametrize("name", TASKS)
+@for_each("pre_norm", [True, False])
+@for_each("name", TASKS)
 def test_integrated_gradients_sum_to_the_change(name: str, pre_norm: bool) -> None:
     """Explain the prediction, or of three texts the one, that erasing everything changes most."""
     first = example(name, pre_norm=pre_norm)
@@ -197,8 +198,8 @@ def test_attribute_contrasts_a_class_with_the_second_best() -> None:
     assert np.allclose(other.scores["text"], -np.array(result.scores["text"]), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["classify", "translate"])
-@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+@for_each("name", ["classify", "translate"])
+@for_each("method", ["erase", "integrated_gradients"])
 def test_attribute_ignores_padding(name: str, method: Any) -> None:
     subject = untrained(name)
     plain, padded = (infer(subject, "abc good de", "ed", n_pad=n) for n in (0, 3))
@@ -233,7 +234,7 @@ def test_erase_ignores_later_tokens() -> None:
     assert result.value == result.original
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_", "words"),
     [
         ({"erase": {"source": [99]}}, "99"),
@@ -375,7 +376,7 @@ def test_integrated_gradients_report_errors_that_cancel(monkeypatch: pytest.Monk
     assert completeness.token_error > 0.002, "and that is told"
 
 
-@pytest.mark.parametrize(("n_words", "alone"), [(5, 2), (10, 1), (11, 0)])
+@for_each(("n_words", "alone"), [(5, 2), (10, 1), (11, 0)])
 def test_attribute_warns_of_shares_of_single_words(n_words: int, alone: int) -> None:
     subject = untrained("classify")
     text = " ".join("abcdefghijk"[:n_words])

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
 
@@ -45,7 +46,7 @@ def test_add_bigrams_names_the_bigram_of_each_token(run: Run) -> None:
     assert [number > 0 for number in stream.bigram_ids] == [bool(name) for name in expected]
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
+@for_each("positions", ["sinusoidal", "learned", "rotary", "none"])
 def test_records_equal_their_recomputation(positions: str) -> None:
     run = ngram_run(positions=positions, bigrams=40)
     e = run.explain(TEXT)
@@ -67,7 +68,7 @@ def test_trace_adds_bigrams_without_ngrams() -> None:
     assert "embedding.with_ngrams" not in records
 
 
-@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+@for_each("method", ["erase", "integrated_gradients"])
 def test_erase_removes_bigrams(method: str) -> None:
     run = ngram_run(bigrams=40, word_mask_prob=0.05)
     e, n = run.explain(TEXT), len(TEXT.split())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import infer, untrained
 from torch import Tensor
 
@@ -57,15 +58,15 @@ def compare(explanation: Explanation, prediction: int, foil: int | None = None) 
         assert np.abs(np.array(ours[name]) - expected).max() < 1e-3
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
-@pytest.mark.parametrize("pooling", ["mean", "first"])
+@for_each("positions", ["sinusoidal", "learned", "rotary"])
+@for_each("pooling", ["mean", "first"])
 def test_integrated_gradients_equal_captum_for_classifiers(positions: str, pooling: str) -> None:
     subject = separate_embeddings("classify", positions=positions, pooling=pooling, activation="gelu")
     compare(infer(subject, "a b c good d e f", n_pad=2), 0)
 
 
-@pytest.mark.parametrize("foil", [None, 8])
-@pytest.mark.parametrize("pre_norm", [True, False])
+@for_each("foil", [None, 8])
+@for_each("pre_norm", [True, False])
 def test_integrated_gradients_equal_captum_for_translators(pre_norm: bool, foil: int | None) -> None:
     subject = separate_embeddings("translate", pre_norm=pre_norm, activation="gelu")
     compare(infer(subject, "abcdef", "fedcba", n_pad=1), 4, foil)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, untrained
 from tests.helpers.small import data_of
 
@@ -25,7 +26,7 @@ def evaluated(subject: Subject, name: str, edit: str) -> Any:
     return evaluate_edits(subject, data_of(name).valid, [edit], subject.task.config.decode)
 
 
-@pytest.mark.parametrize("name", STACKS)
+@for_each("name", STACKS)
 def test_a_score_under_an_edit_is_that_of_the_model_changed_by_hand(name: str) -> None:
     subject, stack = subject_of(name), STACKS[name]
     changed = copy.deepcopy(subject.model)
@@ -56,7 +57,7 @@ def test_groups_are_classes_and_those_that_lost_most_come_first() -> None:
     assert right == pytest.approx(found["after"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "edit", "message"),
     [
         ("classify", "embedding=B", "no second text"),

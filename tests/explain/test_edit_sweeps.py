@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests.browser.models import subject_of
 from tests.explain.test_edits import FORMS, OTHERS, TEXTS, explained
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, untrained
 
 from glassformer.errors import CheckpointError, UsageError
@@ -49,7 +50,7 @@ def traced(task: str, text: str, subject: Any) -> Explanation:
     return explain(subject, TraceRequest(text, decode={} if task == "classify" else {"max_new_tokens": 5}))
 
 
-@pytest.mark.parametrize(("task", "form"), [*FORMS, *EMBEDDINGS])
+@for_each(("task", "form"), [*FORMS, *EMBEDDINGS])
 def test_a_batch_of_edits_gives_the_logits_of_each_alone(task: str, form: dict[str, Any]) -> None:
     subject = random_model(task, **form)
     e, other = (traced(task, text, subject) for text in (TEXTS[task], OTHERS[task]))
@@ -68,7 +69,7 @@ def test_a_batch_of_edits_gives_the_logits_of_each_alone(task: str, form: dict[s
     torch.testing.assert_close(together[-1], base_logits(e), atol=1e-4, rtol=1e-5)
 
 
-@pytest.mark.parametrize("task", TEXTS)
+@for_each("task", TEXTS)
 def test_every_part_is_switched_off_and_left_alone(task: str) -> None:
     e = explained(task)
     sweep = e.sweep_parts()
@@ -129,7 +130,7 @@ def differing(task: str, **form: Any) -> tuple[Explanation, Explanation]:
     raise AssertionError("no two texts have other answers")
 
 
-@pytest.mark.parametrize(("task", "form"), [*FORMS, *EMBEDDINGS])
+@for_each(("task", "form"), [*FORMS, *EMBEDDINGS])
 def test_shares_of_a_cut_and_of_the_rest_sum_to_one(task: str, form: dict[str, Any]) -> None:
     """All tokens of the stream after a layer are a cut: S from the second text is the rest from the first."""
     a, b = differing(task, **form)
@@ -276,7 +277,7 @@ def test_the_head_that_decides_is_found_or_not() -> None:
         find_head(a, explained("classify", "a b"))
 
 
-@pytest.mark.parametrize(("task", "form"), [*FORMS, *EMBEDDINGS])
+@for_each(("task", "form"), [*FORMS, *EMBEDDINGS])
 def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str, form: dict[str, Any]) -> None:
     """Row n is the model of which only the first n layers are left; the last row is the model's own prediction."""
     subject = random_model(task, **form)

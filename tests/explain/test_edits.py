@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, untrained
 from torch import nn
 
@@ -58,7 +59,7 @@ def layer_of(model: nn.Module, stack: str, i: int) -> Any:
     return getattr(model, stack).layers[i]
 
 
-@pytest.mark.parametrize(("task", "form"), FORMS)
+@for_each(("task", "form"), FORMS)
 def test_an_edited_pass_equals_a_model_changed_by_hand(task: str, form: dict[str, Any]) -> None:
     """Weights do by hand what edits do to numbers: columns of W_O, rows of W_2, a layer taken out of its stack."""
     e = explained(task, **form)
@@ -95,7 +96,7 @@ def test_an_edited_pass_equals_a_model_changed_by_hand(task: str, form: dict[str
             assert all(torch.equal(result.trace[id].value, e.records[id].value) for id in ids[:first]), edit
 
 
-@pytest.mark.parametrize(("task", "form"), FORMS)
+@for_each(("task", "form"), FORMS)
 def test_what_changes_nothing_changes_nothing_to_the_bit(task: str, form: dict[str, Any]) -> None:
     e = explained(task, **form)
     ids = [id for id, record in e.records.items() if record.editable]
@@ -107,8 +108,8 @@ def test_what_changes_nothing_changes_nothing_to_the_bit(task: str, form: dict[s
         assert result.answer_after in (None, result.answer_before)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned"])
-@pytest.mark.parametrize("task", TEXTS)
+@for_each("positions", ["sinusoidal", "rotary", "learned"])
+@for_each("task", TEXTS)
 def test_the_embedding_of_a_second_text_gives_its_answer(task: str, positions: str) -> None:
     """Also of rotary models, which add no positions: there the last step of the embedding is edited."""
     e, other = (explained(task, text, positions=positions) for text in (TEXTS[task], OTHERS[task]))
@@ -199,7 +200,7 @@ def test_decoding_again_reads_the_edits_at_every_step() -> None:
     assert late.answer_after is None and "positions of this text" in late.why_not
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("edit", "message"),
     [
         ("encoder.0.self.contxt=0", "nearest are encoder.0.self.context"),
@@ -250,7 +251,7 @@ def test_a_text_comes_back_as_it_was_parsed() -> None:
         assert Edit.parse(str(Edit.parse(text))) == Edit.parse(text)
 
 
-@pytest.mark.parametrize("task", TEXTS)
+@for_each("task", TEXTS)
 def test_any_text_has_an_effect_or_is_refused(task: str) -> None:
     """Never silence, never another error."""
     e, other, draw = explained(task), explained(task, OTHERS[task]), random.Random(0)

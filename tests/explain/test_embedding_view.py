@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import untrained
 from torch.nn import functional as F
 
@@ -20,7 +21,7 @@ def explained(task: str) -> Explanation:
     return explain(untrained(task), TEXTS[task])
 
 
-@pytest.mark.parametrize("task", TEXTS)
+@for_each("task", TEXTS)
 def test_the_nearest_are_those_of_the_whole_table(task: str) -> None:
     e = explained(task)
     for stream, id in lookups_of(e):
@@ -55,9 +56,7 @@ def test_a_plane_keeps_distances_in_two_dimensions_and_says_what_it_loses() -> N
         assert points.shape == (len(few), 2) and np.isfinite(points).all() and share == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    ("id", "row"), [("encoder.0.self.q", 0), ("nothing", 0), ("embedding.rows", 99), ("embedding.rows", -1)]
-)
+@for_each(("id", "row"), [("encoder.0.self.q", 0), ("nothing", 0), ("embedding.rows", 99), ("embedding.rows", -1)])
 def test_what_is_no_lookup_and_no_row_is_refused(id: str, row: int) -> None:
     with pytest.raises(UsageError):
         embedding_view(explained("classify"), id, row)

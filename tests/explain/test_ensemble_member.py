@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.serving import TEXTS
 from tests.helpers.small import CPU, config_of, data_of, small_run
@@ -76,7 +77,7 @@ def test_explain_of_a_single_model_has_no_member() -> None:
     assert not any("ensemble" in warning for warning in e.warnings)
 
 
-@pytest.mark.parametrize(("members", "kind"), [(3, "an ensemble of 3"), (1, "a single model")])
+@for_each(("members", "kind"), [(3, "an ensemble of 3"), (1, "a single model")])
 def test_explain_rejects_unknown_members(members: int, kind: str) -> None:
     with pytest.raises(UsageError, match=f"there is no member 4: this run is {kind}"):
         ngram_run(members=members).explain(TEXT, member=4)
@@ -123,7 +124,7 @@ def test_explain_traces_members_of_a_checkpoint(tmp_path: Path) -> None:
     assert e.together is not None and e.together.size == 2
 
 
-@pytest.mark.parametrize("task", ["translate", "lm"])
+@for_each("task", ["translate", "lm"])
 def test_explain_traces_members_of_generating_models(task: str) -> None:
     config = config_of(task)
     small = small_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of(task))

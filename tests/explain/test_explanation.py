@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from tests.explain.test_report import Page
+from tests.helpers.for_each import for_each
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.api import Run
@@ -220,7 +221,7 @@ def test_tensor_slices_equal_indexing(runs: dict[str, Run]) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "part",
     [
         "head:2",

@@ -15,6 +15,7 @@ import torch
 from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, untrained
 
 from glassformer.errors import UsageError
@@ -159,7 +160,7 @@ def test_alignment_defaults_to_the_best_reading(explanations: dict[str, Explanat
     np.testing.assert_allclose(bare, aligned(explanation, 0, True))
 
 
-@pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "rotary", "none"])
+@for_each("scheme", ["sinusoidal", "learned", "rotary", "none"])
 def test_positions_draws_each_scheme(scheme: str) -> None:
     subject = untrained("lm", positions=scheme, n_layers=1, n_heads=2)
     with trace(subject.model) as t, torch.no_grad():

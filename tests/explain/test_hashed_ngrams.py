@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.recompute import check_every_record
 from tests.helpers.small import CPU, config_of, data_of
 
@@ -66,8 +67,8 @@ def test_add_hashed_ngrams_names_the_ngrams_of_each_token(run: Run) -> None:
     assert named == [len(names) for names in stream.ngrams]
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
-@pytest.mark.parametrize("std", [0.05, None])
+@for_each("positions", ["sinusoidal", "learned", "rotary", "none"])
+@for_each("std", [0.05, None])
 def test_records_equal_their_recomputation(positions: str, std: float | None) -> None:
     run = hashed_ngram_run(positions=positions, embedding_init_std=std)
     e = run.explain(TEXT)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.browser.models import subject_of
+from tests.helpers.for_each import for_each
 
 from glassformer.api import Run
 from glassformer.errors import UsageError
@@ -27,7 +28,7 @@ def run_of(form: str, **text: Any) -> Run:
     return subject_of(("pretrain", settings.pop("model")), **settings, **text)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@for_each("form", FORMS)
 def test_the_answer_is_that_of_prediction(form: str) -> None:
     run = run_of(form)
     e, [answer] = explain(run, TEXT), run.predict([TEXT])
@@ -38,7 +39,7 @@ def test_the_answer_is_that_of_prediction(form: str) -> None:
     assert all(check.ok for check in e.checks)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@for_each("form", FORMS)
 def test_the_steps_of_the_head_are_recorded_and_can_be_edited(form: str) -> None:
     run = run_of(form)
     e = explain(run, TEXT)
@@ -58,7 +59,7 @@ def test_the_steps_of_the_head_are_recorded_and_can_be_edited(form: str) -> None
         e.contributions()
 
 
-@pytest.mark.parametrize("form", FORMS)
+@for_each("form", FORMS)
 def test_edits_act_in_prediction_too(form: str) -> None:
     run = run_of(form)
     edit = "encoder.0.self.out=0"
@@ -68,7 +69,7 @@ def test_edits_act_in_prediction_too(form: str) -> None:
     assert answer["filled"] == explain(run, TEXT).what_if("mlm_hidden=0").answer_after
 
 
-@pytest.mark.parametrize("form", FORMS)
+@for_each("form", FORMS)
 def test_a_prediction_depends_on_words_of_both_sides(form: str) -> None:
     e = explain(run_of(form), TEXT)
     index = e.generated[0]
@@ -94,9 +95,7 @@ def test_a_text_without_masks_predicts_each_of_its_tokens() -> None:
     assert [p.actual.id for p in e.predictions if p.actual] == e.streams[0].ids
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[MASK]", "[MASK][MASK]", " [MASK] ", "[PAD] [MASK] 日本", "a " * 40 + "[MASK] b"]
-)
+@for_each("text", ["", "[MASK]", "[MASK][MASK]", " [MASK] ", "[PAD] [MASK] 日本", "a " * 40 + "[MASK] b"])
 def test_odd_texts_are_explained_and_filled_in(text: str) -> None:
     run = run_of("n-grams")
     e = explain(run, text)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.matrix import (
     CALLS,
     CASES,
@@ -45,7 +46,7 @@ def public_names(kind: type) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_") or name == "_repr_mimebundle_"} - data
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("of", "kind"), [("Explanation", Explanation), ("plot", ExplanationPlots), ("Service", Service), ("Run", Run)]
 )
 def test_every_method_has_a_cell(of: str, kind: type) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
 
@@ -59,8 +60,8 @@ def test_explain_warns_that_unknown_words_are_read_by_ngrams(run: Run) -> None:
     ]
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
-@pytest.mark.parametrize("std", [0.05, None])
+@for_each("positions", ["sinusoidal", "learned", "rotary", "none"])
+@for_each("std", [0.05, None])
 def test_records_equal_their_recomputation(positions: str, std: float | None) -> None:
     run = ngram_run(positions=positions, embedding_init_std=std)
     e = run.explain("refunds xyzzy card")
@@ -111,8 +112,8 @@ def test_manifest_names_the_ngram_table(run: Run) -> None:
     np.testing.assert_allclose(rows.mean(axis=0), e.tensor("embedding.ngrams")[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("mask_prob", [0.05, 0.0])
-@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+@for_each("mask_prob", [0.05, 0.0])
+@for_each("method", ["erase", "integrated_gradients"])
 def test_erase_removes_ngrams(method: str, mask_prob: float) -> None:
     run = ngram_run(word_mask_prob=mask_prob)
     t, e = run.task.tokenizer, run.explain("refunds xyzzy card")

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import untrained
 
 from glassformer.errors import GlassformerError
@@ -35,7 +36,7 @@ class Frames(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-@pytest.mark.parametrize("name", ["classify", "translate", "lm"])
+@for_each("name", ["classify", "translate", "lm"])
 def test_an_explanation_shows_itself_without_another_pass(name: str) -> None:
     """No attribution, no reading of alignments, and no megabytes in the notebook."""
     explanation = explain(untrained(name), "abc")

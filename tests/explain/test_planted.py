@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, infer
 from tests.helpers.small import data_of, small
 
@@ -62,7 +62,7 @@ def test_classifier_uses_the_planted_word() -> None:
     assert np.mean(right) > 0.95
 
 
-@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+@for_each("method", ["erase", "integrated_gradients"])
 def test_attribution_finds_the_planted_word(method: str) -> None:
     """It has the right sign: "good" is positive, "bad" is negative."""
     results = [
@@ -72,7 +72,7 @@ def test_attribution_finds_the_planted_word(method: str) -> None:
     assert np.mean(results) > 0.95
 
 
-@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+@for_each("method", ["erase", "integrated_gradients"])
 def test_faithfulness_beats_random_rankings(method: Any) -> None:
     """Use texts long enough that random rankings rarely start with the planted word."""
     long = [e for e in about(trained()) if len(e.streams[0]) >= 15][:8]
@@ -83,7 +83,7 @@ def test_faithfulness_beats_random_rankings(method: Any) -> None:
     assert np.mean([a.comprehensiveness.beats_random or a.sufficiency.beats_random for a in attributions]) > 0.5
 
 
-@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
+@for_each("method", ["erase", "integrated_gradients"])
 def test_attribution_depends_on_the_weights(method: str) -> None:
     """Scores of trained and random weights are uncorrelated, and random weights rarely favour the planted word."""
     pairs = list(zip(scored(method, trained()), scored(method, random()), strict=True))

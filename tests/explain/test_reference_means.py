@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests.explain.test_edits import TEXTS
+from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, untrained
 from tests.helpers.small import data_of
 
@@ -23,7 +24,7 @@ def traced(task: str, **form: Any) -> Explanation:
     return explain(untrained(task, n_layers=2, d_model=12, n_heads=3, d_ff=20, **form), TEXTS[task])
 
 
-@pytest.mark.parametrize("task", TEXTS)
+@for_each("task", TEXTS)
 def test_means_are_over_all_tokens_of_all_texts(task: str) -> None:
     """Each text alone, without padding, and the sum of its rows."""
     e, split = traced(task), data_of(task).valid
@@ -50,7 +51,7 @@ def test_means_are_over_all_tokens_of_all_texts(task: str) -> None:
     assert all(torch.equal(mean, again[id]) for id, mean in means.items())
 
 
-@pytest.mark.parametrize("task", TEXTS)
+@for_each("task", TEXTS)
 def test_a_head_is_set_to_its_mean_at_every_token(task: str) -> None:
     e = traced(task)
     stack = "decoder" if task == "lm" else "encoder"

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.serving import DTYPES, TEXTS, tiny_run
 
 from glassformer.errors import GlassformerError, UsageError
@@ -177,7 +178,7 @@ def test_a_full_file_says_what_it_lacks() -> None:
     assert n_missing > 0 and sentence.startswith(f"{n_missing} tensors")
 
 
-@pytest.mark.parametrize("name", ["classify", "translate"])
+@for_each("name", ["classify", "translate"])
 def test_the_limit_is_of_the_whole_file(name: str) -> None:
     """Weights of words and erasures count, too; when there is no room they are left out, and that is told."""
     explanation = explain(tiny_run(name), TEXTS[name])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
@@ -33,7 +34,7 @@ def test_a_request_accepts_every_decoding_setting() -> None:
     assert TraceRequest("a", decode=values).decode == values
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "named"),
     [
         (None, "JSON object"),

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.explain.page.responses import MAX_F16, MAX_TENSOR_BYTES, RequestError, pack, tensor_response
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("array", "requested", "sent", "layout"),
     [
         (np.linspace(-3, 3, 12).reshape(3, 4), "f32", "f32", "<f4"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 from glassformer.explain.page.typescript import FILES
@@ -12,7 +12,7 @@ from glassformer.explain.page.typescript import FILES
 WEB = Path(__file__).parents[2] / "web" / "src"
 
 
-@pytest.mark.parametrize("name", FILES)
+@for_each("name", FILES)
 def test_what_the_page_is_told_is_what_python_says(name: str) -> None:
     """`sites.ts`, the operations, and `types.ts`, the form of every answer."""
     assert (WEB / f"{name}.ts").read_text(encoding="utf-8") == FILES[name](), "run: make web"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import TextConfig
 from glassformer.explain.streams import decoded_spans, group_words, make_stream
@@ -29,7 +30,7 @@ def stream_of(tokenizer: Tokenizer, text: str):
     return make_stream(tokenizer, "text", tokenizer.encode(text), tokenizer.offsets(text), text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("Don't stop, ok", ["Don't", "stop", ",", "ok"]),

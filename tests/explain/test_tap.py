@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.explain.test_trace import VARIANTS, classifier, ids, language_model, padding, traced, translator
+from tests.helpers.for_each import for_each
 from tests.helpers.recompute import recompute
 from torch import Tensor, nn
 
@@ -134,7 +135,7 @@ def test_gradients_go_through_what_the_tap_returned() -> None:
     assert model.encoder.layers[0].self_attention.v_proj.weight.grad.any()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "message"),
     [
         (lambda x: None, "the tap must return a tensor, got NoneType for 'encoder.0.ff.out'"),

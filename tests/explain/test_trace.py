@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.helpers.copying import randomise
+from tests.helpers.for_each import for_each
 from tests.helpers.recompute import recompute
 from torch import Tensor, nn
 
@@ -110,9 +111,9 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(family, changes,
     assert check.ok and check.value < 1e-5
 
 
-@pytest.mark.parametrize("how", ["mean", "max", "mean+max", "first"])
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("n_real", [5, 2])
+@for_each("how", ["mean", "max", "mean+max", "first"])
+@for_each("n_classes", [2, 3])
+@for_each("n_real", [5, 2])
 def test_pooling_and_head(how, n_classes, n_real) -> None:
     model = classifier(n_classes, pooling=how)
     t, _ = traced(model, ids(5), padding(5) & padding(n_real, 5)[:1])
@@ -159,7 +160,7 @@ def test_steps_that_only_some_models_have() -> None:
     assert plain["decoder.0.self.q"].inputs == ("decoder.0.self.q_proj",) and "decoder.0.self.q_heads" not in plain
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
+@for_each("pre_norm", [True, False])
 def test_the_residual_stream(pre_norm) -> None:
     t, _ = traced(translator(pre_norm=pre_norm), ids(5), ids(4), padding(5))
     end = "residual" if pre_norm else "norm"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import torch
+from tests.helpers.for_each import for_each
 
 import glassformer
 from glassformer.config import ModelConfig
@@ -21,7 +21,7 @@ SMALL = ModelConfig(n_layers=1, d_model=8, n_heads=2)
 LINES = {key: site.line for key, site in SITES.items() if site.line is not None}
 
 
-@pytest.mark.parametrize("kind", LINES)
+@for_each("kind", LINES)
 def test_every_kind_of_step_has_its_line(kind: str) -> None:
     source = source_of(kind)
     assert source is not None

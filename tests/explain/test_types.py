@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 
 import pytest
 from tests.explain.test_report import Page
+from tests.helpers.for_each import for_each
 from tests.helpers.serving import TEXTS, tiny_run
 
 from glassformer.errors import UsageError
@@ -75,7 +76,7 @@ def wrong_interface(value: Any, kind: type, path: str) -> Iterator[str]:
         yield from wrong(value[name], hints[name], f"{path}.{name}")
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@for_each("name", TEXTS)
 def test_json_matches_its_type(name: str) -> None:
     run = tiny_run(name)
     service = Service(run, [{"text": TEXTS[name]}])
@@ -115,7 +116,7 @@ def test_type_ts_rejects_types_without_interface() -> None:
         type_ts(get_type_hints(Unknown)["path"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("hint", "expected"),
     [
         (list[int | None], "(number | null)[]"),

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.reading import read, reviews, table
 
 from glassformer.config import DataConfig, FilesConfig
@@ -87,9 +88,7 @@ def test_labels_that_look_alike_are_told_and_stay_apart(tmp_path: Path, one: str
     assert found.report.counts["labels that differ in case, spaces or number form alone"] == 2
 
 
-@pytest.mark.parametrize(
-    "labels", [("1", "-1"), ("1", "10"), ("1", "1.5"), ("a1", "a1.0"), ("pos", "neg"), ("1.2.0", "1.2")]
-)
+@for_each("labels", [("1", "-1"), ("1", "10"), ("1", "1.5"), ("a1", "a1.0"), ("pos", "neg"), ("1.2.0", "1.2")])
 def test_other_labels_are_not_alike(labels: tuple[str, ...]) -> None:
     assert similar_labels(labels) == []
 
@@ -142,6 +141,6 @@ def test_a_test_file_is_read_alike(tmp_path: Path) -> None:
         load_test(schema, DataConfig(files=FilesConfig(test_file=str(path))))
 
 
-@pytest.mark.parametrize("mark", ["\ufe0f", "\ufe0e", "\u034f", "\u180b", "\u2062", "\u3164", "\U000e0101"])
+@for_each("mark", ["\ufe0f", "\ufe0e", "\u034f", "\u180b", "\u2062", "\u3164", "\U000e0101"])
 def test_invisible_characters_are_reported_as_alike(mark: str) -> None:
     assert similar_labels(["good", f"go{mark}od", "bad"]) == [["good", f"go{mark}od"]]

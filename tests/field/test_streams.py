@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.cli import main as module
 from glassformer.cli.main import main
@@ -110,7 +111,7 @@ def test_a_line_is_given_as_it_arrives(end: bytes) -> None:
         assert list(chunks) == [["last"]]
 
 
-@pytest.mark.parametrize("size", [1, 3, 256])
+@for_each("size", [1, 3, 256])
 def test_lines_before_a_bad_byte_are_given(size: int) -> None:
     chunks = ArrivingLines(io.BytesIO(b"\xef\xbb\xbfone\ntwo\nthree\n\xff\nfive\n")).chunks(size)
     seen: list[str] = []

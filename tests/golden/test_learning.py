@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.small import small, small_run
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.splits import Split, TextData
 
 
-@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
+@for_each("task", ["classify", "translate", "lm"])
 def test_overfits_a_small_batch(task: str) -> None:
     """One batch again and again: the loss must all but vanish."""
     run = small(task, n=12, max_tokens=256)
@@ -26,7 +26,7 @@ def test_overfits_a_small_batch(task: str) -> None:
     assert losses[-1] < 0.05
 
 
-@pytest.mark.parametrize(("rule", "positions"), [("copy", "sinusoidal"), ("reverse", "learned")])
+@for_each(("rule", "positions"), [("copy", "sinusoidal"), ("reverse", "learned")])
 def test_learns_to_copy_and_to_reverse(rule: str, positions: str) -> None:
     """Strings never seen in training are copied or reversed without a mistake (nearly)."""
     rng = np.random.default_rng(0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.helpers.exports import FORMS, SIZE
+from tests.helpers.for_each import for_each
 
 from glassformer.config import Config, ModelConfig, TextConfig
 from glassformer.config.recipes import load_recipe, recipe_names
@@ -16,7 +17,7 @@ from glassformer.tasks import task_class
 KINDS = tuple(REGISTERED)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_each_form_is_held_or_refused_with_a_setting_and_another_way(kind: str) -> None:
     n_held = 0
     for form in FORMS:

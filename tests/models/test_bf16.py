@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small import Small, small
 from torch import nn
 from torch.nn import functional as F
@@ -29,7 +30,7 @@ def models() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
     }
 
 
-@pytest.mark.parametrize("bias", [True, False])
+@for_each("bias", [True, False])
 def test_a_layer_is_near_the_one_it_stands_for(bias: bool) -> None:
     torch.manual_seed(0)
     linear, x = nn.Linear(64, 48, bias=bias), torch.randn(5, 7, 64)
@@ -92,7 +93,7 @@ def test_a_trained_model_answers_a_text_the_same_alone_and_in_a_batch(
             assert value == (pytest.approx(expected[key], abs=tolerance) if number else expected[key])
 
 
-@pytest.mark.parametrize("name", models())
+@for_each("name", models())
 def test_a_copy_is_near_the_model_and_leaves_it_alone(name: str) -> None:
     model, inputs = models()[name]
     before = {key: value.clone() for key, value in model.state_dict().items()}

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from torch import nn
 
 from glassformer.config import ModelConfig
@@ -47,7 +48,7 @@ def test_every_field_of_the_configuration_is_tried() -> None:
     assert {f.name for f in fields(ModelConfig)} == CHANGES.keys() | elsewhere
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@for_each("name", CHANGES)
 def test_no_field_is_silently_ignored(name: str) -> None:
     ids = torch.tensor([[3, 4, 5, 6]])
     before, after = classifier(SMALL), classifier(replace(SMALL, **{name: CHANGES[name]}))
@@ -75,7 +76,7 @@ def test_every_combination_learns() -> None:
         assert dead == [], parts
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@for_each("positions", ["sinusoidal", "learned", "rotary"])
 def test_order_matters_with_positions_and_not_without(positions: str) -> None:
     ids, shuffled = torch.tensor([[3, 4, 5, 6]]), torch.tensor([[5, 3, 6, 4]])
     blind = classifier(replace(SMALL, positions="none"))
@@ -150,7 +151,7 @@ def test_the_same_seed_gives_the_same_model() -> None:
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("n_layers", [1, 8])
+@for_each("n_layers", [1, 8])
 def test_depth_does_not_swell_the_residual_stream(n_layers: int) -> None:
     config = replace(SMALL, d_model=64, n_layers=n_layers)
     torch.manual_seed(0)

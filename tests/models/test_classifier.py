@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.copying import copy, randomise
+from tests.helpers.for_each import for_each
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -55,7 +55,7 @@ def test_padding_the_batch_and_its_order_change_nothing(lengths, extra, pooling,
     torch.testing.assert_close(model(ids, real), alone[order], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@for_each("pooling", POOLINGS)
 def test_padding_has_no_gradient(pooling: str) -> None:
     model = model_of(pooling=pooling, positions="none")
     ids = torch.tensor([[3, 4, 5, 7, 7], [3, 4, 7, 7, 7]])
@@ -77,7 +77,7 @@ def test_pooling_by_hand() -> None:
     assert pool(x, real, "first").tolist() == [[1.0, -1.0]]
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@for_each("pooling", POOLINGS)
 def test_pooling_without_padding_or_without_anything(pooling: str) -> None:
     x = torch.randn(2, 3, 4)
     assert torch.equal(pool(x, None, pooling), pool(x, torch.ones(2, 3, dtype=torch.bool), pooling))

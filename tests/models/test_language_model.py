@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.copying import copy, copy_stacked, randomise
+from tests.helpers.for_each import for_each
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel
@@ -77,7 +78,7 @@ def test_the_mask_is_built_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) 
     assert [args[:2] for args in built] == [(7, 7)]
 
 
-@pytest.mark.parametrize("max_ngram", [0, 4])
+@for_each("max_ngram", [0, 4])
 def test_a_row_may_change_places_in_the_cache(max_ngram: int) -> None:
     model, rows = model_of(max_ngram=max_ngram), torch.tensor([2, 0, 2])
     ids = torch.randint(20, (3, 6))

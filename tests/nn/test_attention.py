@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -57,15 +58,15 @@ def test_attention_equals_torch(path, mask: Tensor | None) -> None:
     torch.testing.assert_close(path(q, k, v, mask), theirs, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@for_each("path", PATHS)
 def test_attention_with_a_causal_mask_equals_torch(path) -> None:
     q, k, v = qkv(q=7, k=7)
     theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     torch.testing.assert_close(path(q, k, v, Mask.of(causal=(7, 7))), theirs, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("n_new", [1, 2, 7])
+@for_each("path", PATHS)
+@for_each("n_new", [1, 2, 7])
 def test_attention_takes_causal_queries_as_the_last_positions(path, n_new: int) -> None:
     """With a cache there are fewer queries than keys; torch's is_causal would align them with the first."""
     q, k, v = qkv(q=7, k=7)
@@ -74,7 +75,7 @@ def test_attention_takes_causal_queries_as_the_last_positions(path, n_new: int) 
     torch.testing.assert_close(part, whole[:, :, -n_new:], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "n_queries", "n_keys", "causal", "fused"),
     [
         (torch.float32, 64, 64, True, True),
@@ -137,8 +138,8 @@ def test_fused_attention_equals_attention(b, h, q, k, e, share, shape, seed) -> 
             torch.testing.assert_close(ours, other, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("masked", ["one row", "all"])
+@for_each("path", PATHS)
+@for_each("masked", ["one row", "all"])
 def test_attention_without_any_key_gives_zeros(path, masked: str) -> None:
     q, k, v = (t.requires_grad_() for t in qkv())
     mask = torch.ones(2, 1, 5, 7, dtype=torch.bool)
@@ -165,7 +166,7 @@ def test_attention_weights_sum_to_one_or_zero() -> None:
     torch.testing.assert_close(weights @ v, context)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@for_each("path", PATHS)
 def test_attention_in_bf16_is_near_fp32(path) -> None:
     q, k, v = qkv(q=32, k=64, e=16, ev=16)
     mask = torch.rand(2, 1, 1, 64) < 0.7
@@ -176,7 +177,7 @@ def test_attention_in_bf16_is_near_fp32(path) -> None:
     torch.testing.assert_close(rough.float(), exact, atol=0.03, rtol=0.03)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@for_each("path", PATHS)
 def test_attention_survives_enormous_scores(path) -> None:
     q, k, v = (t * 1e3 for t in qkv())
     out = path(q, k, v, MASKS["keys"])
@@ -187,7 +188,7 @@ def test_attention_survives_enormous_scores(path) -> None:
     torch.testing.assert_close(out, best * MASKS["keys"].any(-1, keepdim=True))
 
 
-@pytest.mark.parametrize("path", PATHS)
+@for_each("path", PATHS)
 def test_attention_scales_by_one_over_root_d_head(path) -> None:
     q, k, v = qkv(e=4)
     by_hand = (q @ k.mT / 2).softmax(-1) @ v
@@ -232,7 +233,7 @@ def test_attention_tap_that_fails_leaves_nothing() -> None:
     attention(*qkv())
 
 
-@pytest.mark.parametrize("site", ["q", "k", "v", "products", "scores", "mask", "weights", "context"])
+@for_each("site", ["q", "k", "v", "products", "scores", "mask", "weights", "context"])
 def test_attention_uses_what_the_tap_returns(site: str) -> None:
     """The rest is computed from it, as by hand; nothing is written in place."""
     given = dict(zip("qkv", qkv(), strict=True)) | {"mask": MASKS["pairs"]}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 
 from glassformer.nn import DecoderCache, KVCache
 from glassformer.nn.cache import FIRST_CAPACITY
 from glassformer.nn.embeddings import positions_of
 
 
-@pytest.mark.parametrize("chunks", [[1] * 100, [FIRST_CAPACITY, 1, 1], [200, 1, 300], [3, 40, 2]])
+@for_each("chunks", [[1] * 100, [FIRST_CAPACITY, 1, 1], [200, 1, 300], [3, 40, 2]])
 def test_what_is_appended_is_read_back_whole(chunks: list[int]) -> None:
     cache, k, v = KVCache(), torch.randn(2, 3, sum(chunks), 4), torch.randn(2, 3, sum(chunks), 4)
     start = 0

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from torch.nn import functional as F
 
 from glassformer.nn import cross_entropy as kernel
@@ -17,7 +18,7 @@ def test_a_uniform_guess_costs_log_v_a_position() -> None:
     assert loss.item() == pytest.approx(6 * math.log(7), rel=1e-6)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@for_each("smoothing", [0.0, 0.1, 0.5])
 def test_by_hand(smoothing: float) -> None:
     logits, labels = torch.randn(2, 3, 5), torch.randint(5, (2, 3))
     labels[0, 1] = labels[1, 2] = IGNORE_INDEX
@@ -52,8 +53,8 @@ def test_bf16_logits_are_summed_in_fp32() -> None:
     assert cross_entropy_sum(torch.zeros(1, 4, dtype=torch.bfloat16), torch.tensor([1])).dtype == torch.float32
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@for_each("smoothing", [0.0, 0.1])
+@for_each("dtype", [torch.bfloat16, torch.float32])
 def test_cross_entropy_sum_fused_equals_torch(smoothing: float, dtype: torch.dtype) -> None:
     """Sum and gradient, over several pieces of rows; rows without a label have neither."""
     torch.manual_seed(0)

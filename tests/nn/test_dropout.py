@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 
 from glassformer.nn.dropout import Dropout
 
@@ -12,7 +13,7 @@ def dropout(x: torch.Tensor, p: float) -> torch.Tensor:
     return Dropout(p)(x)
 
 
-@pytest.mark.parametrize("p", [0.001, 0.1, 0.3, 0.5, 0.9])
+@for_each("p", [0.001, 0.1, 0.3, 0.5, 0.9])
 def test_the_share_dropped_and_the_mean_kept(p: float) -> None:
     out = dropout(torch.ones(1000, 1001), p)
     share = (out == 0).float().mean().item()
@@ -56,7 +57,7 @@ def test_empty_odd_and_bf16_tensors() -> None:
     assert dropout(torch.ones(9, dtype=torch.bfloat16), 0.5).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("p", [-0.1, 1.0, 2.0])
+@for_each("p", [-0.1, 1.0, 2.0])
 def test_a_share_that_is_none_is_refused(p: float) -> None:
     with pytest.raises(ValueError, match="dropout"):
         Dropout(p)

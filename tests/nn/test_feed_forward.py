@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from torch import nn
 from torch.nn import functional as F
 
@@ -11,8 +12,8 @@ from glassformer.nn import FeedForward, SwiGLU
 from glassformer.nn.layers import activate
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("bias", [True, False])
+@for_each("activation", ["relu", "gelu"])
+@for_each("bias", [True, False])
 def test_two_linear_layers_and_the_activation_between(activation: str, bias: bool) -> None:
     block = FeedForward(6, 10, activation, bias)
     x = torch.randn(2, 3, 6)
@@ -31,7 +32,7 @@ def test_swiglu_is_a_gate() -> None:
     assert sum(p.numel() for p in block.parameters()) == 3 * 6 * 10
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@for_each("activation", ["relu", "gelu", "swiglu"])
 def test_every_position_alike(activation: str) -> None:
     block = SwiGLU(6, 10) if activation == "swiglu" else FeedForward(6, 10, activation)
     x = torch.randn(1, 5, 6)
@@ -39,7 +40,7 @@ def test_every_position_alike(activation: str) -> None:
     torch.testing.assert_close(block(x)[:, order], block(x[:, order]))
 
 
-@pytest.mark.parametrize("name", ["silu", "swiglu", nn.ReLU, F.relu])
+@for_each("name", ["silu", "swiglu", nn.ReLU, F.relu])
 def test_an_activation_that_is_missing_is_said_and_not_replaced(name: object) -> None:
     """A third one used to become GELU in silence."""
     with pytest.raises(ValueError, match=r"no activation .* `activate` in nn/layers.py has no case"):

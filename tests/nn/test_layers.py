@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.helpers.copying import copy, copy_decoder_layer, copy_encoder_layer, randomise
+from tests.helpers.for_each import for_each
 from torch import nn
 
 from glassformer.nn import (
@@ -50,9 +51,9 @@ def decoder_layer(pre_norm: bool, activation: str = "relu", cross: bool = True) 
     )
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("padded", [True, False])
+@for_each("pre_norm", [True, False])
+@for_each("activation", ["relu", "gelu"])
+@for_each("padded", [True, False])
 def test_encoder_layer_equals_torch(pre_norm: bool, activation: str, padded: bool) -> None:
     theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=pre_norm)
     ours = encoder_layer(pre_norm, activation)
@@ -65,9 +66,9 @@ def test_encoder_layer_equals_torch(pre_norm: bool, activation: str, padded: boo
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("padded", [True, False])
+@for_each("pre_norm", [True, False])
+@for_each("activation", ["relu", "gelu"])
+@for_each("padded", [True, False])
 def test_decoder_layer_equals_torch(pre_norm: bool, activation: str, padded: bool) -> None:
     theirs = nn.TransformerDecoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=pre_norm)
     ours = decoder_layer(pre_norm, activation)
@@ -78,7 +79,7 @@ def test_decoder_layer_equals_torch(pre_norm: bool, activation: str, padded: boo
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
+@for_each("pre_norm", [True, False])
 def test_encoder_and_decoder_equal_torch(pre_norm: bool) -> None:
     n = 3
     layer = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=pre_norm)
@@ -121,7 +122,7 @@ def test_residual_with_pre_norm_rescales_nothing() -> None:
         torch.testing.assert_close(layer(x), expected)
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
+@for_each("pre_norm", [True, False])
 def test_residual_drops_out_the_sublayer_alone(pre_norm: bool) -> None:
     x = torch.randn(1, 4, D)
     half = Residual(nn.Identity(), 0.5, pre_norm)
@@ -158,7 +159,7 @@ def test_decoder_layer_with_cross_attention_needs_a_memory() -> None:
         DecoderLayer(*parts, self_residual=residual(True), feed_forward_residual=residual(True))
 
 
-@pytest.mark.parametrize("cached", [True, False])
+@for_each("cached", [True, False])
 def test_decoder_shares_a_sentences_memory_in_its_beam(cached: bool) -> None:
     """Rows of a sentence, adjacent, attend to that sentence's memory as if it were repeated for each."""
     beam, n = 3, 2

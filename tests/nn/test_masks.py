@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 from torch.nn import functional as F
 
 from glassformer.nn import Mask, causal_mask
@@ -52,8 +52,8 @@ def test_mask_of_one_query_is_none() -> None:
     assert Mask.of(causal=(1, 5)) is None
 
 
-@pytest.mark.parametrize("n_queries", [2, 4])
-@pytest.mark.parametrize("more", ["nothing", "padding"])
+@for_each("n_queries", [2, 4])
+@for_each("more", ["nothing", "padding"])
 def test_sdpa_kwargs_are_one_exact_argument(n_queries: int, more: str) -> None:
     """Never a mask and is_causal together; is_causal only where torch means by it what we mean."""
     real = torch.tensor([[True, True, False, True]])

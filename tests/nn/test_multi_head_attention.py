@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from tests.helpers.copying import copy_attention, randomise
+from tests.helpers.for_each import for_each
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -27,9 +28,9 @@ def heads_by_hand(x: Tensor, memory: Tensor, m: MultiHeadAttention) -> Tensor:
     return m.o_proj(torch.cat(contexts, dim=-1))
 
 
-@pytest.mark.parametrize("d_head", [1, 3, 4, 8, 16])
-@pytest.mark.parametrize("n_heads", [1, 2, 4])
-@pytest.mark.parametrize("bias", [True, False])
+@for_each("d_head", [1, 3, 4, 8, 16])
+@for_each("n_heads", [1, 2, 4])
+@for_each("bias", [True, False])
 def test_narrow_and_wide_heads(d_head: int, n_heads: int, bias: bool) -> None:
     m = MultiHeadAttention(8, n_heads, d_head, bias=bias)
     randomise(m)
@@ -39,8 +40,8 @@ def test_narrow_and_wide_heads(d_head: int, n_heads: int, bias: bool) -> None:
     assert sum(p.numel() for p in m.parameters()) == 4 * 8 * n_heads * d_head + bias * (3 * n_heads * d_head + 8)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("masked", ["nothing", "padding", "future", "both"])
+@for_each("bias", [True, False])
+@for_each("masked", ["nothing", "padding", "future", "both"])
 def test_parity_with_torch_multihead_attention(bias: bool, masked: str) -> None:
     theirs = randomise(nn.MultiheadAttention(12, 3, bias=bias, batch_first=True))
     ours = MultiHeadAttention(12, 3, bias=bias).eval()
@@ -74,8 +75,8 @@ def test_heads_that_do_not_divide_the_width_are_refused() -> None:
         MultiHeadAttention(8, 3)
 
 
-@pytest.mark.parametrize("rotary", [True, False])
-@pytest.mark.parametrize("chunks", [[1] * 7, [3, 1, 3], [7]])
+@for_each("rotary", [True, False])
+@for_each("chunks", [[1] * 7, [3, 1, 3], [7]])
 def test_a_cache_changes_nothing(rotary: bool, chunks: list[int]) -> None:
     m = MultiHeadAttention(8, 2).eval()
     x = torch.randn(2, 7, 8)

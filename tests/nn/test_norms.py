@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from tests.helpers.copying import randomise
+from tests.helpers.for_each import for_each
 from torch import nn
 
 from glassformer.nn import LayerNorm, RMSNorm
@@ -29,7 +29,7 @@ def test_rms_norm_parity_with_torch() -> None:
     torch.testing.assert_close(ours(x), theirs(x))
 
 
-@pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
+@for_each("kind", [LayerNorm, RMSNorm])
 def test_a_token_does_not_see_the_others(kind: type[LayerNorm | RMSNorm]) -> None:
     norm = kind(6)
     x = torch.randn(2, 3, 6)
@@ -41,7 +41,7 @@ def test_a_token_does_not_see_the_others(kind: type[LayerNorm | RMSNorm]) -> Non
     assert same.all()
 
 
-@pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
+@for_each("kind", [LayerNorm, RMSNorm])
 def test_a_token_of_zeros_is_finite_forward_and_backward(kind: type[LayerNorm | RMSNorm]) -> None:
     x = torch.zeros(1, 1, 6, requires_grad=True)
     kind(6)(x).sum().backward()

@@ -8,11 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.nn import LearnedPositions, Rotation, SinusoidalPositions, sinusoidal
 
 
-@pytest.mark.parametrize("d_model", [1, 2, 7, 16, 512])
+@for_each("d_model", [1, 2, 7, 16, 512])
 def test_the_papers_formula(d_model: int) -> None:
     table = sinusoidal(50, d_model)
     for position in (0, 1, 2, 17, 49):

@@ -11,8 +11,8 @@ from re import _constants as c  # pyright: ignore[reportMissingModuleSource, rep
 from re import _parser  # pyright: ignore[reportAttributeAccessIssue]
 from typing import Any
 
-import pytest
 from tests.helpers.backtracking import backtracks
+from tests.helpers.for_each import for_each
 
 from glassformer.data.datasets import tables
 from glassformer.explain.request import TraceRequest
@@ -134,7 +134,7 @@ def test_no_expression_of_the_page_backtracks() -> None:
     assert [place for one in found for place in problems(*one)] == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "pattern",
     [r"[+-]?(?:\d+\.?\d*|\.\d+)x", r"(a+)+$", r"(a|aa)*b", r"\s*,\s*\s*;", r"(\w+\s?)*:", r"a*a*b", r"(?:x+x+)+y"],
 )
@@ -142,6 +142,6 @@ def test_the_check_finds_what_backtracks(pattern: str) -> None:
     assert backtracks(pattern, whole=True, anywhere=False)
 
 
-@pytest.mark.parametrize("pattern", [r"\d+(?:\.\d*)?x", r"a+b", r"(?:ab)*c", r"[a-z]+=[0-9]+", r"(a|b)*c", r"\s+x"])
+@for_each("pattern", [r"\d+(?:\.\d*)?x", r"a+b", r"(?:ab)*c", r"[a-z]+=[0-9]+", r"(a|b)*c", r"\s+x"])
 def test_the_check_passes_what_does_not(pattern: str) -> None:
     assert not backtracks(pattern, whole=True, anywhere=False)

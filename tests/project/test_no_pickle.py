@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from tests.helpers.for_each import for_each
 
 import glassformer
 
@@ -45,7 +45,7 @@ def test_no_source_file_can_run_what_it_reads() -> None:
     assert {path: named for path, named in found.items() if named} == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "code",
     [
         "import pickle",

@@ -9,6 +9,7 @@ import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float, Int, TypeCheckError
+from tests.helpers.for_each import for_each
 from tests.helpers.typechecker import SOURCE, check, modules_with_shapes
 from torch import Tensor
 
@@ -74,7 +75,7 @@ def test_a_call_like_an_earlier_one_is_compared_by_what_it_returns() -> None:
             product(x, weight.long())
 
 
-@pytest.mark.parametrize(
+@for_each(
     "call",
     [
         lambda: product(torch.ones(2, 3), torch.ones(2, 3)),  # D is 3, and then 2

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.run_record import load_run_record
@@ -20,7 +21,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
 NAMES = ["my run", "it's", "a;rm b", "$HOME", "x&y", "(1)", "plain"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_command_is_read_back_word_by_word(name: str) -> None:
     path = Path("runs") / name
     assert shlex.split(glassformer_command("train", "--resume", path)) == [

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.data.diagnostics import Finding
@@ -22,7 +23,7 @@ from glassformer.training.preflight import preflight
 LABELS = ["genre: sci-fi", "a: b: c", ": ", "'quoted': twice"]
 
 
-@pytest.mark.parametrize("label", LABELS)
+@for_each("label", LABELS)
 def test_a_label_with_a_colon_stays_whole(label: str) -> None:
     texts = [f"good text {i}" for i in range(30)]
     split = Split(texts, [label] * 28 + ["other", "lonely: one"], "made")
@@ -47,7 +48,7 @@ def test_the_diagnosis_tells_the_matter_and_the_remedy(fake_run: Callable[..., P
     assert list(data(load_run_record(path.parent))) == [warning]
 
 
-@pytest.mark.parametrize("damaged", ["a sentence", {"remedy": "look"}, {"matter": 7}])
+@for_each("damaged", ["a sentence", {"remedy": "look"}, {"matter": 7}])
 def test_what_is_no_finding_is_refused(damaged: object) -> None:
     with pytest.raises(CheckpointError, match=r"data\.json"):
         _ = DataRecord(preflight={"warnings": [damaged]}).findings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small import config_of, small
 
 from glassformer.config import DecodeConfig, TextConfig
@@ -26,7 +27,7 @@ def test_the_nats_of_tokens_are_those_of_the_loss() -> None:
     assert nats[0] == 0 and (nats[1:] > 0).all()
 
 
-@pytest.mark.parametrize("kind", ["char", "word", "byte-bpe", "bpe"])
+@for_each("kind", ["char", "word", "byte-bpe", "bpe"])
 def test_every_token_starts_where_its_text_does(kind: str) -> None:
     tokenizer = Tokenizer.train([TEXT], TextConfig(tokenizer=kind, vocab_size=400))  # pyright: ignore[reportArgumentType]
     documents = [TEXT, "to be", TEXT[:300]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small import config_of, small_run
 
 from glassformer.config import TextConfig
@@ -17,7 +17,7 @@ LOSES = {
 }
 
 
-@pytest.mark.parametrize("name", [*LOSES, "nothing"])
+@for_each("name", [*LOSES, "nothing"])
 def test_bits_per_character_are_headlined_only_where_they_compare(name: str) -> None:
     text, message = LOSES.get(name, (TextConfig(tokenizer="byte-bpe", vocab_size=300, max_len=24), ""))
     config = config_of("lm")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small import MODEL, config_of, small, small_run
 from torch import Tensor, nn
 
@@ -140,7 +141,7 @@ def test_its_encoder_is_that_of_a_classifier_by_name_and_shape() -> None:
     assert all(shapes[0][name] == shapes[1][name] for name in shapes[1].keys() - heads)
 
 
-@pytest.mark.parametrize("tied", [True, False])
+@for_each("tied", [True, False])
 def test_logits_of_what_is_wanted_are_those_of_all(tied: bool) -> None:
     torch.manual_seed(0)
     model = MaskedLanguageModel(replace(MODEL, tie_embeddings=tied), 30, 12).eval()
@@ -438,7 +439,7 @@ def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encod
     assert "initialised from" in printed and "new: tgt_embedding.weight, decoder." in printed
 
 
-@pytest.mark.parametrize("tokens", [[1, 1, 1], [0, 2, 3], [4]])
+@for_each("tokens", [[1, 1, 1], [0, 2, 3], [4]])
 def test_of_special_tokens_alone_nothing_is_masked(tokens: list[int]) -> None:
     ids = torch.tensor([tokens, tokens])
     seen, _, labels = mask_tokens(ids, None, 4)

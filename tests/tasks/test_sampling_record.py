@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.translate import TranslateReport
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "recorded", "sentence"),
     [
         ({"beam_size": 3}, {"beam_size": 3, "length_penalty": 1.0}, "Decoded with beam 3."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.config import TextConfig
 from glassformer.errors import UsageError
@@ -68,7 +69,7 @@ def test_other_readers_of_the_format_pass_over_the_ngrams(tmp_path: Path) -> Non
     assert other.encode("I like it").ids == trained.encode("I like it")
 
 
-@pytest.mark.parametrize("kind", ["char", "bpe", "byte-bpe"])
+@for_each("kind", ["char", "bpe", "byte-bpe"])
 def test_ngrams_are_of_words(kind: str) -> None:
     with pytest.raises(UsageError, match="ngrams are of words"):
         Tokenizer.train(TEXTS, TextConfig(tokenizer=kind, vocab_size=600, ngrams=10))  # pyright: ignore

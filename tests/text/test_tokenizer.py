@@ -10,6 +10,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
@@ -33,7 +34,7 @@ def train(kind: str, vocab_size: int = 400, extra: tuple[str, ...] = (), lowerca
 TRAINED = {kind: train(kind) for kind in KINDS}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_special_tokens_come_first_and_never_from_text(kind):
     tokenizer = TRAINED[kind]
     specials = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id)
@@ -62,7 +63,7 @@ def test_byte_bpe_restores_any_unicode(text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",
@@ -104,7 +105,7 @@ def test_extra_tokens_lend_no_letters_to_the_alphabet():
     assert tokenizer.vocab_size == 5 + len({" ", "3", "4"}) + 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_spans_point_at_the_text(kind):
     tokenizer = TRAINED[kind]
     text = "A man isn't “reading”  34 👍."
@@ -137,13 +138,13 @@ def test_char_takes_every_character_whatever_vocab_size_says():
     assert tokenizer.encode("日")[0] == tokenizer.unk_id
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_lowercase(kind):
     tokenizer = train(kind, lowercase=True)
     assert tokenizer.encode("TWO Young") == tokenizer.encode("two young")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_training_is_deterministic_and_the_hash_tells_tokenizers_apart(kind):
     assert train(kind).sha256 == TRAINED[kind].sha256
     other = Tokenizer.train([*TEXTS, "quiz quiz quiz ж"], TextConfig(tokenizer=kind, vocab_size=400))
@@ -193,14 +194,14 @@ def test_a_missing_or_foreign_file_is_a_checkpoint_error(tmp_path):
         Tokenizer.load(tmp_path / "other.json")
 
 
-@pytest.mark.parametrize("kind", ["byte-bpe", "bpe"])
+@for_each("kind", ["byte-bpe", "bpe"])
 def test_a_vocabulary_that_cannot_hold_the_alphabet_is_a_usage_error(kind):
     with pytest.raises(UsageError, match="vocab_size 20 is less than"):
         train(kind, vocab_size=20)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("texts", [[], ["", " \n"]])
+@for_each("kind", KINDS)
+@for_each("texts", [[], ["", " \n"]])
 def test_no_text_is_a_data_error(kind, texts):
     with pytest.raises(DataError, match="no text to train"):
         Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=400))
@@ -244,9 +245,9 @@ def test_no_warning_and_no_deadlock_after_a_fork():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("kind", ["word", "char", "byte-bpe", "bpe"])
-@pytest.mark.parametrize("lowercase", [True, False])
-@pytest.mark.parametrize("extra", [(), ("[x]",)])
+@for_each("kind", ["word", "char", "byte-bpe", "bpe"])
+@for_each("lowercase", [True, False])
+@for_each("extra", [(), ("[x]",)])
 def test_lowercasing_is_known_of_every_kind(kind: str, lowercase: bool, extra: tuple[str, ...]) -> None:
     config = TextConfig(tokenizer=kind, vocab_size=400, lowercase=lowercase)
     tokenizer = Tokenizer.train(["Some Text", "more TEXT"], config, extra)

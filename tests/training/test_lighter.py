@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from tests.distributed.test_process_group import near
+from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 from tests.helpers.together import together, train
 
@@ -20,9 +21,9 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX, LinearCrossEntropy, cross
 from glassformer.tasks import lm as language
 
 
-@pytest.mark.parametrize("rows", [1, 7, 100])
-@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("bf16", [False, True])
+@for_each("rows", [1, 7, 100])
+@for_each("label_smoothing", [0.0, 0.1])
+@for_each("bf16", [False, True])
 def test_scores_of_a_few_rows_at_a_time_give_loss_and_gradients_of_all(
     rows: int, label_smoothing: float, bf16: bool
 ) -> None:
@@ -72,7 +73,6 @@ COMPILED = """
 import json, sys, torch
 from tests.helpers.together import train
 from glassformer.distributed.process_group import SINGLE_PROCESS
-from glassformer.tasks.lm import task as language
 compile_ = torch.nn.Module.compile
 torch.nn.Module.compile = lambda layer: compile_(layer, backend="aot_eager", fullgraph=True)
 tasks = ("classify", "translate", "lm")

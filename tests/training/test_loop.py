@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small import Small, config_of, data_of, small, small_run
 from tests.helpers.states import state_sha256
 
@@ -100,7 +101,7 @@ def test_nan_stops_before_the_update_and_names_the_examples() -> None:
     assert state.progress.step == 2
 
 
-@pytest.mark.parametrize("budget", [{"epochs": 1.5}, {"epochs": None, "steps": 7}])
+@for_each("budget", [{"epochs": 1.5}, {"epochs": None, "steps": 7}])
 def test_budgets_end_the_run_with_a_validation(budget: dict) -> None:
     run = small("classify", **budget)
     reports = run.run(run.new_state())

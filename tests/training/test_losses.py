@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small import Small, config_of, data_of, small, small_run
 from torch.nn import functional as F
 
@@ -61,7 +62,7 @@ def test_a_step_uphill_is_as_long_as_asked_and_padding_takes_no_part() -> None:
     assert torch.equal(perturbation(x, torch.zeros_like(x), 0.1), torch.zeros_like(x))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@for_each("task", TASKS)
 def test_the_step_uphill_raises_the_loss_and_none_changes_nothing(task: str) -> None:
     run = small(task, label_smoothing=0.1)
     state, batch = run.new_state(), run.batch(run.batches()[0])
@@ -76,7 +77,7 @@ def test_the_step_uphill_raises_the_loss_and_none_changes_nothing(task: str) -> 
     assert torch.equal(run.task.loss_sum(model, batch, 0.1), plain)  # nothing is left behind in the model
 
 
-@pytest.mark.parametrize("task", TASKS)
+@for_each("task", TASKS)
 def test_the_gradient_is_that_of_both_losses_with_the_step_held_fixed(task: str) -> None:
     run = small(task)
     state, batch = run.new_state(), run.batch(run.batches()[0])
@@ -89,7 +90,7 @@ def test_the_gradient_is_that_of_both_losses_with_the_step_held_fixed(task: str)
         assert a is not None and torch.allclose(a, b, rtol=1e-3, atol=1e-6 + 1e-3 * b.abs().max().item())
 
 
-@pytest.mark.parametrize("task", TASKS)
+@for_each("task", TASKS)
 def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
     """With dropout, which differs between the two passes."""
     run = small(task, label_smoothing=0.1)
@@ -157,7 +158,7 @@ def test_a_batch_without_labels_adds_zero() -> None:
         assert all(p.grad is None or not p.grad.any() for p in state.model.parameters())
 
 
-@pytest.mark.parametrize("other", [{"compile": True}])
+@for_each("other", [{"compile": True}])
 def test_what_adversarial_training_cannot_share_is_refused(other: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="adversarial"):
         override(config_of("classify", adversarial=0.1, **other), {})

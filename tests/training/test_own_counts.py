@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 
 from glassformer.runs.records import DataRecord, SplitRecord
 from glassformer.training.preflight import describe_splits
 
 
-@pytest.mark.parametrize(
-    "own", [{"n_emoji": 3}, {"lengths": 2, "sha256": 1, "unknown_rate": 5}, {"n_words": 1, "n": 9}]
-)
+@for_each("own", [{"n_emoji": 3}, {"lengths": 2, "sha256": 1, "unknown_rate": 5}, {"n_words": 1, "n": 9}])
 def test_counts_of_the_task_are_recorded(own: dict[str, int]) -> None:
     context = small("classify").context
     corpus = replace(context.train, stats={**context.train.stats, **own})

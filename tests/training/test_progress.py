@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.report.progress import TrainingProgress
 from glassformer.runs.records import StepMetrics
@@ -81,7 +82,7 @@ def test_a_bar_on_a_terminal_is_gone_at_the_end_and_messages_stay(monkeypatch: p
     assert message.index("kept") < message.index("evaluating")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("seconds", "message"),
     [
         (0, "0 s"),
@@ -98,6 +99,6 @@ def test_durations(seconds: float, message: str) -> None:
     assert duration(seconds) == message
 
 
-@pytest.mark.parametrize(("n", "message"), [(0, "0 texts"), (1, "1 text"), (1203, "1,203 texts")])
+@for_each(("n", "message"), [(0, "0 texts"), (1, "1 text"), (1203, "1,203 texts")])
 def test_how_many(n: int, message: str) -> None:
     assert counted(n, "texts") == message

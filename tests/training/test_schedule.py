@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.training.optimizer import lr_factor
 
@@ -29,8 +30,8 @@ def test_cosine_and_linear_decay_to_zero() -> None:
     assert lr_factor("cosine", 0.2, 9, 0.6) == pytest.approx(0.5 * (1 + math.cos(math.pi / 2)))
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine"])
-@pytest.mark.parametrize(("warmup", "n_steps"), [(100, 200), (1, 10), (50, 60), (99, 100), (2.5, 10)])
+@for_each("name", ["linear", "cosine"])
+@for_each(("warmup", "n_steps"), [(100, 200), (1, 10), (50, 60), (99, 100), (2.5, 10)])
 def test_decay_begins_where_a_warmup_in_steps_ends(name: str, warmup: float, n_steps: int) -> None:
     """The peak is the full rate, and the decay is that of a run of n_steps - warmup without warmup."""
     factors = [lr_factor(name, warmup, step, (step - 1) / n_steps) for step in range(1, n_steps + 1)]
@@ -42,14 +43,14 @@ def test_decay_begins_where_a_warmup_in_steps_ends(name: str, warmup: float, n_s
         assert factor == pytest.approx(min(1.0, step / warmup) if after <= 0 else decay, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine"])
+@for_each("name", ["linear", "cosine"])
 def test_a_warmup_is_the_same_in_steps_and_as_a_share(name: str) -> None:
     for step in range(42, 401):
         in_steps, as_share = (lr_factor(name, w, step, (step - 1) / 400) for w in (40, 0.1))
         assert in_steps == pytest.approx(as_share), step
 
 
-@pytest.mark.parametrize("warmup", [10, 11, 1000])
+@for_each("warmup", [10, 11, 1000])
 def test_a_warmup_longer_than_the_run_has_no_decay(warmup: int) -> None:
     factors = [lr_factor("cosine", warmup, step, (step - 1) / 10) for step in range(1, 11)]
     assert factors == pytest.approx([step / warmup for step in range(1, 11)])

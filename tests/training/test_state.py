@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 from torch import Tensor
 
@@ -37,7 +38,7 @@ def test_random_states_of_accelerators_are_saved_and_restored(device: str, monke
     assert drawn.tolist() == [5]
 
 
-@pytest.mark.parametrize("ema_decay", [0.0, 0.9])
+@for_each("ema_decay", [0.0, 0.9])
 def test_a_state_holds_each_set_of_weights_once(ema_decay: float) -> None:
     run = small("classify", ema_decay=ema_decay)
     state = run.new_state()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.errors import CheckpointError, DataError
 from glassformer.utils import safe_read
@@ -64,7 +65,7 @@ def test_toml_with_dots_in_its_strings_is_read(tmp_path: Path) -> None:
     assert safe_read.read_toml(tmp_path / "a.toml") == {"a": text, "b": [1.5, 2.5], "c": {"d": {"e": text}}}
 
 
-@pytest.mark.parametrize("data", [b'{"a": ' + b"1" * 41 + b"}", b'{"a": "\\ud800"}', b'{"\\uDfff": 1}', b"[" * 10_000])
+@for_each("data", [b'{"a": ' + b"1" * 41 + b"}", b'{"a": "\\ud800"}', b'{"\\uDfff": 1}', b"[" * 10_000])
 def test_json_that_no_version_wrote(data: bytes) -> None:
     with pytest.raises(CheckpointError):
         safe_read.parse_json(data, "x")
@@ -74,7 +75,7 @@ def test_a_pair_of_surrogates_is_a_character() -> None:
     assert safe_read.parse_json(b'"\\ud83d\\ude00"', "x") == "😀"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "kind", "fits"),
     [
         (1, int, True),

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.config import Config, DataConfig, DatesConfig
 from glassformer.config.recipes import override
@@ -155,7 +156,7 @@ def test_dates_come_through_the_door():
     assert len(data.train) == 50 and "[de_DE]" in data.extra_tokens
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("task", "dataset", "message"),
     [("lm", "imdb", "holds texts with labels, and lm needs running text"), ("sing", "imdb", "no task 'sing'")],
 )

@@ -8,6 +8,7 @@ from collections import defaultdict
 from functools import cache
 
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.config import Config, DataConfig, DatesConfig
 from glassformer.config.recipes import override
@@ -60,13 +61,13 @@ def test_use_test_as_validation_is_said():
     assert "TEST" in data.notes[-1]
 
 
-@pytest.mark.parametrize("n", [0, 1_000_001])
+@for_each("n", [0, 1_000_001])
 def test_an_impossible_number_is_a_usage_error(n):
     with pytest.raises(UsageError, match="n_dates"):
         override(Config(), {"dataset": "dates", "n_dates": n})
 
 
-@pytest.mark.parametrize("locale", LOCALES)
+@for_each("locale", LOCALES)
 def test_no_text_of_a_locale_means_two_dates(locale):
     """If two formats put numbers in another order, some of these dates, all of small numbers, would collide."""
     small = [datetime.date(2000 + y, m, d) for y in range(1, 10, 2) for m in range(1, 13) for d in range(1, 13, 2)]
@@ -78,7 +79,7 @@ def test_no_text_of_a_locale_means_two_dates(locale):
     assert [text for text, dates in meaning.items() if len(dates) > 1] == []
 
 
-@pytest.mark.parametrize("locale", LOCALES)
+@for_each("locale", LOCALES)
 def test_month_names_tell_months_apart_and_nothing_of_the_pattern_is_left(locale):
     for pattern in patterns_of(locale):
         texts = [write_date(datetime.date(2014, month, 9), pattern, locale) for month in range(1, 13)]
@@ -86,7 +87,7 @@ def test_month_names_tell_months_apart_and_nothing_of_the_pattern_is_left(locale
         assert not re.search(r"['{}\ue000\u200e\u200f\u00a0\u202f]|MM|EEE", "".join(texts).replace("d'", ""))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("locale", "pattern", "day", "expected"),
     [
         ("de_DE", "EEEE, d. MMMM y", 3, "Mittwoch, 3. September 2014"),

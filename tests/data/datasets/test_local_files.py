@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets import documents
@@ -217,7 +218,7 @@ def test_limit_takes_a_seeded_sample_of_training(tmp_path):
     assert any("only 12 of 36" in found.matter for found in data.findings)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("task", "config", "message"),
     [
         ("classify", DataConfig(), "no training data"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.config import DataConfig, Multi30kConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data
@@ -24,14 +25,14 @@ if os.environ.get("GLASSFORMER_DATA"):
         assert not any("differ" in note for note in data.notes)
         assert load_text_data(TASKS["classify"].schema, DataConfig(dataset="imdb")) == data
 
-    @pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("en", "fr"), ("de", "en")])
+    @for_each(("src", "tgt"), [("en", "de"), ("en", "fr"), ("de", "en")])
     def test_multi30k_is_the_published_one(src, tgt):
         config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(src_lang=src, tgt_lang=tgt))
         data = load_text_data(TASKS["translate"].schema, config)
         assert (len(data.train), len(data.valid), len(data.test)) == (29_000, 1_014, 1_000)
         assert data.notes == []
 
-    @pytest.mark.parametrize("language", ["de", "en", "fr"])
+    @for_each("language", ["de", "en", "fr"])
     def test_raw_text_becomes_the_tokenised_text_of_the_papers(language):
         source = "de" if language == "en" else "en"
         config = DataConfig(dataset="multi30k", multi30k=Multi30kConfig(src_lang=source, tgt_lang=language))
@@ -44,7 +45,7 @@ if os.environ.get("GLASSFORMER_DATA"):
         assert data.test is not None and data.test.published is not None
         assert sum(len(line.split()) for line in data.test.published.answers) == words
 
-    @pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
+    @for_each("kind", ["char", "byte-bpe", "bpe"])
     def test_a_joint_vocabulary_restores_every_training_sentence(kind):
         train = load_text_data(TASKS["translate"].schema, DataConfig(dataset="multi30k")).train
         texts = [*train.text, *train.answer]

@@ -6,15 +6,20 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pytest
 
-def each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+ParameterSet = type(pytest.param(None))
+
+
+def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Call a test for each case, as `pytest.mark.parametrize` does, but within one test; all failures are reported.
 
     For tests without fixtures whose cases take milliseconds: a thousand ids cost more than they say. Several decorators
     multiply.
     """
     arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    values = [dict(zip(arguments, case if len(arguments) > 1 else (case,), strict=True)) for case in cases]
+    plain = [case.values if isinstance(case, ParameterSet) else case for case in cases]
+    values = [dict(zip(arguments, case if len(arguments) > 1 else (case,), strict=True)) for case in plain]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         def run(**others: Any) -> None:
