@@ -79,7 +79,7 @@ def test_a_language_models_too() -> None:
     with trace(LanguageModel(config, 20, 10)) as t:
         t.model(torch.randint(20, (1, 4)))
     expected = {
-        "decoder.0.self.q": "x * self.cos",
+        "decoder.0.self.q": "return x * cos",
         "decoder.0.self.mask": "tril(",
         "decoder.0.ff.w_gate": "self.gate_proj(x)",
         "decoder.0.ff.hidden": "F.silu(",

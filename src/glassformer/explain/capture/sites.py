@@ -134,7 +134,7 @@ def _heads(letter: str, token: str) -> dict[str, Site]:
     return {
         f"{letter}_heads": apart,
         letter: replace(apart, editable=True),
-        f"{letter}:rotate": _site("rotate", inputs=f"{letter}_heads", axes=axes, line=(rotate, "x * self.cos")),
+        f"{letter}:rotate": _site("rotate", inputs=f"{letter}_heads", axes=axes, line=(rotate, "return x * cos")),
     }
 
 
