@@ -108,8 +108,7 @@ def test_one_that_does_not_answer_ends_the_others_with_a_sentence(tmp_path: Path
     processes[2].send(signal.SIGKILL)
     assert codes == [6, 6], output
     message = "".join(output)
-    # Twice on a busy machine: the second finds the first, which has given up, lost before its own time is up.
-    assert message.count("or kept the others waiting for 0.1 minutes, at step 9") in (1, 2), output
+    assert message.count("or kept the others waiting for 0.1 minutes, at step 9") == 1, output
     assert saved(tmp_path, "run")[-1] == "step-00000007" and f"--resume {tmp_path / 'run'}" in message
 
 

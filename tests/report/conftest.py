@@ -168,7 +168,7 @@ def classify_scores() -> dict[str, object]:
     scores = classification.score(labels, np.stack([1 - pos, pos], axis=1), ["neg", "pos"])
     scores["truncated"] = 812
     scores["baselines"] = {
-        "majority": {"accuracy": 0.5, "ci95": [0.494, 0.506], "macro_f1": 0.333, "settings": "always the commonest"},
+        "majority": {"accuracy": 0.5, "ci95": [0.494, 0.506], "macro_f1": 0.333, "settings": "most frequent"},
         "tfidf_logistic": {
             "accuracy": 0.908,
             "ci95": [0.905, 0.912],

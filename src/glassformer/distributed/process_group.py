@@ -13,6 +13,7 @@ import math
 import os
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ from glassformer.utils.device import choose_device
 
 TIMEOUT = timedelta(minutes=10)
 """How long a process waits for the others before it ends the run; encoding a large text takes as long."""
+REPORT_SECONDS = 5.0
+"""How long the main process waits, when one is lost, for the others to learn that it reports."""
 CONNECTION_CLOSED = re.compile(r"connection (was )?(likely )?(closed|reset)|broken pipe", re.IGNORECASE)
 PEER_LOST = re.compile(f"gloo|nccl|{CONNECTION_CLOSED.pattern}", re.IGNORECASE)
 """Words of torch's errors when another process is gone."""
@@ -218,10 +221,10 @@ class ProcessGroup:
         except RuntimeError as error:
             if self.world_size == 1 or not (isinstance(error, dist.DistError) or PEER_LOST.search(str(error))):
                 raise
-            console.set_main_process(self._reports_failure())
             # torchrun terminates the processes that are left: the message must be printed before.
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            console.set_main_process(self._reports_failure())
             minutes = TIMEOUT.total_seconds() / 60
             message = f"another process of this run was lost, or kept the others waiting for {minutes:g} minutes"
             raise ResourceError(f"{message}, {where()}", hint) from error
@@ -229,7 +232,14 @@ class ProcessGroup:
     def _reports_failure(self) -> bool:
         """Return whether this process reports the failure: the first of those left to reach the store."""
         try:
-            return self.store is None or self.store.add("reported", 1) == 1
+            if self.store is None:
+                return True
+            number = self.store.add("reported", 1)
+            # The main process holds the store: without it the others, who come a little later, would report too.
+            deadline = time.monotonic() + REPORT_SECONDS
+            while self.is_main and self.store.add("reported", 0) < self.world_size - 1 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            return number == 1
         except RuntimeError:
             # The main process held the store, and is gone.
             return self.rank <= 1

@@ -1,6 +1,6 @@
 """Scores of a classifier: how often it is right, for which classes, and if its confidence can be trusted.
 
-It takes labels and probabilities and returns one JSON-ready dict. The bag-of-words yardsticks that stand
+It takes labels and probabilities and returns one JSON-ready dict. The bag-of-words baselines that stand
 beside these numbers are in `fit_baselines` below; pictures of them in `tasks/classify_report.py`.
 """
 
@@ -175,9 +175,9 @@ def fit_baselines(
 
 
 def _majority(y_train: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
-    """Guess the commonest training label, the smallest number among equals."""
+    """Guess the most frequent training label, the smallest number among equals."""
     label = int(np.bincount(y_train).argmax())
-    facts = {"label": label, "settings": "always the commonest label of the training texts"}
+    facts = {"label": label, "settings": "always the most frequent label of the training texts"}
     return _scored(np.full_like(y_test, label), y_test) | facts
 
 
@@ -236,7 +236,7 @@ def _fit_logistic(x: Any, y: np.ndarray, rng: np.random.Generator) -> tuple[Any,
     held, rest = order[: len(y) // 10], order[len(y) // 10 :]
     penalty = 1.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "did not converge": a yardstick need not be exact to the last digit
+        warnings.simplefilter("ignore")  # "did not converge": a baseline need not be exact to the last digit
         if len(held) >= 20 and len(np.unique(y[rest])) > 1:
             accuracies = [
                 LogisticRegression(C=c, max_iter=500).fit(x[rest], y[rest]).score(x[held], y[held]) for c in PENALTIES

@@ -71,7 +71,7 @@ def loss(facts: RunRecord) -> bytes | None:
 
 
 def metric(facts: RunRecord) -> bytes | None:
-    """Draw the validation metric over training, the test score beside it, and yardsticks that are near."""
+    """Draw the validation metric over training, the test score beside it, and baselines that are near."""
     metric = facts.metric
     steps, values = _series(facts.validations, lambda row: (row.valid or {}).get(metric.name))
     if not len(steps) or metric.name == "loss":
@@ -96,7 +96,7 @@ def metric(facts: RunRecord) -> bytes | None:
 
 
 def _metric_axes(axes: Any, facts: RunRecord, seen: Sequence[Number]) -> None:
-    """Set the limits so that what is `seen` is in sight, and draw the yardsticks that are not far from it."""
+    """Set the limits so that what is `seen` is in sight, and draw the baselines that are not far from it."""
     metric, low, high = facts.metric, min(seen), max(seen)
     reach = max(high - low, 0.02 * abs(high), 1e-9)
     baselines = facts.evaluation.baselines.items() if facts.evaluation else ()

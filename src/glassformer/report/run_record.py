@@ -1,4 +1,4 @@
-"""What a run folder says about itself, read whole, with the judgements that everything told about it shares.
+"""What a run folder says about itself, read whole, with the judgements that reports share.
 
 Only the small files are read, never weights, and nothing is written. Each of them but the configuration may be
 missing, since a report is also written for a run that was cut short.

@@ -130,7 +130,7 @@ class LanguageModellingReport(TaskReport):
     headline = "bits_per_char"
     table_metrics = ("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity")
     limits = "It continues text in the manner of its training text. It knows no facts and follows no instructions."
-    examples_note = "The model goes on from a prompt."
+    examples_note = "The model continues a prompt."
     comparison_keys = ("chars", "nats")
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:

@@ -1,4 +1,4 @@
-"""How runs of a task are told: what the report, the model card, the plots and the commands ask a task.
+"""How runs of a task are reported: what the report, the model card, the plots and the commands ask a task.
 
 A task that says little still gets a true report, since every answer here has a default.
 """

@@ -120,7 +120,7 @@ class ModuleHooks:
         self._handles.append(register(in_this_thread, **options))
 
     def recorder(self, module: nn.Module, name: str) -> CallRecorder:
-        """Return a recorder that begins anew at each call of a module."""
+        """Return a recorder that starts again at each call of a module."""
         recorder = CallRecorder(self.tape, name)
         self._add(module.register_forward_pre_hook, lambda *_: recorder.begin())
         return recorder
