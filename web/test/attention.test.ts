@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawArcs, drawMatrix } from "../src/screens/attention/drawing";
 import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention/lines";
-import { alignedPositions, differingTokens, filmSlice, smallestProbability, pairRows } from "../src/screens/compare/pair";
+import { alignedPositions, differingTokens, filmSlice, nearestText, smallestProbability, pairRows } from "../src/screens/compare/pair";
 import { alignment, difference, headOf, meanOfHeads, selectCells, selectMask, type Grid } from "../src/tensors/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
 import { sentence } from "../src/trace/steps";
@@ -92,6 +92,12 @@ test("drawMatrix and drawArcs escape any token", () => {
   }
   assert.equal(drawMatrix(drawn).svg.split('fill="url(#masked)"').length - 1, 1);
   assert.equal(drawArcs(drawn).svg.split("<path").length - 1, 3); // one of the four cells is masked
+});
+
+test("nearestText takes the example that differs in one place, and never the text itself", () => {
+  const examples = ["[de] 1. Mai", "[us] 03/04", "[us] 03/05", "other"];
+  assert.equal(nearestText("[us] 03/05", examples), "[us] 03/04");
+  assert.equal(nearestText("only", ["only"]), undefined);
 });
 
 test("differingTokens marks tokens outside the longest common subsequence", () => {

@@ -177,6 +177,7 @@ export function Scroll({ class: name, label, children }: { class: string; label:
 
 /** The colour scale. */
 function Legend({ limit, scale, masked }: { limit: number; scale: "signed" | "sequential"; masked: boolean }) {
+  if (limit === Infinity) return null; // numbers that are no quantities have no colour
   return (
     <p class="legend" aria-hidden="true">
       <span>{scale === "signed" ? number(-limit) : 0}</span>

@@ -53,6 +53,18 @@ export function checkpointName(name: string, step: number | null): string {
   return step === 0 ? "before training" : update || name;
 }
 
+/** Of the examples, the one with the longest beginning and end in common with a text: what differs is then in one place. */
+export function nearestText(text: string, examples: readonly string[]): string | undefined {
+  const common = (a: string, b: string) => {
+    let n = 0;
+    while (n < Math.min(a.length, b.length) && a[n] === b[n]) n++;
+    return n;
+  };
+  const reversed = (a: string) => [...a].reverse().join("");
+  const likeness = (example: string) => common(text, example) + common(reversed(text), reversed(example));
+  return examples.filter((example) => example !== text).sort((a, b) => likeness(b) - likeness(a))[0];
+}
+
 /** For each position of `a`, whether it is outside the longest common subsequence of `a` and `b`. */
 export function differingTokens(a: readonly number[], b: readonly number[]): boolean[] {
   const longest = [...a, 0].map(() => new Uint16Array(b.length + 1)); // of the suffixes from i and j

@@ -4,6 +4,7 @@
  */
 import { useEffect, useRef } from "preact/hooks";
 import { busy, manifest, other, otherText, route, runFacts, setParams, source, traceOther } from "../../state/page";
+import { paramsFromRequest } from "../../state/address";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { viewOf } from "../../trace/heads";
@@ -14,6 +15,7 @@ import { submitOnEnter } from "../../views/Text";
 import { Distributions } from "./Distributions";
 import { FilmStrip } from "./FilmStrip";
 import { BlockPicker, HeadPair } from "./HeadPair";
+import { nearestText } from "./pair";
 import { Side } from "./Side";
 
 type By = "text" | "checkpoint";
@@ -25,6 +27,10 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
   const checkpoints = source.live ? known : [];
   const by: By = params.by === "checkpoint" && checkpoints.length > 1 ? "checkpoint" : "text";
   const view = viewOf(a, params);
+  useEffect(() => {
+    const like = by === "text" && source.live && otherText.value === undefined && nearestText(a.request.text, runFacts.value?.examples ?? []);
+    if (like) setParams(paramsFromRequest({ ...a.request, target: undefined, prefix: undefined, edits: undefined, text: like }, "o."));
+  }, []);
   const choose = (checkpoint: string) => traceOther(teacherForcedRequest(a, checkpoint));
   return (
     <div class="compare">

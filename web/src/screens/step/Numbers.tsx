@@ -28,7 +28,7 @@ export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell
     <section class="step-numbers" aria-label="Numbers">
       {heads > 0 && <HeadPicker heads={heads} head={cell.head} />}
       <Matrix
-        node={node.id} slice={slice} label={title(node)} mask={masked ?? own.value} scale={scaleOfNode(node)} cell={[cell.row, cell.col]} onSelect={choose}
+        node={node.id} slice={slice} label={title(node)} mask={masked ?? own.value} scale={scaleOfNode(node)} limit={node.dtype === "i32" ? Infinity : undefined} cell={[cell.row, cell.col]} onSelect={choose}
         rowLabels={rows && (rows.name === "token" ? rowTextsOf(trace, node) : axisLabels(trace, rows))} colLabels={across && axisLabels(trace, across)}
         rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />

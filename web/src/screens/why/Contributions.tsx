@@ -4,6 +4,7 @@ import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { nodeLocation, signed, tiny, visible } from "../../tensors/format";
 import { isClassifier, isMasked, predictionIndex } from "../../trace/generation";
+import { title } from "../../trace/steps";
 import type { Contribution, Manifest } from "../../types";
 import { Scroll } from "../../views/Matrix";
 import { OutputTokens } from "../../views/Tokens";
@@ -68,9 +69,14 @@ function SignedBar({ share }: { share: number }) {
   return <span class="bar-track term-signed" aria-hidden="true"><span class={share < 0 ? "bar-fill minus" : "bar-fill plus"} style={{ width: `${Math.min(1, Math.abs(share)) * 50}%` }} /></span>;
 }
 
-/** "Decoder layer 1, self-attention, head 3", or the name of a parameter. */
+/** "Decoder layer 1, self-attention, head 3", "Decoder layer 1, self-attention, output projection: bias". */
 function partName({ name }: Contribution, { nodes }: Manifest): string {
   const [, block, head] = /^((?:encoder|decoder)\.\d+\.(?:self|cross|ff))(?:\.head(\d+))?$/.exec(name) ?? [];
-  const node = block && nodes.find(({ id }) => id.startsWith(`${block}.`));
-  return node ? `${nodeLocation(node)}${head === undefined ? "" : `, head ${Number(head) + 1}`}` : name;
+  const of = block && nodes.find(({ id }) => id.startsWith(`${block}.`));
+  if (of) return `${nodeLocation(of)}${head === undefined ? "" : `, head ${Number(head) + 1}`}`;
+  const id = name.replace(/^edit of /, "");
+  const node = nodes.find((one) => one.id === id || Object.values(one.params).includes(id));
+  if (!node) return name;
+  const words = `${nodeLocation(node)}, ${title(node).toLowerCase()}`;
+  return id !== name ? `Edit: ${words}` : node.id === id ? words : `${words}: ${id.split(".").at(-1)}`;
 }

@@ -4,9 +4,9 @@ import { edited, edits, other, setEdits, source, traceOther } from "../../state/
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { describeEdit, toggled } from "../../trace/edits";
-import { nodeLocation, number, signed, visible } from "../../tensors/format";
+import { BLOCKS, nodeLocation, number, signed, visible } from "../../tensors/format";
 import { isMasked } from "../../trace/generation";
-import type { Manifest, StateRow, StatesGrid, VariantEffect } from "../../types";
+import type { Manifest, Part, StateRow, StatesGrid, TraceNode, VariantEffect } from "../../types";
 import { Matrix, Scroll } from "../../views/Matrix";
 import { ErrorText } from "./Probability";
 
@@ -45,6 +45,7 @@ export function PartsView({ trace }: { trace: Manifest }) {
         model predicts; with initial weights no part changes it by more than {number(value.untrained)}. Heads can stand in for each
         other, so all heads of a block together, and each head with the others off, are measured too.
       </p>
+      <PartsMaps parts={value.parts} node={node} />
       <Scroll class="sweep-scroll" label="Heads and blocks">
         <table class="sweep">
           <thead><tr><th scope="col">Part</th><th scope="col">Off</th><th scope="col">Predicts instead</th><th scope="col">Others off</th><th scope="col">Predicts instead</th></tr></thead>
@@ -64,6 +65,39 @@ export function PartsView({ trace }: { trace: Manifest }) {
     </>
   );
 }
+
+/** The changes of `off` as heat maps, one for each kind of block: layers × heads, with a column for the whole block. */
+function PartsMaps({ parts, node }: { parts: readonly Part[]; node: (step: string) => TraceNode }) {
+  const kinds = new Map<string, Part[]>();
+  for (const part of parts) {
+    const { stack, block } = node(part.step);
+    const kind = `${stack}, ${block && BLOCKS[block]}`;
+    kinds.set(kind, [...kinds.get(kind) ?? [], part]);
+  }
+  const limit = Math.max(1e-12, ...parts.map((part) => Math.abs(part.off.change)));
+  return (
+    <div class="parts-maps">
+      {[...kinds].map(([kind, all]) => {
+        const layers = [...new Set(all.map((part) => node(part.step).layer!))];
+        const columns = [...new Set(all.map((part) => part.head ?? -1))].sort((a, b) => (a < 0 ? 1 : b < 0 ? -1 : a - b));
+        const at = (layer: number, head: number) => all.find((part) => node(part.step).layer === layer && (part.head ?? -1) === head);
+        const data = Float32Array.from(layers.flatMap((layer) => columns.map((head) => at(layer, head)?.off.change ?? 0)));
+        return (
+          <section key={kind}>
+            <h3>{sentenceCase(kind)}</h3>
+            <Matrix
+              node={`parts/${kind}`} value={{ shape: [layers.length, columns.length], dtype: "f32", data }} scale="signed" limit={limit} numbers="toggle"
+              label={`Change without each part, ${kind}`} rowLabels={layers.map((layer) => `layer ${layer + 1}`)}
+              colLabels={columns.map((head) => (head < 0 ? (columns.length > 1 ? "all" : "block") : `head ${head + 1}`))}
+            />
+          </section>
+        );
+      })}
+    </div>
+  );
+}
+
+const sentenceCase = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** The heads that matter by the token they attend to. */
 export function KeysView({ trace }: { trace: Manifest }) {

@@ -28,7 +28,11 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
   const words = view === "words" || !source.live;
   return (
     <>
-      {source.live && <Choices name="why" label="What is changed" options={VIEWS} chosen={view} onChoose={(why: View) => setParams({ why: why === "words" ? null : why }, { push: true })} />}
+      {source.live && (
+        <div class="attention-bar">
+          <Choices name="why" label="What is changed" options={VIEWS} chosen={view} onChoose={(why: View) => setParams({ why: why === "words" ? null : why }, { push: true })} />
+        </div>
+      )}
       {words ? <Attributions key={trace.id} manifest={trace} /> : <h1>Why</h1>}
       {!words && view === "parts" && <PartsView trace={trace} />}
       {!words && view === "keys" && <KeysView trace={trace} />}
@@ -120,11 +124,16 @@ function Attributions({ manifest }: { manifest: Manifest }) {
   );
 }
 
-/** Index into `predictions` of the explained token; only predictions with an actual next token. */
+/** Index into `predictions` of the explained token, by default the generated one that the model was least certain of; only predictions with an actual next token. */
 function targetIndex(manifest: Manifest, position: string | undefined): number {
   if (isMasked(manifest)) return predictionIndex(manifest, position);
-  const answered = manifest.predictions.filter((p) => p.actual).length;
-  return Math.min(predictionIndex(manifest, position), Math.max(0, answered - 1));
+  const last = Math.max(0, manifest.predictions.filter((p) => p.actual).length - 1);
+  const first = Math.min(predictionIndex(manifest, position), last);
+  if (position !== undefined) return first;
+  const certainty = (index: number) => manifest.predictions[index]?.actual?.log_prob ?? 0;
+  let least = first;
+  for (let i = first + 1; i <= last; i++) if (certainty(i) < certainty(least)) least = i;
+  return least;
 }
 
 function requestOf(manifest: Manifest, index: number, params: Record<string, string>): AttributeRequest {
