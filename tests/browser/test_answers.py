@@ -176,6 +176,19 @@ def test_alignment_starts_where_it_agrees_best_with_erasing(app: Callable[..., A
         assert f"layer {reading.layer + 1}, " in options[readings.index(reading)]
 
 
+def test_compare_opens_with_the_most_similar_example(app: Callable[..., App], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "glassformer.explain.page.manifest.examples", lambda _: ["a b good c a", "b bad", "a b bad c a"]
+    )
+    page = app(subject_of(MODELS["classify, pre-norm"]), "compare", text="a b good c a")
+    page.page.wait_for_selector("[data-side=B]")
+    assert page.param["o.text"] == "a b bad c a"
+    page.page.get_by_text("Remove B").click()
+    page.until("() => !location.hash.includes('o.text')")
+    page.settle()
+    assert "o.text" not in page.param  # what was removed stays away
+
+
 def test_compare_shows_both_answers(app: Callable[..., App]) -> None:
     name = "classify, pre-norm"
     page = app(name, "compare", **{"text": "good good", "o.text": "bad bad"})
