@@ -155,7 +155,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
         UsageError: a device or a precision that this machine does not have, or others that cannot join.
     """
-    path, *others = map(_folder, (path, *others))
+    path, others = _folder(path), tuple(map(_folder, others))
     if is_exported(path):
         from glassformer.interop.exported import load_exported
 
@@ -251,7 +251,7 @@ class Run:
         return cast_for_inference(self.model, self.precision)
 
     @overload
-    def predict(self, texts: str, *, edits: Sequence[str] = (), member: int = 1, **options: Any) -> dict[str, Any]: ...
+    def predict(self, texts: str, *, edits: Sequence[str] = (), member: int = 1, **options: Any) -> dict[str, Any]: ...  # pyright: ignore[reportOverlappingOverload]
 
     @overload
     def predict(

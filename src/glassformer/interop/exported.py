@@ -105,7 +105,7 @@ class ExportedModel:
         return f"ExportedModel({str(self.path)!r}: {self.facts.target}, {self.facts.task}, {self.facts.dtype})"
 
     @overload
-    def predict(self, texts: str, *, first: int = 0, **options: Any) -> dict[str, Any]: ...
+    def predict(self, texts: str, *, first: int = 0, **options: Any) -> dict[str, Any]: ...  # pyright: ignore[reportOverlappingOverload]
 
     @overload
     def predict(self, texts: Iterable[str], *, first: int = 0, **options: Any) -> list[dict[str, Any]]: ...
