@@ -83,6 +83,7 @@ screenshots: $(VENV)/.installed-test
 			$(BIN)/glassformer train $$recipe --out build/screenshots/$$recipe || exit; \
 	done
 	cd build/screenshots && ../../$(BIN)/python ../../docs/screenshots.py imdb multi30k-en-de shakespeare dates
+	$(BIN)/python docs/front_picture.py build/screenshots/dates
 
 results: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.results

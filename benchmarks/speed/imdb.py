@@ -16,7 +16,7 @@ from benchmarks.speed.child import Child, ChildError
 from benchmarks.speed.load import OtherLoad
 from benchmarks.speed.options import Options
 from benchmarks.speed.registry import PEERS
-from benchmarks.speed.table import Figure, Section, busy, rounded
+from benchmarks.speed.table import EXTRAPOLATED, Figure, Section, busy, rounded
 from benchmarks.speed.training import log, wait_for_quiet
 
 ACCURACY = 0.8306
@@ -112,7 +112,7 @@ def tutorial_seconds(options: Options, section: Section, ours: float | None) -> 
     remarks = "; ".join(text for text in (ratio, remark) if text)
     section.rows.append([peer.title, rounded(seconds) if shown else "–", how, remarks])
     if ours is not None and shown:
-        text = f"{peer.title}: {rounded(seconds)} s{'' if options.whole else ' (extrapolated)'}"
+        text = f"{peer.title}: {rounded(seconds)} s{'' if options.whole else f' {EXTRAPOLATED}'}"
         work = "training to 83.06% of IMDB, without reading and tokenizing"
         section.summary.append((work, f"{rounded(ours)} s", text, f"{seconds / ours:,.0f} ×"))
 

@@ -89,10 +89,15 @@ def merged(earlier: Sequence[Section], now: Sequence[Section]) -> list[Section]:
     return [found[part] for part in sorted(found)]
 
 
+EXTRAPOLATED = "(extrapolated)"
+"""Ends a figure in a summary that was not measured to its end."""
+
+
 def short_table(sections: Sequence[Section]) -> str:
-    """Return a line or two per part: glassformer's best row and the best valid row of the others."""
+    """Return a line or two per part: glassformer's best row and the best valid row of the others, if measured."""
     lines = [_line(("work", "glassformer", "best other", "")), _line(["---"] * 4)]
-    return "\n".join([*lines, *(_line(line) for section in sections for line in section.summary)])
+    summary = [line for section in sections for line in section.summary if EXTRAPOLATED not in line[2]]
+    return "\n".join([*lines, *map(_line, summary)])
 
 
 def rounded(value: float, digits: int = 3) -> str:

@@ -3,7 +3,7 @@
     import glassformer
 
     run = glassformer.train("dates", out="runs/dates", minutes=1)
-    run.predict(["[en_US] March 5, 2021"])
+    run.predict("[en_US] March 5, 2021")
     run.evaluate()
 
 Every public name is loaded when it is first used (PEP 562), so that importing the package costs nothing.
@@ -63,4 +63,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.config.recipes import load_recipe, override
@@ -17,7 +18,7 @@ from glassformer.data.sources import pipes_kept
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.text.answers import checked_texts, warn_at_end, warn_of_cut
+from glassformer.text.answers import checked_lines, checked_texts, warn_at_end, warn_of_cut
 from glassformer.text.long_text import chunks_of
 from glassformer.utils.console import is_main_process, log_to_stderr
 
@@ -37,7 +38,7 @@ CHUNK = 256
 
 @log_to_stderr()
 def train(
-    recipe: str | Config,
+    recipe: str | Path | Config,
     *,
     out: str | Path | None = None,
     on_step: Callable[[Any], None] | None = None,
@@ -97,7 +98,7 @@ def train_checked(
     from glassformer.training.trainer import start_run
     from glassformer.utils.device import choose_device, tuned
 
-    folder = Path(out) if out is not None else Path("runs") / (config.recipe or config.task)
+    folder = _folder(out) if out is not None else Path("runs") / (config.recipe or config.task)
     if (n := launched_processes()) > 1 and (dry_run or overfit_batch or seeds is not None):
         message = f"a dry run, overfit_batch and seeds are the work of one process, and {n} were started"
         raise UsageError(message, "start it without torchrun; with it, one run of one seed at a time")
@@ -127,6 +128,7 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
     """
     from glassformer.training.trainer import resume_run
 
+    out = _folder(out)
     if SeedsFolder(out).exists:
         from glassformer.training.multi_seed import resume_seeds
 
@@ -153,7 +155,8 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
         UsageError: a device or a precision that this machine does not have, or others that cannot join.
     """
-    if is_exported(Path(path)):
+    path, others = _folder(path), tuple(map(_folder, others))
+    if is_exported(path):
         from glassformer.interop.exported import load_exported
 
         if others:
@@ -174,6 +177,13 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
     members = [member for each in (run, *joining) for member in members_of(each.model)]
     paths = tuple(other.path for other in joining)
     return Run(run.path, run.task, Ensemble(members).eval(), run.device, run.precision, paths)
+
+
+def _folder(path: Any) -> Path:
+    """Return an argument that names a folder as a path; raise UsageError for what is neither text nor a path."""
+    if not isinstance(path, str | PathLike):
+        raise UsageError(f"expected the path of a folder, not {path!r}"[:200], 'as in: glassformer.load("runs/imdb")')
+    return Path(path)
 
 
 def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
@@ -240,13 +250,23 @@ class Run:
 
         return cast_for_inference(self.model, self.precision)
 
+    @overload
+    def predict(self, texts: str, *, edits: Sequence[str] = (), member: int = 1, **options: Any) -> dict[str, Any]: ...  # pyright: ignore[reportOverlappingOverload]
+
+    @overload
     def predict(
-        self, texts: str | Sequence[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
-    ) -> list[dict[str, Any]]:
-        """Return one dictionary per text, in order, with the keys of the task's `predict`; each as if it were alone.
+        self, texts: Iterable[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
+    ) -> list[dict[str, Any]]: ...
+
+    def predict(
+        self, texts: str | Iterable[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
+    ) -> dict[str, Any] | list[dict[str, Any]]:
+        """Return the answer to a text, a dictionary with the keys of the task's `predict`; of a list, a list of them.
+
+        The answers to a list are in its order, each as if it were alone.
 
         Args:
-            texts: the texts.
+            texts: a text, or a list of texts.
             edits: edits of the forward pass as text, such as "encoder.0.self.head3=0"; computed in fp32.
             member: which model of an ensemble is edited and answers alone, counted from 1; without edits all answer.
             options: fields of `DecodeConfig` (`beam_size=1`).
@@ -255,21 +275,22 @@ class Run:
             DataError: what came is not a text, or not a list of texts.
             UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts.
         """
-        texts = checked_texts(texts)
+        several = checked_texts(texts)
         if edits:
             from glassformer.explain.edits.findings import predict_edited
 
-            return predict_edited(self, texts, edits, self._decode(options), member)
+            answers = predict_edited(self, several, edits, self._decode(options), member)
+            return answers[0] if isinstance(texts, str) else answers
         from glassformer.utils.device import tuned
 
         with tuned(self.device):
-            answers = self.task.predict(self._answering, texts, self._decode(options))
+            answers = self.task.predict(self._answering, several, self._decode(options))
             warn_of_cut(answers, self.config.text.max_len)
-        return answers
+        return answers[0] if isinstance(texts, str) else answers
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
-        return warn_at_end(self._answers(lines, self._decode(options)), self.config.text.max_len)
+        return warn_at_end(self._answers(checked_lines(lines), self._decode(options)), self.config.text.max_len)
 
     def _answers(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned

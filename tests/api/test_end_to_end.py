@@ -118,7 +118,7 @@ def test_a_moved_run_works_without_its_data(classifier: Path, tmp_path: Path) ->
     here, there = glassformer.load(classifier), glassformer.load(moved)
     texts = ["film plot great", "", "awful awful \U0001f600", "x" * 500]
     assert here.predict(texts) == there.predict(texts)
-    first = here.predict(texts[0])[0]
+    first = here.predict(texts[0])
     assert set(first) == {"text", "label", "probability", "probabilities"}
     assert sum(first["probabilities"].values()) == pytest.approx(1.0)
     assert first["probability"] == max(first["probabilities"].values())
@@ -131,7 +131,7 @@ def test_predictions_do_not_depend_on_company(classifier: Path, translator: Path
         run = glassformer.load(path)
         together = run.predict(texts)
         for text, expected in zip(texts, together, strict=True):
-            alone = run.predict(text)[0]
+            alone = run.predict(text)
             assert alone[key] == expected[key]
             for number in ("probability", "score"):
                 assert alone.get(number, 0.0) == pytest.approx(expected.get(number, 0.0), abs=1e-5)
@@ -140,7 +140,7 @@ def test_predictions_do_not_depend_on_company(classifier: Path, translator: Path
     run = glassformer.load(language_model)
     prompts = ["the cat", "the", "dog sat on"]
     together = run.predict(prompts, max_new_tokens=30, decode_seed=3)
-    assert run.predict(prompts[0], max_new_tokens=30, decode_seed=3)[0] == together[0]
+    assert run.predict(prompts[0], max_new_tokens=30, decode_seed=3) == together[0]
     assert list(run.predict_stream(iter(prompts), max_new_tokens=30, decode_seed=3)) == together
 
 

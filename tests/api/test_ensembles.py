@@ -114,7 +114,7 @@ def test_commands_take_runs_apart_by_commas(trained: dict[str, Path], capsys: py
     assert f"{trained['a']}, {trained['b']}" in capsys.readouterr().out
     assert main(["predict", together, "one red", "--json"]) == 0
     expected = glassformer.load(trained["a"], trained["b"]).predict("one red")
-    assert json.loads(capsys.readouterr().out) == expected[0] | {"precision": "fp32"}
+    assert json.loads(capsys.readouterr().out) == expected | {"precision": "fp32"}
     assert main(["evaluate", f"{trained['a']},{trained['a'].parent / 'nowhere'}"]) != 0
     assert "nowhere does not exist" in capsys.readouterr().err
 

@@ -180,7 +180,7 @@ def test_a_text_encoder_is_pretrained_on_shards_in_windows(files: Path, tmp_path
     assert run is not None and (run.config.text.tokenizer, run.config.text.ngrams) == ("word", 0)
     losses = [loss for _, _, loss, *_ in curve(tmp_path / "run")]
     assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
-    (answer,) = run.predict("the cat sat on [MASK] mats")
+    answer = run.predict("the cat sat on [MASK] mats")
     assert answer["guesses"]
     corpus = run.task.encode(load_text_data(run.task.schema, run.config.data).train, training=True)
     seen = [run.task.make_batch(corpus, index).ids.flatten() for index in run.task.epoch_batches(corpus, 0)]

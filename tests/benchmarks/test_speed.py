@@ -62,6 +62,12 @@ def test_figures_are_medians_with_ranges() -> None:
     assert Figure([2.0]).text() == "2.00"
 
 
+def test_the_short_table_holds_what_was_measured_only() -> None:
+    measured, other = ("a work", "1 s", "another: 2 s", "2 ×"), ("a work", "1 s", "slow: 9 s (extrapolated)", "9 ×")
+    text = table.short_table([Section("a", ("x",), summary=[measured, other])])
+    assert text.splitlines()[2:] == ["| a work | 1 s | another: 2 s | 2 × |"]
+
+
 def batch_of(w: Workload, n: int = 3):
     return make_batch(w, make_texts(w, n), np.arange(n))
 

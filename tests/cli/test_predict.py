@@ -194,3 +194,36 @@ def test_what_is_no_text_is_refused_with_a_sentence(runs: Runs, texts: object) -
 
     with pytest.raises(DataError, match=r"expected a text or a list of texts|not a string"):
         glassformer.load(runs.classify).predict(texts)  # type: ignore[arg-type]
+
+
+def test_a_text_has_one_answer_and_a_list_a_list(runs: Runs) -> None:
+    import glassformer
+
+    run = glassformer.load(runs.classify)
+    answer = run.predict("good film")
+    assert isinstance(answer, dict) and [answer] == run.predict(["good film"]) == run.predict(("good film",))
+    edit = "encoder.0.self.out=0"
+    edited = run.predict("good film", edits=[edit])
+    assert edited["text"] == "good film" and [edited] == run.predict(["good film"], edits=edit)
+    assert run.predict([]) == []
+
+
+def test_a_wrong_type_is_answered_with_a_sentence(runs: Runs) -> None:
+    import glassformer
+    from glassformer.errors import DataError, UsageError
+
+    run = glassformer.load(runs.classify)
+    e = run.explain("good film")
+    wrong = (
+        lambda: run.explain(None),
+        lambda: run.explain(["good film"]),
+        lambda: run.predict_stream("good film"),
+        lambda: run.predict_stream(5),
+        lambda: glassformer.train(3),
+        lambda: glassformer.load(None),
+        lambda: glassformer.resume(5),
+        lambda: e.attribute(prediction="first"),
+    )
+    for call in wrong:
+        with pytest.raises((UsageError, DataError), match=r"must be|expected|no recipe|not "):
+            call()

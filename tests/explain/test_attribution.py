@@ -101,22 +101,27 @@ def test_erase_each_equals_erase_of_each(name: str, monkeypatch: pytest.MonkeyPa
 
 @for_each("method", ["erase", "integrated_gradients"])
 @for_each("name", TASKS)
-def test_attribute_defaults_to_the_first_generated_token(name: str, method: Any) -> None:
-    """Use real explanations: the first generated token by default, any other by its index."""
+def test_attribute_defaults_to_the_least_certain_token(name: str, method: Any) -> None:
+    """Use real explanations: the least certain token of the answer by default, any other by its index."""
     e = explain(untrained(name), TraceRequest("a b c", pad=0 if name == "lm" else 2))
-    result = e.attribute(method)
     stream, predictions = e.streams[-1], e.predictions
+    default = e.attribute(method)
+    result = default if name == "classify" else e.attribute(method, prediction=stream.n_given - 1)
     if name == "classify":
-        assert result.target.id == predictions[0].top[0].id
+        assert result.target.id == predictions[0].top[0].id and result.prediction == 0
     else:
         first = stream.n_given - 1
+        least = min(e.answered, key=lambda i: (predictions[i].actual or predictions[i].top[0]).log_prob)
+        assert default.prediction == least and result.prediction == first
+        assert default.target.id == (predictions[least].actual or predictions[least].top[0]).id
         assert result.target.id == stream.ids[first + 1] and not any(result.scores[stream.name][first + 1 :])
         assert result.value == pytest.approx(predictions[first].actual.log_prob, abs=1e-4)
         later = e.attribute(method, prediction=first + 2)
         assert later.target.id == stream.ids[first + 3]
         assert later.scores[stream.name][first + 2] != 0
     shapes = {s.name: len(s) for s in e.streams}
-    for answer in (result, attribute(e)):
+    for answer in (default, result, attribute(e)):
+        assert len(repr(answer)) <= 300 and f"prediction {answer.prediction}, " in repr(answer)
         assert {n: len(scores) for n, scores in answer.scores.items()} == shapes
     assert json.loads(json.dumps(asdict(result)))["sufficiency"].keys() == {
         "value",

@@ -29,7 +29,7 @@ def run() -> Run:
 @pytest.mark.parametrize("pad", [0, 3])
 def test_explain_answers_as_predict(run: Run, text: str, pad: int) -> None:
     pad = 0 if len(text) > 100 else pad
-    e, [expected] = explain(run, TraceRequest(text, pad=pad)), run.predict(text)
+    e, expected = explain(run, TraceRequest(text, pad=pad)), run.predict(text)
     for candidate in e.predictions[0].top:
         probability = expected["probabilities"][candidate.piece]
         assert math.exp(candidate.log_prob) == pytest.approx(probability, abs=1e-6)

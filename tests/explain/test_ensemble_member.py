@@ -33,7 +33,7 @@ def run() -> Run:
 
 
 def test_explain_traces_a_member_and_notes_the_answer_of_the_ensemble(run: Run) -> None:
-    [expected] = run.predict(TEXT)
+    expected = run.predict(TEXT)
     probabilities = []
     for member, model in enumerate(run.model.members, start=1):
         e = run.explain(TEXT, member=member)
@@ -131,14 +131,14 @@ def test_explain_traces_members_of_generating_models(task: str) -> None:
     torch.manual_seed(1)
     run = Run(Path("runs") / task, small.task, small.task.build_model().eval(), CPU)
     text, options = TEXTS[task], {"max_new_tokens": 6, "temperature": 0.0}
-    [expected] = run.predict(text, **options)
+    expected = run.predict(text, **options)
     for member, model in enumerate(run.model.members, start=1):
         e = run.explain(text, member=member, **options)
         assert e.subject.model is model and e.together is not None and all(check.ok for check in e.checks)
         alone = Run(run.path, run.task, model, CPU)
         key = "translation" if task == "translate" else "text"
         assert e.together.answer["headline"] == expected[key]
-        assert e.answer["headline"] == alone.predict(text, **options)[0][key]
+        assert e.answer["headline"] == alone.predict(text, **options)[key]
         assert compute_decoding(run, e.request)[1] == e.answer
     if task == "translate":
         forced = run.explain(text, target="abc")

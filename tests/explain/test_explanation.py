@@ -71,7 +71,7 @@ def fields_of(interface: str) -> set[str]:
 
 @pytest.mark.parametrize("text", ["a b good c, d", "Good", "never seen xyz", "a " * 40])
 def test_explain_answers_as_predict_for_classifiers(runs: dict[str, Run], text: str) -> None:
-    e, [expected] = runs["classify"].explain(text), runs["classify"].predict(text)
+    e, expected = runs["classify"].explain(text), runs["classify"].predict(text)
     best = e.predictions[0].top[0]
     assert e.answer["headline"] == best.piece == expected["label"]
     assert np.exp(best.log_prob) == pytest.approx(expected["probability"], abs=1e-5)
@@ -91,7 +91,7 @@ def test_explain_answers_as_predict_for_translators(
     runs: dict[str, Run], text: str, options: dict[str, object]
 ) -> None:
     options = options | {"max_new_tokens": 9}
-    e, [expected] = runs["translate"].explain(text, **options), runs["translate"].predict(text, **options)
+    e, expected = runs["translate"].explain(text, **options), runs["translate"].predict(text, **options)
     assert e.answer["headline"] == expected["translation"] == e.streams[1].text
     assert e.decode.hypotheses[0].score == pytest.approx(expected["score"], abs=1e-5)
     if "n_best" in expected:
@@ -103,7 +103,7 @@ def test_explain_answers_as_predict_for_translators(
 def test_explain_answers_as_predict_for_language_models(runs: dict[str, Run], text: str, seed: int) -> None:
     e = runs["lm"].explain(text, max_new_tokens=9, decode_seed=seed)
     n = e.decode.settings.max_new_tokens  # fewer where the context is full
-    [expected] = runs["lm"].predict(text, max_new_tokens=n, decode_seed=seed)
+    expected = runs["lm"].predict(text, max_new_tokens=n, decode_seed=seed)
     assert e.answer["headline"] == expected["text"]
     assert len(e.streams[0]) <= 24
     assert (n < 9) == any("max_new_tokens was lowered" in warning for warning in e.warnings)
@@ -516,7 +516,7 @@ def test_explain_runs_every_pass_in_full_precision(
 def test_prediction_index_defaults_to_the_first_generated_token(
     runs: dict[str, Run], name: str, request_: dict[str, Any], first: int
 ) -> None:
-    """The page, the default of an attribution and a saved page start at the same token."""
+    """The default of a request, as of `--json`, and a saved page start at the same token."""
     e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
     info = e.manifest()["generation"]
     assert info["first"] == first
@@ -526,3 +526,27 @@ def test_prediction_index_defaults_to_the_first_generated_token(
     assert (
         info["n_fixed"] == {"classify": 0, "translate": 1, "lm": stream.n_given - len(request_.get("prefix", ()))}[name]
     )
+
+
+def test_an_explanation_is_read_by_the_ids_of_its_steps(runs: dict[str, Run]) -> None:
+    e = explain(runs["classify"], "a good film")
+    id = "encoder.1.self.weights"
+    assert id in list(e) and isinstance(e[id], np.ndarray)
+    assert np.array_equal(e[id], e.tensor(id)) and np.array_equal(e[id], np.asarray(e.trace[id]))
+    for read in (e.__getitem__, e.tensor, e.records.__getitem__, e.trace.__getitem__, e.what_if):
+        typed = "encoder.1.self.weight" + ("=0" if read == e.what_if else "")
+        with pytest.raises(UsageError) as caught:
+            read(typed)
+        assert "encoder.1.self.weight" in caught.value.message and id in caught.value.hint
+    for wrong in (5, None):
+        with pytest.raises(UsageError, match="no tensor"):
+            e[wrong]  # type: ignore[index]
+
+
+def test_results_are_short_in_a_notebook(runs: dict[str, Run]) -> None:
+    for name, text in TEXTS.items():
+        e = explain(runs[name], text)
+        stack = "decoder" if name == "lm" else "encoder"
+        many = [f"{stack}.0.self.head{head}=0" for head in (0, 1)] * 20
+        for result in (e.what_if(*many[:2]), e.what_if(*many), e.attribute()):
+            assert len(repr(result)) <= 300 and "\n" not in repr(result)

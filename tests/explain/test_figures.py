@@ -83,7 +83,7 @@ def test_attention_draws_the_recorded_weights(explanations: dict[str, Explanatio
     stack = "decoder" if task == "lm" else "encoder"
     weights = np.asarray(explanation.records[f"{stack}.1.self.weights"])
     pieces = [p.replace("▁", "␣") for p in explanation.streams[0].pieces]
-    (axes,) = panels(explanation.plot.attention(layer=2, head=1, block="self"))
+    (axes,) = panels(explanation.plot.attention(layer=1, head=0, block="self"))
     drawn = cells(axes)
     assert drawn is not None
     seen = ~np.ma.getmaskarray(drawn)
@@ -108,11 +108,11 @@ def test_attention_draws_the_recorded_weights(explanations: dict[str, Explanatio
 def test_attention_selects_block_and_stack(explanations: dict[str, Explanation]) -> None:
     plot, records = explanations["translate"].plot, explanations["translate"].records
     for figure, id in [
-        (plot.attention(1, 2, "cross"), "decoder.0.cross.weights"),
-        (plot.attention(1, 2), "decoder.0.cross.weights"),
-        (plot.attention(1, 2, "self"), "encoder.0.self.weights"),
-        (plot.attention(1, 2, stack="encoder"), "encoder.0.self.weights"),
-        (plot.attention(1, 2, stack="decoder"), "decoder.0.self.weights"),
+        (plot.attention(0, 1, "cross"), "decoder.0.cross.weights"),
+        (plot.attention(0, 1), "decoder.0.cross.weights"),
+        (plot.attention(0, 1, "self"), "encoder.0.self.weights"),
+        (plot.attention(0, 1, stack="encoder"), "encoder.0.self.weights"),
+        (plot.attention(0, 1, stack="decoder"), "decoder.0.self.weights"),
     ]:
         drawn = cells(panels(figure)[0])
         assert drawn is not None
@@ -124,7 +124,7 @@ def test_alignment_draws_either_step(explanations: dict[str, Explanation]) -> No
     explanation = explanations["translate"]
     weights = np.asarray(explanation.records["decoder.0.cross.weights"]).mean(axis=0)
     for shifted, rows in ((True, weights[1:]), (False, weights[:-1])):
-        (axes,) = panels(explanation.plot.alignment(1, shifted=shifted))
+        (axes,) = panels(explanation.plot.alignment(0, shifted=shifted))
         drawn = cells(axes)
         assert drawn is not None
         np.testing.assert_allclose(drawn, rows)
@@ -146,8 +146,8 @@ def aligned(explanation: Explanation, layer: int, shifted: bool) -> np.ndarray:
 
 def test_alignment_defaults_to_the_best_reading(explanations: dict[str, Explanation]) -> None:
     explanation = explanations["translate"]
-    for layer, n_readings in ((None, 4), (1, 2)):
-        best = next(r for r in explanation.readings() if layer in (None, r.layer + 1))
+    for layer, n_readings in ((None, 4), (0, 2)):
+        best = next(r for r in explanation.readings() if layer in (None, r.layer))
         figure = explanation.plot.alignment(layer)
         drawn = cells(panels(figure)[0])
         assert drawn is not None
@@ -226,7 +226,7 @@ def test_save_escapes_tokens_and_is_deterministic(subjects: dict[str, Subject], 
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a glyph that is missing is a warning
         for path in paths:
-            fs.save(t.plot.attention(1, 1, tokens=tokens), path)
+            fs.save(t.plot.attention(0, 0, tokens=tokens), path)
     data = paths[0].read_bytes()
     assert data == paths[1].read_bytes()
     if suffix == ".svg":
@@ -242,7 +242,7 @@ def test_attention_of_a_long_text_keeps_its_values(subjects: dict[str, Subject])
     ids = torch.randint(5, 12, (1, 100), generator=torch.Generator().manual_seed(0))
     with trace(model) as t, torch.no_grad():
         model(ids)
-    figure = t.plot.attention(1, 1)
+    figure = t.plot.attention(0, 0)
     drawn = cells(panels(figure)[0])
     assert drawn is not None
     np.testing.assert_array_equal(drawn.filled(0), np.asarray(t["decoder.0.self.weights"])[0])
@@ -253,10 +253,12 @@ def test_plots_reject_invalid_requests(
     explanations: dict[str, Explanation], subjects: dict[str, Subject], tmp_path: Path
 ) -> None:
     plot = explanations["classify"].plot
-    with pytest.raises(UsageError, match="no layer 3: they are counted from 1 to 2"):
-        plot.attention(layer=3)
-    with pytest.raises(UsageError, match="no head 0"):
-        plot.attention(head=0)
+    with pytest.raises(UsageError, match="no layer 2: they are counted from 0 to 1"):
+        plot.attention(layer=2)
+    with pytest.raises(UsageError, match="no head -1"):
+        plot.attention(head=-1)
+    with pytest.raises(UsageError, match="no layer 3: they are counted from 1 to 2"):  # as flags count
+        save_figure(explanations["classify"], "attention", tmp_path / "figure.pdf", layer=3)
     with pytest.raises(UsageError, match="no cross attention"):
         plot.alignment()
     with pytest.raises(UsageError, match="2 tokens were given for token of 5"):
@@ -295,4 +297,4 @@ def test_trace_plot_labels_tokens_with_numbers(subjects: dict[str, Subject]) -> 
     with trace(subjects["lm"].model) as t, torch.no_grad():
         subjects["lm"].model(torch.tensor([[5, 6, 7]]))
     assert isinstance(t, Trace)
-    assert labels(panels(t.plot.attention(1, 1))[0].yaxis) == ["1", "2", "3"]
+    assert labels(panels(t.plot.attention(0, 0))[0].yaxis) == ["1", "2", "3"]

@@ -50,7 +50,7 @@ def test_the_steps_of_the_head_are_recorded_and_can_be_edited(form: str) -> None
     first = e.generated[0]
     token = run.task.tokenizer.encode("d")[0]
     assert e.what_if(f"logits[token:{first};vocab:{token}]=100").answer_after == TEXT.replace("[MASK]", "d", 1).replace(
-        "[MASK]", run.predict([TEXT])[0]["guesses"][1][0]["token"]
+        "[MASK]", run.predict(TEXT)["guesses"][1][0]["token"]
     )
     zeros = e.what_if("mlm_hidden=0").trace
     norm = run.model.mlm_norm
@@ -99,7 +99,7 @@ def test_a_text_without_masks_predicts_each_of_its_tokens() -> None:
 def test_odd_texts_are_explained_and_filled_in(text: str) -> None:
     run = run_of("n-grams")
     e = explain(run, text)
-    assert e.answer["headline"] == run.predict([text])[0]["filled"]
+    assert e.answer["headline"] == run.predict(text)["filled"]
     stream = e.streams[0]
     for piece, span, special in zip(stream.pieces, stream.spans, stream.special, strict=True):
         assert special == (span is None)

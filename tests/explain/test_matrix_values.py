@@ -208,7 +208,7 @@ def test_the_command_the_page_and_python_say_the_same(task: str, case: str, caps
         assert one["answer"] == e.answer and one["model"]["precision"] == e.precision == "fp32" == run.precision
         assert one["predictions"] == json.loads(json.dumps(live["predictions"]))
     printed = e.answer if e.together is None else e.together.answer
-    [answer] = run.predict(e.request.text, **e.request.decode)
+    answer = run.predict(e.request.text, **e.request.decode)
     keys = {"classify": "label", "translate": "translation", "lm": "text", "pretrain": "filled"}
     if task != "lm":
         assert answer[keys[task]] == printed["headline"]

@@ -30,7 +30,7 @@ def run() -> Run:
 @pytest.mark.parametrize("pad", [0, 3])
 def test_explain_answers_as_predict(run: Run, text: str, pad: int) -> None:
     pad = 0 if len(text) > 100 else pad
-    e, [expected] = explain(run, TraceRequest(text, pad=pad)), run.predict(text)
+    e, expected = explain(run, TraceRequest(text, pad=pad)), run.predict(text)
     for candidate in e.predictions[0].top:
         assert math.exp(candidate.log_prob) == pytest.approx(expected["probabilities"][candidate.piece], abs=1e-6)
     assert all(check.ok for check in e.checks)
@@ -38,7 +38,7 @@ def test_explain_answers_as_predict(run: Run, text: str, pad: int) -> None:
 
 def test_ngrams_change_the_logits(run: Run) -> None:
     """Two unknown words with one id have different predictions; otherwise the tests below would prove nothing."""
-    a, b = (run.predict(text)[0]["probabilities"]["good"] for text in ("refunding", "moneyed"))
+    a, b = (run.predict(text)["probabilities"]["good"] for text in ("refunding", "moneyed"))
     assert run.task.tokenizer.encode("refunding") == run.task.tokenizer.encode("moneyed")
     assert abs(a - b) > 1e-3
 

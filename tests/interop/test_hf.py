@@ -150,13 +150,13 @@ def test_its_own_pipeline_classifies_and_its_tokenizer_holds_tokens_alone(
     assert load_exported(tmp_path / "out").facts.architecture == REGISTERED["classifier"]
     load_exported(tmp_path / "out").engine  # noqa: B018  (it registers the class)
     classify = transformers.pipeline("text-classification", str(tmp_path / "out"))
-    ours = together.predict("the best")[0]
+    ours = together.predict("the best")
     [theirs] = classify("the best")
     assert theirs["label"] == ours["label"] and theirs["score"] == pytest.approx(ours["probability"], abs=1e-5)
     long = "the best " * 100
     with pytest.raises(IndexError):  # its positions end
         classify(long)
-    whole, [cut] = together.predict(long)[0], classify(long, truncation=True)
+    whole, [cut] = together.predict(long), classify(long, truncation=True)
     assert cut["label"] == whole["label"] and cut["score"] == pytest.approx(whole["probability"], abs=1e-5)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     assert len(tokenizer) == run.task.tokenizer.vocab_size
@@ -173,7 +173,7 @@ def test_the_tokenizer_of_a_translator_ends_texts(monkeypatch: pytest.MonkeyPatc
     assert tokenizer("abc")["input_ids"] == [*run.task.tokenizer.encode("abc"), 3]
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
     ids = model.generate(**tokenizer("abc", return_tensors="pt"), num_beams=1, max_new_tokens=8, max_length=None)
-    [ours] = run.predict("abc", beam_size=1, max_new_tokens=8)
+    ours = run.predict("abc", beam_size=1, max_new_tokens=8)
     assert tokenizer.decode(ids[0], skip_special_tokens=True) == ours["translation"]
 
 

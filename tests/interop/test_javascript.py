@@ -29,4 +29,4 @@ def test_its_answers_are_those_of_the_run(monkeypatch: pytest.MonkeyPatch, tmp_p
         script.write_text(code.replace('"a text"', json.dumps(text)), encoding="utf-8")
         done = subprocess.run(["node", script.name], cwd=script.parent, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.strip() == run.predict(text)[0]["label"]
+        assert done.stdout.strip() == run.predict(text)["label"]

@@ -35,8 +35,8 @@ def test_texts_are_classified_by_all_members_in_one_graph(
     for ours, theirs in zip(run.predict(texts), model.predict(texts), strict=True):
         assert ours["label"] == theirs["label"]
         assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-5)
-    assert model.answer_lines(model.predict("good")[0]) == run.task.report.answer_lines(run.predict("good")[0])
-    assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == run.predict("a text")[0]["label"]
+    assert model.answer_lines(model.predict("good")) == run.task.report.answer_lines(run.predict("good"))
+    assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == run.predict("a text")["label"]
 
 
 def test_masked_tokens_are_predicted(
@@ -52,7 +52,7 @@ def test_masked_tokens_are_predicted(
         for a, b in zip(ours["guesses"], theirs["guesses"], strict=True):
             assert [one["token"] for one in a] == [one["token"] for one in b]
             assert [one["probability"] for one in a] == pytest.approx([one["probability"] for one in b], abs=1e-5)
-    [[best]] = [[one["token"] for one in each] for each in run.predict("a [MASK] text", top_k=1)[0]["guesses"]]
+    [[best]] = [[one["token"] for one in each] for each in run.predict("a [MASK] text", top_k=1)["guesses"]]
     assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == best
 
 
@@ -77,7 +77,7 @@ def test_a_translator_searches_as_its_run(
     with pytest.raises(UsageError, match="does not sample"):
         model.predict("a", sample=True)
     # The lines of the card have a limit of 12 tokens, half of the context.
-    [greedy] = run.predict("a text", beam_size=1, max_new_tokens=12)
+    greedy = run.predict("a text", beam_size=1, max_new_tokens=12)
     assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == greedy["translation"]
 
 
@@ -98,7 +98,7 @@ def test_a_language_model_continues_and_samples_as_its_run(
     ):
         assert model.predict(TEXTS, **options) == run.predict(TEXTS, **options)
     assert [*model.predict_stream(iter(TEXTS), max_new_tokens=9)] == run.predict(TEXTS, max_new_tokens=9)
-    [greedy], t = run.predict("a text", temperature=0.0, max_new_tokens=12), run.task.tokenizer
+    greedy, t = run.predict("a text", temperature=0.0, max_new_tokens=12), run.task.tokenizer
     printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
     assert printed == (t.decode(t.encode("a text")) + greedy["text"]).strip()
     code = "import sys, glassformer; glassformer.load(sys.argv[1]).predict('a'); sys.exit('torch' in sys.modules)"

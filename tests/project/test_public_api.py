@@ -30,7 +30,7 @@ def test_the_public_names_are_sorted_and_all_there() -> None:
     ]
     for name in glassformer.__all__:
         assert getattr(glassformer, name).__doc__, name
-    assert set(glassformer.__all__) <= set(dir(glassformer))
+    assert sorted(glassformer.__all__) == dir(glassformer)
 
 
 def test_one_sentence_says_everywhere_what_the_library_is() -> None:

@@ -16,7 +16,7 @@ from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError
 from glassformer.report.diagnosis import data
 from glassformer.report.run_record import load_run_record
-from glassformer.runs.records import DataRecord
+from glassformer.runs.records import DataRecord, SplitRecord
 from glassformer.training.budget import Pace
 from glassformer.training.preflight import preflight
 
@@ -36,6 +36,19 @@ def test_a_label_with_a_colon_stays_whole(label: str) -> None:
     assert "(lonely: one, other)" in lonely.matter and lonely.remedy == "give more of them, or leave them out"
     stored = json.loads(json.dumps({"warnings": [asdict(warning) for warning in warnings]}))
     assert DataRecord(preflight=stored).findings == warnings
+
+
+def test_an_evaluation_longer_than_the_training_is_announced() -> None:
+    run = small_run(config_of("classify"), data_of("classify"))
+    facts = preflight(run.context, Pace(0.01, 0.1, 1000.0, 0.1), run.task.build_model())
+    assert not any(line.startswith("evaluation") for line in facts.lines())
+    test = SplitRecord(n=25_000, n_tokens=100 * facts.n_tokens)
+    slow = replace(facts, splits=facts.splits | {"test": test}, seconds_per_epoch=3.0, estimated_seconds=60.0)
+    expected = "evaluation  25,000 test examples after the training take at least 1 min 40 s"
+    assert slow.lines()[-1] == f"{expected}, longer than the training"
+    assert replace(slow, estimated_seconds=300.0).lines()[-1] == expected
+    for short in (replace(slow, estimated_seconds=600.0), replace(slow, of_pairs=True)):
+        assert not any(line.startswith("evaluation") for line in short.lines())
 
 
 @pytest.mark.parametrize("label", LABELS)

@@ -116,7 +116,7 @@ def test_it_goes_the_whole_way(place: Path, monkeypatch, capsys) -> None:
 
     run = glassformer.load(place / "whole")
     assert isinstance(run.task, Tag)
-    (answer,) = run.predict("the dog runs to house")
+    answer = run.predict("the dog runs to house")
     assert answer == {"text": "the dog runs to house", "tags": "DET NOUN VERB PART VERB"}
     scores = run.evaluate()
     assert scores["tag_accuracy"] >= 0.95

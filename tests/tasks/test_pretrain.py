@@ -216,12 +216,12 @@ def test_ngrams_go_the_whole_way() -> None:
 def test_masks_in_a_text_are_filled_in(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = glassformer.load(base)
     text = "suna sunb [MASK] sunc [MASK] sund"
-    (answer,) = run.predict(text, top_k=3)
+    answer = run.predict(text, top_k=3)
     assert [len(guesses) for guesses in answer["guesses"]] == [3, 3]
     assert all(guess["token"].startswith("sun") for guesses in answer["guesses"] for guess in guesses)
     first = [guesses[0]["token"] for guesses in answer["guesses"]]
     assert answer["filled"] == f"suna sunb {first[0]} sunc {first[1]} sund"
-    longer = run.predict(["rainb " * 300 + "[MASK]"])[0]  # longer than the model reads at a time
+    longer = run.predict("rainb " * 300 + "[MASK]")  # longer than the model reads at a time
     assert longer["guesses"][0][0]["token"].startswith("rain")
     assert run.predict(["", "suna"]) == [{"text": t, "filled": t, "guesses": []} for t in ("", "suna")]
     assert "hold no [MASK]" in capsys.readouterr().err
@@ -315,7 +315,7 @@ def test_it_can_be_used_without_its_base_and_resumed_with_a_checkpoint(base: Pat
     with pytest.raises(Stop):
         tune(away, tmp_path, "cut", save_every=4, on_step=stop)
     shutil.rmtree(away)
-    assert glassformer.load(whole).predict("suna sunb")[0]["label"] in ("dry", "wet")
+    assert glassformer.load(whole).predict("suna sunb")["label"] in ("dry", "wet")
     glassformer.resume(tmp_path / "cut")
     found = weights_of(tmp_path / "cut")
     assert all(torch.equal(found[name], expected[name]) for name in expected)

@@ -10,6 +10,7 @@ from tests.helpers.for_each import for_each
 
 from glassformer.report.progress import TrainingProgress
 from glassformer.runs.records import StepMetrics
+from glassformer.tasks.base import announced
 from glassformer.utils.formatting import counted, duration
 
 logger = logging.getLogger("glassformer.tests")
@@ -102,3 +103,15 @@ def test_durations(seconds: float, message: str) -> None:
 @for_each(("n", "message"), [(0, "0 texts"), (1, "1 text"), (1203, "1,203 texts")])
 def test_how_many(n: int, message: str) -> None:
     assert counted(n, "texts") == message
+
+
+def test_a_long_pass_over_a_split_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    caplog.set_level(logging.INFO, "glassformer")
+    for seconds, expected in ((0.5, []), (4.0, ["scored 3 of 6 batches  left 12 s"])):
+        caplog.clear()
+        done = []
+        for batch in announced("abcdef", 6, clock):
+            done.append(batch)
+            clock.now += seconds
+        assert "".join(done) == "abcdef" and caplog.messages == expected

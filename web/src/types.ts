@@ -462,6 +462,8 @@ export interface Attribution {
   erased_with: string;
   warnings: string[];
   seconds: number;
+  /** Index into `predictions` of the one that is explained; 0 for a classifier. */
+  prediction: number;
 }
 
 /** The difference of the sum of the scores from f(x) − f(x'), to which it must be equal (section 3 of the paper). */

@@ -59,7 +59,7 @@ def run(argv: Sequence[str]) -> int:
     shown = [(e["text"], e["translation"], e["reference"]) for e in evaluation.examples[:N_SHOWN]]
     rows = [(*row, "right" if row[1] == row[2] else "wrong") for row in shown]
     console.write_table(("as written", "predicted", "true", ""), rows)
-    answer = trained.predict([OWN])[0]
+    answer = trained.predict(OWN)
     logger.info(f"\none more: {OWN} → {answer['translation']}; try your own:")
     logger.info(f'  {glassformer_command("predict", out)} "{OWN}"')
     logger.info(f"the report, with plots: {RunFolder(out).report}")

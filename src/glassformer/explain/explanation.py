@@ -8,7 +8,7 @@ called, so that these modules can name the class.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -150,12 +150,20 @@ class Explanation:
         return manifest(self)
 
     def tensor(self, id: str, slice: str = "") -> np.ndarray:
-        """Return the values of a node or parameter, or a slice of them, "head:3;token:0-50".
+        """Return the values of a step or parameter as a numpy array, or a slice of them, "head:3;token:0-50".
 
         Raises:
             UsageError: there is no such tensor, or no such slice of it.
         """
         return self.records.tensor(id, slice)
+
+    def __getitem__(self, id: str) -> np.ndarray:
+        """Return `tensor` of a step or parameter: `e["encoder.1.self.weights"]`."""
+        return self.records.tensor(id)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids of the steps in order of computation: what `e[…]` takes."""
+        return iter(self.records)
 
     @property
     def trace(self) -> Trace:
@@ -169,7 +177,13 @@ class Explanation:
         return self.records.trace
 
     def attribute(self, method: str = "erase", **request: Any) -> Attribution:
-        """Return the attribution of one prediction to the words; keyword arguments as in `AttributeRequest`.
+        """Return the attribution of one prediction to the words; the result says of which, as `prediction`.
+
+        Where none is named it is the class, or the token of the answer that the model is least certain of.
+
+        Args:
+            method: "erase" (leave one word out) or "integrated_gradients".
+            request: `prediction`, an index into `predictions`; `target`, a class or token id; `foil`, its contrast.
 
         Raises:
             UsageError: the explanation has edits; or the prediction, class or token does not exist.

@@ -24,7 +24,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.tape import Check, Step, UnknownRecord
 from glassformer.explain.request import MAX_FULL_TOKENS
-from glassformer.explain.trace import Trace, trace
+from glassformer.explain.trace import Trace, nearest, trace
 from glassformer.nn.attention import Tap
 from glassformer.utils.device import tuned
 
@@ -87,7 +87,7 @@ class RecordStore(Mapping[str, Step]):
         if id in self._kept:
             return self._kept[id]
         if id not in self.steps:
-            raise UnknownRecord(f"there is no tensor {id[:80]!r}", f"the last is {next(reversed(self.steps))}")
+            raise UnknownRecord(f"there is no tensor {str(id)[:80]!r}", nearest(str(id), [*self.steps]))
         layer = next(layer for layer in self._layers() if id.startswith(layer))
         if layer != self._layer:
             _, self._layer_records = self._capture(f"{layer}*")
@@ -111,7 +111,8 @@ class RecordStore(Mapping[str, Step]):
             step = self.captured(id)
             return step and to_numpy(take_slice(step.value, self._axes(id), slice))
         if id not in self.params:
-            raise UsageError(f"there is no tensor or parameter {id[:80]!r} in this trace")
+            hint = nearest(str(id), [*self.steps, *self.params])
+            raise UnknownRecord(f"there is no tensor or parameter {str(id)[:80]!r} in this trace", hint)
         return to_numpy(take_slice(get_parameter(self._model, id), self.params[id], slice))
 
     def _axes(self, id: str) -> list[str]:

@@ -58,7 +58,7 @@ class Trace(Mapping[str, Step]):
             raise UnknownRecord(
                 f"the trace holds no step yet, so none called {id!r}", "call the model inside `with trace(model)`"
             )
-        hint = _nearest(id, [*self._tape.computed])
+        hint = nearest(id, [*self._tape.computed])
         raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
 
     def __iter__(self) -> Iterator[str]:
@@ -132,7 +132,7 @@ class Trace(Mapping[str, Step]):
         return TracePlots(self)
 
 
-def _nearest(id: str, known: Sequence[str]) -> str:
+def nearest(id: str, known: Sequence[str]) -> str:
     """Return a hint with the most similar ids."""
     near = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
     return f"the nearest are {', '.join(near)}" if near else f"the first is {known[0]}"
@@ -181,5 +181,5 @@ def trace(
         _tracing.reset(token)
         hooks.remove()
     if missed := tape.unmatched():
-        hint = _nearest(missed[0], [*tape.computed])
+        hint = nearest(missed[0], [*tape.computed])
         raise UsageError(f"only={missed[0]!r} matches no step that was computed", hint)

@@ -1,7 +1,7 @@
 """A model exported for another library, loaded with that library: it predicts as the run does.
 
     model = glassformer.load("exported")
-    model.predict(["[en_US] March 5, 2021"], beam_size=1)
+    model.predict("[en_US] March 5, 2021", beam_size=1)
 
 The folder is sealed: a file that changed is an error. Texts are encoded and decoded here, and limits of length kept;
 what is in between is the library's, in a module of its own that is an `Engine`. Nothing here imports torch.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
@@ -27,6 +27,7 @@ from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
+    checked_lines,
     checked_texts,
     class_answer,
     class_lines,
@@ -103,8 +104,16 @@ class ExportedModel:
     def __repr__(self) -> str:
         return f"ExportedModel({str(self.path)!r}: {self.facts.target}, {self.facts.task}, {self.facts.dtype})"
 
-    def predict(self, texts: str | Sequence[str], *, first: int = 0, **options: Any) -> list[dict[str, Any]]:
-        """Return one dictionary per text, with the keys of the run's `predict`.
+    @overload
+    def predict(self, texts: str, *, first: int = 0, **options: Any) -> dict[str, Any]: ...  # pyright: ignore[reportOverlappingOverload]
+
+    @overload
+    def predict(self, texts: Iterable[str], *, first: int = 0, **options: Any) -> list[dict[str, Any]]: ...
+
+    def predict(
+        self, texts: str | Iterable[str], *, first: int = 0, **options: Any
+    ) -> dict[str, Any] | list[dict[str, Any]]:
+        """Return the answer to a text as a dictionary with the keys of the run's `predict`, or the list for a list.
 
         `first` is the row number of the first text, for callers that pass texts in parts; options are fields of
         `DecodeConfig`.
@@ -112,15 +121,14 @@ class ExportedModel:
         Raises:
             UsageError: an option does not exist, or the library has no such setting.
         """
-        texts = checked_texts(texts)
-        answers = self._answers(texts, first, self._decode(options))
+        answers = self._answers(checked_texts(texts), first, self._decode(options))
         warn_of_cut(answers, self._most_tokens)
-        return answers
+        return answers[0] if isinstance(texts, str) else answers
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
         first, n_cut, decode = 0, 0, self._decode(options)
-        for chunk in chunks_of(lines, CHUNK):
+        for chunk in chunks_of(checked_lines(lines), CHUNK):
             answers = self._answers(chunk, first, decode)
             yield from answers
             first += len(chunk)

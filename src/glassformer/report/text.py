@@ -129,7 +129,7 @@ def use(facts: RunRecord, run: str) -> str:
     on_valid = ("--split", "valid") if facts.evaluation and facts.evaluation.split == "valid" else ()
     shell = f"{predict}\n{glassformer_command('evaluate', run, *on_valid, '--json')}"
     literal = json.dumps(run, ensure_ascii=False)  # a string of Python too
-    python = f'import glassformer\n\nrun = glassformer.load({literal})\nprint(run.predict(["…"]))'
+    python = f'import glassformer\n\nrun = glassformer.load({literal})\nprint(run.predict("…"))'
     parts = [fenced(shell, "sh"), fenced(python, "python")]
     if facts.config.data.dataset == "files":
         parts.append(

@@ -37,6 +37,7 @@ from glassformer.tasks.classify_report import ClassifyReport
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
 from glassformer.text.long_text import truncate
 from glassformer.text.ngrams import mean_words
+from glassformer.utils.formatting import counted
 
 LONG = 60
 """Words in the mean from which texts are long: reviews, not sentences."""
@@ -226,6 +227,7 @@ class Classify(Task):
             logger.warning(message)
         if train is not None:
             known = self._numbers(train), self._numbers(split)
+            logger.info(f"fitting the baselines to {counted(len(train), 'training texts')}")
             scores["baselines"] = fit_baselines(train.text, known[0], split.text, known[1], probabilities)
         results = [class_answer(text, p, self.labels) for text, p in zip(split.text, probabilities, strict=True)]
         rows = [result | {"truth": true} for result, true in zip(results, split.answers, strict=True)]

@@ -88,12 +88,20 @@ def checked_texts(texts: Any) -> list[str]:
         return [texts]
     hint = 'give a text, or a list of texts: predict(["one", "two"])'
     if isinstance(texts, bytes | bytearray | Mapping) or not isinstance(texts, Iterable):
-        raise DataError(f"expected a text or a list of texts, and a {type(texts).__name__} came", hint)
+        raise DataError(f"expected a text or a list of texts, not {type(texts).__name__}", hint)
     listed = list(texts)
     for number, text in enumerate(listed, start=1):
         if not isinstance(text, str):
-            raise DataError(f"text {number} is a {type(text).__name__}, not a string", hint)
+            raise DataError(f"text {number} is of type {type(text).__name__}, not a string", hint)
     return listed
+
+
+def checked_lines(lines: Any) -> Iterable[str]:
+    """Return the texts of a stream as they came; raise DataError for a single text, and for what yields none."""
+    if isinstance(lines, str | bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
+        hint = "give a list, a file or a generator of texts; predict answers a single one"
+        raise DataError(f"expected texts one after another, not {type(lines).__name__}", hint)
+    return lines
 
 
 def cut_message(n_cut: int, n: int, max_len: int) -> str:

@@ -112,9 +112,23 @@ class Preflight:
             f"unknown     {', '.join(_unknown(name, split) for name, split in self.splits.items())}",
             f"speed       {self.tokens_per_s:,.0f} tokens/s, measured; an epoch takes "
             f"{duration(self.seconds_per_epoch)}, the run about {duration(self.estimated_seconds)}",
+            *self._evaluation_lines(),
         ]
 
+    def _evaluation_lines(self) -> list[str]:
+        """Return how long an evaluation by forward passes takes at least, where that is long beside the training."""
+        name = "test" if "test" in self.splits else "valid"
+        n_tokens = (self.splits[name].n_tokens if name in self.splits else None) or 0
+        seconds = self.seconds_per_epoch / 3 * n_tokens / max(1, self.n_tokens)
+        if self.of_pairs or seconds < max(LONG_EVALUATION, self.estimated_seconds / 4):
+            return []
+        longer = ", longer than the training" if seconds > self.estimated_seconds else ""
+        examples = f"{self.splits[name].n:,} {IN_WORDS[name]} examples"
+        return [f"evaluation  {examples} after the training take at least {duration(seconds)}{longer}"]
 
+
+LONG_EVALUATION = 10.0
+"""Seconds from which an evaluation is announced."""
 FEW_OF_A_CLASS, FEW_PAIRS = 20, 500
 """Training examples a class, or pairs, below which hardly anything is learned that holds elsewhere."""
 MOST_OF_A_CLASS = 0.9

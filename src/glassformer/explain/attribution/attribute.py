@@ -42,12 +42,13 @@ from glassformer.explain.record_store import weak_cache
 from glassformer.explain.streams import words_read
 from glassformer.text.tokenizer import UNK
 from glassformer.utils.device import tuned
+from glassformer.utils.formatting import shortened
 
 MIN_WORDS = 6
 """With fewer words, at least one random ranking in five erases the best word first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Attribution:
     """The scores of an attribution, with their error and faithfulness."""
 
@@ -78,6 +79,14 @@ class Attribution:
     """"[MASK]" or "[UNK]"."""
     warnings: list[str]
     seconds: float
+    prediction: int = 0
+    """Index into `predictions` of the one that is explained; 0 for a classifier."""
+
+    def __repr__(self) -> str:
+        n_scores = ", ".join(f"{len(scores)} of {name}" for name, scores in self.scores.items())
+        of = f"prediction {self.prediction}, {shortened(self.target.piece, 40)!r}"
+        values = f"{shortened(self.quantity, 90)} = {self.value:.4g}, {self.baseline_value:.4g} with all words erased"
+        return f"<Attribution ({self.method}) of {of}: {values}; scores of tokens: {n_scores}>"
 
 
 @dataclass(frozen=True)
@@ -125,13 +134,24 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
         erased_with=erased_with(explanation.subject.task),
         warnings=_warnings(explanation, value_fn, completeness, comprehensiveness, sufficiency),
         seconds=time.perf_counter() - started,
+        prediction=prediction_index(explanation, request.prediction),
     )
 
 
 def attribute_fields(explanation: Explanation, **request: Any) -> Attribution:
-    """Return `attribute` in performance mode, with the fields of an `AttributeRequest` as keyword arguments."""
+    """Return `attribute` in performance mode, with the fields of an `AttributeRequest` as keyword arguments.
+
+    Where no prediction is named, it is the token of the answer that the model is least certain of.
+    """
+    if request.get("prediction") is None and explanation.answered:
+        request["prediction"] = min(explanation.answered, key=lambda i: _log_prob(explanation.predictions[i]))
     with tuned(explanation.subject.device):
         return attribute(explanation, AttributeRequest.from_dict(request))
+
+
+def _log_prob(prediction: Prediction) -> float:
+    """Return the log-probability of the token that follows; of a masked one, of the most probable."""
+    return (prediction.actual or prediction.top[0]).log_prob
 
 
 def erase(explanation: Explanation, request: EraseRequest) -> Erased:

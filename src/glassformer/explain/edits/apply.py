@@ -73,9 +73,10 @@ class Edits:
         means: Callable[[], Means] | None = None,
         first: Edits | None = None,
     ) -> None:
+        edits = [edits] if isinstance(edits, str) else edits
         if not 1 <= len(edits) <= MAX_EDITS:
             raise UsageError(f"from 1 to {MAX_EDITS} edits can be applied together, not {len(edits)}")
-        self.edits = [Edit.parse(edit) if isinstance(edit, str) else edit for edit in edits]
+        self.edits = [edit if isinstance(edit, Edit) else Edit.parse(edit) for edit in edits]
         self.records, self.means = records, means
         earlier = [] if first is None else first._all
         self._all = earlier + [(edit, other or {}) for edit in self.edits]

@@ -89,6 +89,8 @@ class Edit:
     @staticmethod
     def parse(text: str) -> Edit:
         """Return the edit that a text describes."""
+        if not isinstance(text, str):
+            raise UsageError(f"an edit is written as text, not as {type(text).__name__}", HINT)
         if len(text) > MAX_EDIT_TEXT:
             raise UsageError(f"an edit has at most {MAX_EDIT_TEXT} characters, this one {len(text):,}", HINT)
         match = _EDIT.fullmatch(text.strip())

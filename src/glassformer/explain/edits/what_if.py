@@ -27,6 +27,7 @@ from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace, trace
 from glassformer.utils.device import tuned
+from glassformer.utils.formatting import shortened
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Effect:
     """Kullback–Leibler divergence of the distribution with edits from that without, in nats."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WhatIf:
     """The result of edits on one explanation."""
 
@@ -92,6 +93,12 @@ class WhatIf:
     def changed(self) -> list[Effect]:
         """Return the effects at positions where the most probable class or token is another one."""
         return [effect for effect in self.effects if effect.before != effect.after]
+
+    def __repr__(self) -> str:
+        after = "not decoded again" if self.answer_after is None else repr(shortened(self.answer_after, 60))
+        answers = f"{shortened(self.answer_before, 60)!r} → {after}"
+        edits = shortened("; ".join(self.edits), 80)
+        return f"<WhatIf {edits}: {answers}; {len(self.changed)} of {len(self.effects)} predictions changed>"
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the records and the answer's line as JSON data."""

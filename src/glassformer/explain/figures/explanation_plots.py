@@ -267,8 +267,9 @@ FAMILIES = ("attention", "positions", "alignment", "attribution", "effect")
 class ExplanationPlots(TracePlots):
     """Figures of an explanation, as `explanation.plot`: with tokens as labels, and attributions."""
 
-    def __init__(self, explanation: Explanation) -> None:
-        super().__init__(explanation.records, {stream.name: stream.pieces for stream in explanation.streams})
+    def __init__(self, explanation: Explanation, *, first: int = 0) -> None:
+        tokens = {stream.name: stream.pieces for stream in explanation.streams}
+        super().__init__(explanation.records, tokens, first=first)
         self._explanation = explanation
 
     def _following(self, texts: list[str]) -> list[str]:
@@ -280,15 +281,16 @@ class ExplanationPlots(TracePlots):
             return super()._reading(layer, shifted)
         # Words are erased in the model without edits.
         found = readings(self._explanation.base or self._explanation)
-        fits = [r for r in found if layer in (None, r.layer + 1) and shifted in (None, r.shifted)]
+        fits = [r for r in found if layer in (None, r.layer + self._first) and shifted in (None, r.shifted)]
         # There is no such layer.
         if not fits:
             return super()._reading(layer, shifted)
         best = fits[0]
         if best.agreement is None or best.chance is None:
-            return best.layer + 1, best.shifted, ""
+            return best.layer + self._first, best.shifted, ""
         score = f"{best.agreement:.2f}, by chance {best.chance:.2f}"
-        return best.layer + 1, best.shifted, f" (of {len(fits)} readings this agrees best with erasing: {score})"
+        reason = f" (of {len(fits)} readings this agrees best with erasing: {score})"
+        return best.layer + self._first, best.shifted, reason
 
     def attribution(self, method: Method = "erase", *, attribution: Attribution | None = None) -> Figure:
         """Return a figure of the attribution of a prediction to the words, and of its faithfulness.
@@ -317,12 +319,12 @@ def save_figure(
     head: int | None = None,
     method: Method = "erase",
 ) -> None:
-    """Write a figure of an explanation: attention, positions, alignment, attribution or effect."""
+    """Write one of `FAMILIES`; `layer` and `head` are counted from 1, as the flags of the command line are."""
     fs.check_suffix(path)
     if kind not in FAMILIES:
         raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(FAMILIES)}")
     arguments = {"attention": (layer, head), "alignment": (layer, head), "attribution": (method,)}.get(kind, ())
-    fs.save(getattr(ExplanationPlots(explanation), kind)(*arguments), path)
+    fs.save(getattr(ExplanationPlots(explanation, first=1), kind)(*arguments), path)
 
 
 def attention_png(explanation: Explanation) -> bytes:

@@ -1,7 +1,8 @@
 """Plot a trace for papers and slides: attention, positions, alignment of a translation.
 
 Each method returns a matplotlib `Figure`. `explanation_plots.py` adds what needs a whole explanation. Layers and heads
-are counted from 1 here, as on the page and on the command line; the ids of records count them from 0.
+are counted from 0, as in the ids of records and in edits. The titles of figures, the page and the flags of the command
+line count them from 1: `attention(layer=1)` draws "layer 2".
 """
 
 from __future__ import annotations
@@ -150,11 +151,12 @@ class TracePlots:
     Args:
         records: the records by id, as a `Trace` has them.
         tokens: default labels of rows and columns; numbers if None.
+        first: the number of the first layer and head in arguments: 0, and 1 for the flags of the command line.
     """
 
-    def __init__(self, records: Mapping[str, Step], tokens: Tokens | None = None) -> None:
+    def __init__(self, records: Mapping[str, Step], tokens: Tokens | None = None, *, first: int = 0) -> None:
         self._records = records
-        self._tokens = tokens
+        self._tokens, self._first = tokens, first
 
     def attention(
         self,
@@ -167,8 +169,8 @@ class TracePlots:
         """Return a figure of the attention weights of one head, or of all heads of a layer side by side.
 
         Args:
-            layer: counted from 1; the last by default.
-            head: counted from 1; all heads by default.
+            layer: counted from 0; the last by default.
+            head: counted from 0; all heads by default.
             block: self-attention or cross-attention; by default cross-attention if the trace holds it and no
                 stack is given, else self-attention.
             stack: where both have self-attention; the encoder by default.
@@ -179,7 +181,7 @@ class TracePlots:
         record = self._records[id]
         weights, masked = _head_weights(record), self._masked(id)
         labels = self._labels(record, tokens)
-        heads = _indices(head, len(weights), "head")
+        heads = self._indices(head, len(weights), "head")
         title, subtitle = _attention_title(id, number, block), _attention_subtitle(masked, record.stack)
         with fs.style():
             if len(heads) == 1:
@@ -233,18 +235,18 @@ class TracePlots:
         the lower half, the third of six, shifted.
 
         Args:
-            layer: counted from 1.
-            head: counted from 1; the mean of all heads by default.
+            layer: counted from 0.
+            head: counted from 0; the mean of all heads by default.
             tokens: tokens by stream.
             shifted: True for the step at which the token is the decoder's input, False for that which predicts it.
         """
         layer, shifted, reason = self._reading(layer, shifted)
-        id, number = self._weights_id("cross", None, layer, default_layer=lambda n: (n + 1) // 2)
+        id, number = self._weights_id("cross", None, layer, default_layer=lambda n: (n + 1) // 2 - 1)
         record = self._records[id]
         weights = _head_weights(record)
         if weights.shape[1] < 2:
             raise UsageError("there is nothing to align: the translation has no token")
-        heads = _indices(head, len(weights), "head")
+        heads = self._indices(head, len(weights), "head")
         rows, columns = self._labels(record, tokens)
         # [BOS] is not aligned.
         steps = slice(1, None) if shifted else slice(None, -1)
@@ -267,13 +269,13 @@ class TracePlots:
         return any(id.endswith(".cross.weights") for id in self._records)
 
     def _reading(self, layer: int | None, shifted: bool | None) -> tuple[int | None, bool, str]:
-        """Return the layer, counted from 1, and the step to read an alignment from, and the reason in words."""
+        """Return the layer as arguments count it, the step to read an alignment from, and the reason in words."""
         return layer, shifted is not False, ""
 
     def _weights_id(
-        self, block: str, stack: str | None, layer: int | None, default_layer: Callable[[int], int] = lambda n: n
+        self, block: str, stack: str | None, layer: int | None, default_layer: Callable[[int], int] = lambda n: n - 1
     ) -> tuple[str, int]:
-        """Return the id of the attention weights of a layer, and its number; `default_layer` is a function of n."""
+        """Return the id of the weights of a layer, and its number from 1; `default_layer` is a function of n."""
         ids: list[str] = []
         for id in self._records:
             parts = id.split(".")
@@ -287,8 +289,20 @@ class TracePlots:
             where = f" of the {stack}" if stack else ""
             existing = ", ".join(i for i in self._records if i.endswith("weights")) or "no attention weights at all"
             raise UsageError(f"the trace holds no {block} attention{where}", f"it holds {existing}")
-        index = _indices(default_layer(len(stack_ids)) if layer is None else layer, len(stack_ids), "layer")[0]
+        n = len(stack_ids)
+        index = default_layer(n) if layer is None else self._indices(layer, n, "layer")[0]
         return stack_ids[index], index + 1
+
+    def _indices(self, number: int | None, n: int, name: str) -> list[int]:
+        """Return the index from 0 of a layer or head that an argument names, or all n indices for None."""
+        if number is None:
+            return list(range(n))
+        first, last = self._first, self._first + n - 1
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise UsageError(f"{name} must be a whole number from {first} to {last}, not {number!r}")
+        if not first <= number <= last:
+            raise UsageError(f"there is no {name} {number}: they are counted from {first} to {last}")
+        return [number - first]
 
     def _masked(self, id: str) -> np.ndarray | None:
         """Return True for the masked cells, and those blocked by an edit, (H, Q, K); None where there is none."""
@@ -336,15 +350,6 @@ def _head_weights(record: Step) -> np.ndarray:
     if weights.ndim != 3:
         raise UsageError(f"{record.id} holds a batch of {len(weights)} texts", "trace one text to draw it")
     return weights
-
-
-def _indices(number: int | None, n: int, name: str) -> list[int]:
-    """Return the index of a number counted from 1, or all n indices for None."""
-    if number is None:
-        return list(range(n))
-    if not 1 <= number <= n:
-        raise UsageError(f"there is no {name} {number}: they are counted from 1 to {n}")
-    return [number - 1]
 
 
 def _attention_title(id: str, number: int, block: str) -> str:
