@@ -19,7 +19,7 @@ INK = "#010203"
 ACCENT = "#2f6fb0"
 """For the one thing a figure is about; readable on white and on black."""
 POSITIVE, NEGATIVE, WEIGHT = "#d9730d", "#2f7fd0", "#2a9476"
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11, "hatch.linewidth": 0.7}
+STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11, "hatch.linewidth": 0.7}
 """Text stays text, and a figure drawn again has the same bytes."""
 
 
@@ -252,7 +252,7 @@ def _diagram(
     learned: Sequence[str],
 ) -> Any:
     """Return a figure of boxes at (x, y) with a text each, and arrows between them; those that learn are filled."""
-    import matplotlib
+    import matplotlib.colors
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
