@@ -13,6 +13,32 @@ from jupyter_cache import get_cache
 SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>.*?</details>", re.DOTALL)
 LINK = re.compile(r"\]\(([\w./-]+)\.md(#[\w-]+)?\)")
 FRAME = re.compile(r'<iframe class="step-frame".*?</iframe>', re.DOTALL)
+OF_THE_BOOK = re.compile(
+    r"^(?:from|import) (?:drawings|exercises|record|runs|sentences|step_frame|tools)\b", re.MULTILINE
+)
+FIND_BOOK = """\
+# This chapter imports files of the book (exercises, tools), which no package contains.
+import importlib.util
+import sys
+from pathlib import Path
+
+if importlib.util.find_spec("glassformer") is None:
+    raise ModuleNotFoundError(
+        f"this notebook needs the package glassformer, and {sys.executable} has none; "
+        "in a clone of its repository: python -m pip install -c constraints.txt -e ."
+    )
+if importlib.util.find_spec("exercises") is None:
+    package = Path(importlib.util.find_spec("glassformer").origin).parent
+    book = package.parents[1] / "docs" / "book"  # where the package is installed from a clone
+    if not (book / "exercises").is_dir():
+        raise ModuleNotFoundError(
+            "this notebook needs the folders and files of docs/book, and found them neither "
+            f"beside itself in {Path.cwd()} nor in {book}; clone the repository and move "
+            "this notebook into its docs/book, or use the notebooks of `make classroom`"
+        )
+    sys.path.insert(0, str(book))
+"""
+"""The first cell of a notebook that imports files of the book: it finds them or says where to get them."""
 MINUTES = re.compile(r"^(\*About \d+ minutes\..*?\*)$", re.MULTILINE | re.DOTALL)
 
 
@@ -60,6 +86,20 @@ def cleaned(notebook: dict[str, Any]) -> dict[str, Any]:
             if shown := output.get("data", {}).get("text/html"):
                 output["data"]["text/html"] = FRAME.sub("", "".join(shown))
         kept = {key: value for key, value in cell.items() if key != "id"}
+        if cell["cell_type"] == "code" and OF_THE_BOOK.search(text) and not any(map(is_code, cells)):
+            cells.append(code_cell(FIND_BOOK))
         cells.append(kept | {"source": text.splitlines(keepends=True)})
     kernel = {"name": "python3", "display_name": "Python 3"}
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}
+
+
+def is_code(cell: dict[str, Any]) -> bool:
+    """Return whether a cell is run, rather than read."""
+    return cell["cell_type"] == "code"
+
+
+def code_cell(text: str) -> dict[str, Any]:
+    """Return a cell that was not run yet; its source is folded in the notebook, as on the page."""
+    metadata = {"jupyter": {"source_hidden": True}}
+    source = text.rstrip().splitlines(keepends=True)
+    return {"cell_type": "code", "execution_count": None, "metadata": metadata, "outputs": [], "source": source}

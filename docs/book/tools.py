@@ -6,27 +6,22 @@ import html
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from drawings import ACCENT, INK, STYLE, draw_mask, draw_values, draw_weights, plain_axes
 from torch import Tensor
 
+__all__ = ["draw_mask", "draw_weights"]  # drawn in drawings.py, and imported from here by chapters
 BOOK = Path(__file__).parent
 RESULTS = next(
     p for p in (BOOK / "results" / "all.json", BOOK.parents[1] / "benchmarks" / "results.json") if p.exists()
 )
 """Scores of trained recipes with their commands, from which the page of results is written as well."""
-INK = "#010203"
-"""A colour that no figure uses otherwise; it becomes the colour of the page's text, light or dark."""
-ACCENT = "#2f6fb0"
-"""For the one thing a figure is about; readable on white and on black."""
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "book", "font.size": 11, "hatch.linewidth": 0.7}
-"""Text stays text, and a figure drawn again has the same bytes."""
 
 
 def show_matrix(name: str, x: Tensor, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
@@ -91,54 +86,6 @@ def fails(error: type[BaseException], message: str = "") -> Iterator[None]:
         raise AssertionError(f"no {error.__name__} was raised")
 
 
-def draw_weights(weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str, numbers: bool = True) -> Any:
-    """Return a figure of attention weights (Q, K): a square per cell, its area the weight, and the number in it.
-
-    Without numbers the cells are a third as large.
-    """
-
-    def draw_cell(axes: Any, i: int, j: int, weight: float) -> None:
-        side = weight**0.5 * 0.94
-        axes.add_patch(rectangle(j, i, side, color=ACCENT, alpha=0.55, lw=0))
-        if numbers:
-            axes.text(j, i, f"{weight:.3f}", ha="center", va="center", color=INK)
-
-    return draw_cells(weights, queries, keys, title, draw_cell, 0.9 if numbers else 0.3)
-
-
-def draw_mask(mask: Tensor, queries: Sequence[str], keys: Sequence[str], title: str) -> Any:
-    """Return a figure of a boolean mask (Q, K): hidden cells are hatched."""
-
-    def draw_cell(axes: Any, i: int, j: int, allowed: bool) -> None:
-        hatch, colour = ("", ACCENT) if allowed else ("////", "none")
-        axes.add_patch(rectangle(j, i, 1, facecolor=colour, edgecolor=INK, hatch=hatch, lw=0.6))
-
-    return draw_cells(mask, queries, keys, title, draw_cell)
-
-
-def draw_cells(
-    x: Tensor, queries: Sequence[str], keys: Sequence[str], title: str, draw: Callable[..., None], inches: float = 0.9
-) -> Any:
-    """Return a figure of a matrix (Q, K) whose cells, of some inches, `draw(axes, row, column, value)` draws."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(inches * len(keys) + 1.2, inches * len(queries) + 1.0))
-        axes = figure.subplots()
-        for i, row in enumerate(x.tolist()):
-            for j, value in enumerate(row):
-                draw(axes, i, j, value)
-        axes.set_xlim(-0.5, len(keys) - 0.5)
-        axes.set_ylim(len(queries) - 0.5, -0.5)
-        axes.set_xticks(range(len(keys)), keys)
-        axes.set_yticks(range(len(queries)), queries)
-        axes.set_aspect("equal")
-        _plain(axes, title, "key", "query")
-        figure.tight_layout()
-        return figure
-
-
 def draw_tokens(tokens: Sequence[str], ids: Sequence[int], title: str) -> Any:
     """Return a figure of a text's tokens as boxes in a row, each with its id below."""
     import matplotlib
@@ -181,7 +128,7 @@ def draw_points(points: Tensor, names: Sequence[str], groups: Sequence[str], tit
             style = {"textcoords": "offset points", "va": "center", "fontsize": 9}
             axes.annotate("\n".join(names[i] for i in rows), (right, middle), (8, 0), color=INK, **style)
         axes.margins(0.22)
-        _plain(axes, title, f"{axis} 1", f"{axis} 2")
+        plain_axes(axes, title, f"{axis} 1", f"{axis} 2")
         legend = axes.legend(frameon=False, labelcolor=INK)
         legend.get_frame().set_edgecolor(INK)
         figure.tight_layout()
@@ -204,7 +151,7 @@ def draw_bars(names: Sequence[str], groups: Mapping[str, Sequence[float]], title
                 axes.text(value, i, f" {value:.2f}" if value else " –", va="center", color=INK, fontsize=9)
             axes.set_xlim(0, 1.3 * most)
             axes.set_xticks([])
-            _plain(axes, group, label, "")
+            plain_axes(axes, group, label, "")
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
@@ -227,7 +174,7 @@ def draw_panels(
                 axes.plot(x, values, style, color=ACCENT if style == "-" else INK, label=kind)
             axes.axhline(rule, color=INK, lw=0.6, ls=(0, (1, 3)))
             axes.set_ylim(0, 2 * rule)
-            _plain(axes, name, "", "")
+            plain_axes(axes, name, "", "")
         grid.flat[0].legend(frameon=False, labelcolor=INK, fontsize=8, loc="upper right")
         grid.flat[0].annotate(rule_name, (x[-1], rule), (0, -9), textcoords="offset points", color=INK, fontsize=8)
         figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
@@ -266,13 +213,6 @@ def draw_map(columns: Mapping[str, Sequence[tuple[str, str]]], title: str, acros
         return figure
 
 
-def rectangle(x: float, y: float, side: float, **style: Any) -> Any:
-    """Return a square around a point."""
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x - side / 2, y - side / 2), side, side, **style)
-
-
 def draw_lines(
     x: Sequence[float],
     lines: dict[str, Sequence[float]],
@@ -301,20 +241,9 @@ def draw_lines(
             axes.minorticks_off()
         axes.set_xticks(x, names or [f"{value:,}" for value in x])
         axes.set_ylim(0, 1.12 * most)
-        _plain(axes, title, x_label, y_label)
+        plain_axes(axes, title, x_label, y_label)
         figure.tight_layout()
         return figure
-
-
-def _plain(axes: Any, title: str, x_label: str, y_label: str) -> None:
-    """Give axes their labels, in the ink of the page."""
-    axes.set_title(title, color=INK, fontsize=12, loc="left")
-    axes.set_xlabel(x_label, color=INK)
-    axes.set_ylabel(y_label, color=INK)
-    axes.tick_params(colors=INK, which="both", length=0)
-    for spine in axes.spines.values():
-        spine.set_color(INK)
-        spine.set_linewidth(0.6)
 
 
 class InlineSvg:
@@ -375,27 +304,6 @@ class StepFrame:
     def _repr_html_(self) -> str:
         caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
         return f'<figure class="step">{self.frame}<div class="step-print">{self.figure}</div>{caption}</figure>'
-
-
-def draw_values(x: Tensor, title: str) -> Any:
-    """Return a figure of a matrix or vector in which positive values are blue and negative ones orange, by size."""
-    import matplotlib.colors
-    from matplotlib.figure import Figure
-
-    x = x.reshape(-1, x.shape[-1]).float()
-    most = x.abs().max().item() or 1.0
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(min(7.0, 0.2 * x.shape[1] + 1), min(5.0, 0.2 * x.shape[0] + 0.8)))
-        axes = figure.subplots()
-        shown = np.zeros((*x.shape, 4))
-        shown[..., :3] = np.where((x >= 0)[..., None], matplotlib.colors.to_rgb(ACCENT), (0.85, 0.45, 0.05))
-        shown[..., 3] = x.abs() / most
-        axes.imshow(shown, interpolation="nearest")  # as one picture: squares would make pages heavy
-        axes.set_xticks([])
-        axes.set_yticks([])
-        _plain(axes, "", "", "")
-        figure.tight_layout()
-        return figure
 
 
 def describe(run: Any) -> str:

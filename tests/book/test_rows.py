@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import reference_pages
 from record import RECORDS, recipe_hash
 
 ROOT = Path(__file__).parents[2]
@@ -66,3 +67,13 @@ def test_a_recorded_run_is_of_the_recipe_as_it_is_now(path: Path) -> None:
     for run in record["runs"]:
         low, high = run["headline"]["ci95"]
         assert low < run["headline"]["value"] < high
+
+
+def test_links_to_the_errors_of_the_sources_lead_to_a_heading() -> None:
+    """The page is generated, so that the test of links cannot read it."""
+    headings = re.findall(r"^#+ (.*)$", reference_pages.errata(), re.MULTILINE)
+    slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    linked = {path.stem: re.findall(r"errata\.md#([\w-]+)", path.read_text("utf-8")) for path in BOOK.glob("*.md")}
+    for chapter in ("text", "attention", "positions", "scale", "masks", "heads"):
+        assert linked[chapter], f"{chapter}.md names mistakes without their source"
+    assert {slug for found in linked.values() for slug in found} <= slugs

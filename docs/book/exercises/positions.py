@@ -15,9 +15,9 @@ def stub(length: Tensor, width: Tensor) -> Tensor:
 
 def solution(length: Tensor, width: Tensor) -> Tensor:
     """Return the positions (L, D) of the paper, section 3.5, for an even D."""
-    places = torch.arange(int(length), dtype=torch.float32)
+    positions = torch.arange(int(length), dtype=torch.float32)
     frequencies = 10000 ** (-torch.arange(0, int(width), 2) / width)
-    angles = places[:, None] * frequencies
+    angles = positions[:, None] * frequencies
     table = torch.empty(int(length), int(width))
     table[:, 0::2] = angles.sin()
     table[:, 1::2] = angles.cos()
@@ -45,13 +45,13 @@ def cosines_first(length: Tensor, width: Tensor) -> Tensor:
 
 def own_frequency_per_feature(length: Tensor, width: Tensor) -> Tensor:
     """Let each feature have a frequency of its own."""
-    places = torch.arange(int(length), dtype=torch.float32)
-    angles = places[:, None] * 10000 ** (-torch.arange(int(width)) / width)
+    positions = torch.arange(int(length), dtype=torch.float32)
+    angles = positions[:, None] * 10000 ** (-torch.arange(int(width)) / width)
     return torch.where(torch.arange(int(width)) % 2 == 0, angles.sin(), angles.cos())
 
 
 def from_one(length: Tensor, width: Tensor) -> Tensor:
-    """Count places from 1."""
+    """Count positions from 1."""
     return library(length + 1, width)[1:]
 
 
@@ -73,7 +73,7 @@ EXERCISE = Exercise(
         halves: "sine and cosine of a frequency stand next to each other here: features 0 and 1, 2 and 3, and so on",
         cosines_first: "the sine comes first in each pair",
         own_frequency_per_feature: "a pair shares its frequency: step through the features by two",
-        from_one: "the first place is 0",
-        transposed: "a row is a place, and a column a feature",
+        from_one: "the first position is 0",
+        transposed: "a row is a position, and a column a feature",
     },
 )
