@@ -23,6 +23,10 @@ STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "book", "font.s
 """Text stays text, and a figure drawn again has the same bytes."""
 
 
+MOST_SQUARES = 500
+"""A matrix with more cells is drawn as one picture: a square takes about 150 bytes of the page."""
+
+
 def draw_matrix(
     x: Tensor,
     rows: Sequence[str],
@@ -64,7 +68,10 @@ def draw_matrix(
 def fill_cells(axes: Any, x: Tensor, hidden: Tensor | None = None, numbers: bool = False) -> None:
     """Draw the cells of a matrix into axes, row 0 at the top."""
     colours = colours_of(x)
-    for i, row in enumerate(x.tolist()):
+    as_picture = x.numel() > MOST_SQUARES and hidden is None and not numbers
+    if as_picture:
+        axes.imshow(colours, interpolation="nearest")
+    for i, row in enumerate([] if as_picture else x.tolist()):
         for j, value in enumerate(row):
             style = {"facecolor": colours[i, j], "edgecolor": INK, "lw": 0.3}
             if hidden is not None and hidden[i, j]:
