@@ -261,7 +261,9 @@ class InlineSvg:
         with matplotlib.rc_context(STYLE):
             figure.savefig(output, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         svg = output.getvalue()
-        svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+        svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+        svg = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\d\.\d\d)\d+", r"\1", path[0]), svg)  # hundredths of a point
+        svg = svg.replace(INK, "currentColor")
         label = html.escape(alt, quote=True)
         self.data = svg.replace("<svg", f'<svg role="img" aria-label="{label}" class="figure"', 1)
 
