@@ -14,7 +14,8 @@ SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>.*?</details>", r
 LINK = re.compile(r"\]\(([\w./-]+)\.md(#[\w-]+)?\)")
 FRAME = re.compile(r'<iframe class="step-frame".*?</iframe>', re.DOTALL)
 OF_THE_BOOK = re.compile(
-    r"^(?:from|import) (?:drawings|exercises|record|runs|sentences|step_frame|tools)\b", re.MULTILINE
+    r"^(?:from|import) (?:diagrams|drawings|exercises|one_page\w*|record|runs|sentences|step_frame|tools)\b",
+    re.MULTILINE,
 )
 FIND_BOOK = """\
 # This chapter imports files of the book (exercises, tools), which no package contains.
@@ -38,7 +39,9 @@ if importlib.util.find_spec("exercises") is None:
         )
     sys.path.insert(0, str(book))
 """
-"""The first cell of a notebook that imports files of the book: it finds them or says where to get them."""
+"""The cell before the first that imports files of the book: it finds them or says where to get them."""
+PAGE_ONLY = "page-only"
+"""Tag of cells that a notebook leaves out: pictures of a chapter whose own code needs torch alone."""
 MINUTES = re.compile(r"^(\*About \d+ minutes\..*?\*)$", re.MULTILINE | re.DOTALL)
 
 
@@ -74,9 +77,11 @@ def write_notebooks(app: Any, error: Exception | None) -> None:
 
 def cleaned(notebook: dict[str, Any]) -> dict[str, Any]:
     """Return a notebook without solutions and frames, with links to the pages, and without the builder's own marks."""
-    cells = []
+    cells, found = [], False
     for cell in notebook["cells"]:
         text = "".join(cell["source"])
+        if PAGE_ONLY in cell.get("metadata", {}).get("tags", []):
+            continue
         if cell["cell_type"] == "markdown":
             text = SOLUTION.sub("", re.sub(r"^<a href=[^>]*ipynb[^>]*>.*?</a>\n*", "", text, flags=re.MULTILINE))
             text = LINK.sub(r"](\1.html\2)", text).strip()
@@ -86,16 +91,12 @@ def cleaned(notebook: dict[str, Any]) -> dict[str, Any]:
             if shown := output.get("data", {}).get("text/html"):
                 output["data"]["text/html"] = FRAME.sub("", "".join(shown))
         kept = {key: value for key, value in cell.items() if key != "id"}
-        if cell["cell_type"] == "code" and OF_THE_BOOK.search(text) and not any(map(is_code, cells)):
+        if cell["cell_type"] == "code" and OF_THE_BOOK.search(text) and not found:
             cells.append(code_cell(FIND_BOOK))
+            found = True
         cells.append(kept | {"source": text.splitlines(keepends=True)})
     kernel = {"name": "python3", "display_name": "Python 3"}
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}
-
-
-def is_code(cell: dict[str, Any]) -> bool:
-    """Return whether a cell is run, rather than read."""
-    return cell["cell_type"] == "code"
 
 
 def code_cell(text: str) -> dict[str, Any]:

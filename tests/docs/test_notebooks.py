@@ -32,6 +32,14 @@ def test_a_cell_that_finds_the_book_comes_before_the_first_code() -> None:
     assert "".join(cells[1]["source"]) == notebooks.FIND_BOOK.rstrip()
 
 
+def test_cells_before_it_need_torch_alone_and_pictures_of_the_page_are_left_out() -> None:
+    codes = ["from drawings import draw_mask", "import torch", "from one_page_bridge import to_library", "import runs"]
+    cells: list[dict[str, Any]] = [{"cell_type": "code", "metadata": {}, "source": [code]} for code in codes]
+    cells[0]["metadata"] = {"tags": ["remove-input", "page-only"]}
+    sources = ["".join(cell["source"]) for cell in notebooks.cleaned({"cells": cells})["cells"]]
+    assert sources == [codes[1], notebooks.FIND_BOOK.rstrip(), *codes[2:]]
+
+
 def test_a_notebook_that_needs_torch_alone_has_no_such_cell() -> None:
     cells = [{"cell_type": "code", "source": ["import torch\n"]}]
     assert len(notebooks.cleaned({"cells": cells})["cells"]) == 1
