@@ -1,0 +1,232 @@
+"""The one-page Transformer: its chapter has its code, it computes what the library computes, and it learns."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import notebooks
+import one_page
+import one_page_dates
+import pytest
+import torch
+from one_page_bridge import from_library, to_library
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.models import LanguageModel, TextClassifier, Translator
+
+BOOK = Path(__file__).parents[2] / "docs" / "book"
+CHAPTER = (BOOK / "one-page.md").read_text(encoding="utf-8")
+CELL = re.compile(r"^```{code-cell} python\n((?::\S[^\n]*\n)*)(.*?)^```$", re.MULTILINE | re.DOTALL)
+CELLS = CELL.findall(CHAPTER)
+CONFIG = one_page.Config(n_layers=3, d_model=12, n_heads=2, d_ff=20, dropout=0.3, max_len=11)
+MOST = 1e-5
+"""The largest difference of logits between the page and the library."""
+
+
+def cells_with(tag: str) -> list[str]:
+    """Return the code of the chapter's cells with a tag."""
+    return [code for options, code in CELLS if re.search(rf":tags: \[.*\b{tag}\b", options)]
+
+
+def random_ids(lengths: list[int], seed: int) -> Tensor:
+    """Return ids of texts of these lengths, padded."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = [torch.randint(3, 30, (length,), generator=generator) for length in lengths]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=one_page.PAD)
+
+
+def shaken(model: nn.Module) -> Any:
+    """Return a model in evaluation mode whose every weight differs from its initial one: norms and biases, too."""
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def make(name: str) -> Any:
+    """Return a model of the page by the name of its class, or a classifier by its number of classes."""
+    if name.isdigit():
+        return shaken(one_page.Classifier(CONFIG, 30, int(name)))
+    return shaken(getattr(one_page, name)(CONFIG, 30))
+
+
+def logits_of(model: nn.Module) -> Tensor:
+    """Return the logits of a model of the page or of the library, for padded texts."""
+    source, target = random_ids([7, 4, 1], seed=1), random_ids([5, 2, 6], seed=2)
+    with torch.no_grad():
+        match model:
+            case Translator():
+                return model(source, target, source != one_page.PAD)
+            case TextClassifier():
+                return model(source, source != one_page.PAD)
+            case one_page.EncoderDecoder():
+                return model(source, target)
+            case one_page.Classifier():
+                return model(source)
+            case _:
+                return model(target)
+
+
+def test_the_cells_of_the_chapter_are_the_file() -> None:
+    assert "\n\n".join(cells_with("one-page")) == (BOOK / "one_page.py").read_text(encoding="utf-8")
+
+
+def test_the_file_has_at_most_200_lines_and_needs_torch_alone() -> None:
+    source = (BOOK / "one_page.py").read_text(encoding="utf-8")
+    assert len([line for line in source.splitlines() if line.strip()]) <= 200
+    modules = set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE))
+    assert modules <= {"torch", *sys.stdlib_module_names}
+
+
+def test_the_cells_about_dates_are_those_of_the_training() -> None:
+    cells, source = cells_with("dates"), (BOOK / "one_page_dates.py").read_text(encoding="utf-8")
+    assert cells and all(code.strip() in source for code in cells)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("EncoderDecoder", Translator), ("LanguageModel", LanguageModel), ("3", TextClassifier), ("5", TextClassifier)],
+)
+def test_weights_go_to_the_library_and_back_with_equal_logits(name: str, kind: type) -> None:
+    model = make(name)
+    library = to_library(model)
+    back = from_library(library)
+    assert isinstance(library, kind) and type(back) is type(model) and not library.training and not back.training
+    torch.testing.assert_close(logits_of(library), logits_of(model), atol=MOST, rtol=0)
+    torch.testing.assert_close(logits_of(back), logits_of(model), atol=0, rtol=0)
+    assert sum(p.numel() for p in library.parameters()) == sum(p.numel() for p in model.parameters())
+
+
+def test_two_classes_share_one_logit_in_the_library() -> None:
+    model = make("2")
+    library = to_library(model)
+    expected = logits_of(model).log_softmax(dim=-1)
+    torch.testing.assert_close(logits_of(library).log_softmax(dim=-1), expected, atol=MOST, rtol=0)
+    torch.testing.assert_close(logits_of(from_library(library)), logits_of(library), atol=MOST, rtol=0)
+
+
+@pytest.mark.parametrize("kind", [Translator, TextClassifier, LanguageModel])
+def test_a_model_of_the_library_comes_to_the_page(kind: Any) -> None:
+    config = ModelConfig(n_layers=2, d_model=12, n_heads=3, d_ff=None, activation="gelu", tie_embeddings=False)
+    library = shaken(kind(config, 30, 4, 9) if kind is TextClassifier else kind(config, 30, 9))
+    model = from_library(library)
+    torch.testing.assert_close(logits_of(model), logits_of(library), atol=MOST, rtol=0)
+    assert all(torch.equal(a, b) for a, b in zip(*states(library, to_library(model)), strict=True))
+
+
+def states(*models: nn.Module) -> list[list[Tensor]]:
+    return [list(model.state_dict().values()) for model in models]
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"positions": "rotary"}, "expected a model with positions = 'sinusoidal', and it has 'rotary'"),
+        ({"tie_embeddings": True}, "tie_embeddings"),
+        ({"activation": "relu"}, "activation"),
+        ({"d_head": 5}, "d_head"),
+        ({"embedding_init_std": 0.5}, "embedding_init_std"),
+        ({"pre_norm": False}, "pre_norm"),
+    ],
+)
+def test_what_the_page_lacks_is_refused(choice: dict[str, Any], message: str) -> None:
+    settings = {"n_layers": 1, "d_model": 12, "n_heads": 3, "activation": "gelu", "tie_embeddings": False}
+    with pytest.raises(ValueError, match=message):
+        from_library(Translator(ModelConfig(**settings | choice), 30, 9))
+
+
+def test_embeddings_of_ngrams_and_foreign_models_are_refused() -> None:
+    config = ModelConfig(n_layers=1, d_model=12, n_heads=3, activation="gelu", tie_embeddings=False)
+    with pytest.raises(ValueError, match="without ngrams"):
+        from_library(TextClassifier(config, 30, 3, 9, n_ngrams=7))
+    with pytest.raises(ValueError, match="and Linear came"):
+        to_library(nn.Linear(2, 3))
+
+
+def test_padding_and_later_tokens_change_nothing() -> None:
+    model, source, target = make("EncoderDecoder"), random_ids([7, 4], seed=3), random_ids([6, 6], seed=4)
+    with torch.no_grad():
+        short = model(source[1:, :4], target[1:, :3])
+        torch.testing.assert_close(model(source, target)[1:, :3], short, atol=MOST, rtol=0)
+        classifier = make("3")
+        torch.testing.assert_close(classifier(source)[1:], classifier(source[1:, :4]), atol=MOST, rtol=0)
+
+
+def test_greedy_stops_when_every_text_has_ended() -> None:
+    script = torch.tensor([[5, one_page.END, 6, 7], [8, 9, one_page.END, 4]])
+
+    def logits_of_script(ids: Tensor) -> Tensor:
+        return nn.functional.one_hot(script[:, : ids.shape[1]], 10).float()
+
+    begin = torch.full((2, 1), one_page.BEGIN)
+    assert one_page.greedy(logits_of_script, begin, 9)[:, 1:].tolist() == script[:, :3].tolist()
+    assert one_page.greedy(logits_of_script, begin, 2).shape == (2, 3)
+
+
+def test_a_small_model_learns_to_copy() -> None:
+    """A source that is written again exercises all of it: both stacks, masks, training and decoding."""
+    torch.manual_seed(0)
+    config = one_page.Config(n_layers=1, d_model=32, n_heads=2, d_ff=64, dropout=0.0)
+    model = one_page.EncoderDecoder(config, 9)
+
+    def texts(n: int) -> Tensor:
+        ids = torch.randint(3, 9, (n, 4))
+        return torch.cat([torch.full((n, 1), one_page.BEGIN), ids, torch.full((n, 1), one_page.END)], dim=1)
+
+    def batches(n_steps: int) -> Any:
+        for source in map(texts, [64] * n_steps):
+            target, answers = one_page.shift(source)
+            yield (source, target), answers
+
+    losses = one_page.train(model, batches(250), 5e-3, warmup=50)
+    source = texts(100)
+    right = (one_page.translate(model, source, 6)[:, :6] == source).all(dim=1).float().mean()
+    assert losses[-1] < losses[0] / 2 and right > 0.9
+
+
+def test_what_is_not_a_token_is_not_learned() -> None:
+    ids = torch.tensor([[one_page.BEGIN, 5, one_page.END, one_page.PAD]])
+    read, answers = one_page.shift(ids)
+    assert read.tolist() == [[one_page.BEGIN, 5, one_page.END]] and answers.tolist() == [[5, one_page.END, -100]]
+
+
+def test_no_day_is_in_two_parts_and_a_date_is_read_in_one_way() -> None:
+    parts = [set(part) for part in one_page_dates.split_days()]
+    assert len(set.union(*parts)) == sum(map(len, parts)) == 36_525 and [len(p) for p in parts[1:]] == [2_000, 2_000]
+    days = one_page_dates.split_days()[2]
+    written = [one_page_dates.write(day, form) for day in days for form in one_page_dates.FORMATS]
+    assert len(set(written)) == len(written)
+    assert one_page_dates.to_text(one_page_dates.to_ids(written)[7]) == written[7]
+
+
+def test_the_recorded_training_is_of_the_code_as_it_is_now() -> None:
+    record = json.loads(one_page_dates.RECORD.read_text(encoding="utf-8"))
+    assert record["code_sha256"] == one_page_dates.code_hash(), f"train it again: {record['command']}"
+    assert record["test"]["exact_match"] >= 0.95 and record["test"]["days"] == 2_000
+    assert record["seconds"] <= 180
+
+
+def test_the_notebook_runs_with_torch_alone_up_to_the_library(tmp_path: Path) -> None:
+    """Files of the book, the package and drawing are out of reach; what needs them stands after `FIND_BOOK`."""
+    cells = [
+        nbformat.v4.new_code_cell(code.rstrip(), metadata={"tags": re.findall(r"[\w-]+", options.partition("[")[2])})
+        for options, code in CELLS
+    ]
+    notebook = notebooks.cleaned(json.loads(nbformat.writes(nbformat.v4.new_notebook(cells=cells))))
+    sources = ["".join(cell["source"]) for cell in notebook["cells"]]
+    end = sources.index(notebooks.FIND_BOOK.rstrip())
+    joined = "\n".join(sources[:end])
+    assert all(code.rstrip() in sources[:end] for code in cells_with("one-page") + cells_with("dates"))
+    assert "matplotlib" not in joined and "print(" in joined
+    blocked = ["glassformer", "tools", "drawings", "exercises", "one_page", "one_page_dates", "matplotlib"]
+    code = f"import sys\nsys.modules.update(dict.fromkeys({blocked}))\n{joined}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
