@@ -178,7 +178,7 @@ def test_a_small_model_learns_to_copy() -> None:
     model = one_page.EncoderDecoder(config, 9)
 
     def texts(n: int) -> Tensor:
-        ids = torch.randint(3, 9, (n, 4))
+        ids = torch.randint(3, 9, (n, 3))
         return torch.cat([torch.full((n, 1), one_page.BEGIN), ids, torch.full((n, 1), one_page.END)], dim=1)
 
     def batches(n_steps: int) -> Any:
@@ -186,9 +186,9 @@ def test_a_small_model_learns_to_copy() -> None:
             target, answers = one_page.shift(source)
             yield (source, target), answers
 
-    losses = one_page.train(model, batches(250), 5e-3, warmup=50)
+    losses = one_page.train(model, batches(150), 5e-3, warmup=50)
     source = texts(100)
-    right = (one_page.translate(model, source, 6)[:, :6] == source).all(dim=1).float().mean()
+    right = (one_page.translate(model, source, 5)[:, :5] == source).all(dim=1).float().mean()
     assert losses[-1] < losses[0] / 2 and right > 0.9
 
 
@@ -227,6 +227,9 @@ def test_the_notebook_runs_with_torch_alone_up_to_the_library(tmp_path: Path) ->
     assert all(code.rstrip() in sources[:end] for code in cells_with("one-page") + cells_with("dates"))
     assert "matplotlib" not in joined and "print(" in joined
     blocked = ["glassformer", "tools", "drawings", "exercises", "one_page", "one_page_dates", "matplotlib"]
+    for line, shorter in (("n_steps = 60", "n_steps = 2"), ("assert losses[-1] < losses[0] / 2", "")):
+        assert line in joined  # another test runs the chapter's own training
+        joined = joined.replace(line, shorter)
     code = f"import sys\nsys.modules.update(dict.fromkeys({blocked}))\n{joined}"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
