@@ -1,4 +1,4 @@
-"""The guided tour: offered once, five steps by keyboard for each kind of model, what it says it cannot show, and on disk."""
+"""The guided tour: offered once, five steps by keyboard for each kind of model, its limits in words, and from disk."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tab_to(page: App, selector: str) -> None:
 
 
 def walk(page: App) -> list[tuple[str, str]]:
-    """Go through the tour by keyboard alone, from its first card; the question's title and what was found of each step."""
+    """Go through the tour by keyboard alone, from its first card; the title and the finding of each step."""
     seen: list[tuple[str, str]] = []
     title = focused_heading(page)
     while True:

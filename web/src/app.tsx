@@ -108,7 +108,7 @@ function Problems() {
 /** What the tour is, once. */
 const Offer = () => useValue(offered) && (
   <p class="offer note">
-    New here? A short tour, with this model and text:
+    New here?
     <button type="button" class="quiet" data-role="tour" onClick={() => openTour("tour")}>Take the tour</button>
     <button type="button" class="quiet" data-role="no-tour" onClick={() => openTour(null)}>No thanks</button>
   </p>

@@ -104,8 +104,8 @@ function blockStep(context: Context, { step, head, key, effect }: BlockedKey, ro
   const layer = group.layers.findIndex(({ weights }) => weights === step) + 1;
   return {
     title,
-    question: `${begins} Head ${head + 1} of layer ${layer} may no longer attend to ${name}: the key is blocked, its weight becomes 0. What changes?`,
-    options: classifier ? ["The same class, hardly less certain", "The same class, less certain", "Another class"] : ["No prediction", "One prediction", "Several predictions"],
+    question: `${begins} Head ${head + 1} of layer ${layer} may no longer attend to ${name}: the key is blocked, its weight becomes 0. ${classifier ? "What does the model predict?" : "How many predictions change?"}`,
+    options: classifier ? ["The same class, hardly less certain", "The same class, less certain", "Another class"] : ["None", "One", "Several"],
     todo: `Press “Block the key ${name}”.`,
     control: '.edit-tools button[title="Key b"]',
     open: () => context.open("attention", { node: step, head, cell: `${row ?? key},${key}` }),

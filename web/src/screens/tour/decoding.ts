@@ -131,6 +131,9 @@ function alternative({ trace }: Context, { top, actual }: Prediction) {
   return top.slice(0, 10).find(({ id }) => !not.has(id));
 }
 
+/** A text that may be long, cut. */
+const short = (text: string) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
+
 /** What follows if another token is written? */
 export async function force(context: Context): Promise<TourStep | null> {
   const { trace, classifier, masked } = context;
@@ -164,7 +167,7 @@ export async function force(context: Context): Promise<TourStep | null> {
       const kept = rest.filter((id, i) => after[i] === id).length;
       return {
         right: same ? 0 : 1,
-        words: `It now answers “${now.answer.headline}”; before it was “${trace.answer.headline}”. Of the ${rest.length} tokens after it, ${kept} are as before. Each token is an input of the later steps, so one other token can change all that follow.`,
+        words: `It now answers “${short(now.answer.headline)}”; before it was “${short(trace.answer.headline)}”. Of the ${rest.length} tokens after it, ${kept} are as before. Each token is an input of the later steps, so one other token can change all that follow.`,
         compare: "Compare the answer at the top, and the colours of the tokens.",
         at: "[data-role=answer]",
       };

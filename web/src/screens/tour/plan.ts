@@ -10,7 +10,7 @@ type Make = (context: Context) => Promise<TourStep | null>;
 
 const N_STEPS = 5;
 
-/** In order, and what takes the place of a step that cannot be shown. */
+/** In order, and what follows where some of them cannot be shown. */
 const PLANS: Record<"translator" | "classifier" | "generator" | "masked", [steps: Make[], instead: Make[]]> = {
   translator: [[attend, block, blockEncoder, force, temperature], [maskWord, certainty, rowSum]],
   classifier: [[maskWord, maskTwo, attend, block, heat], [rowSum]],
@@ -29,16 +29,12 @@ export async function planOf(trace: Manifest): Promise<Plan> {
   const kind = context.masked ? "masked" : context.classifier ? "classifier" : trace.streams.length > 1 ? "translator" : "generator";
   const [wanted, instead] = PLANS[kind];
   const make = (one: Make) => one(context).catch(() => null); // of what a saved page lacks there is no step
-  const made: (TourStep | null)[] = [];
-  for (const one of wanted) made.push(await make(one));
-  const spare = [...instead];
   const steps: TourStep[] = [];
-  for (const step of made) {
-    let next = step;
-    while (!next && spare.length) next = await make(spare.shift()!);
-    if (next) steps.push(next);
+  for (const one of [...wanted, ...instead]) {
+    const step = steps.length < N_STEPS && await make(one);
+    if (step) steps.push(step);
   }
-  return { steps: steps.slice(0, N_STEPS), limits: limitsOf(context) };
+  return { steps, limits: limitsOf(context) };
 }
 
 function limitsOf({ trace, edits, masked }: Context): string[] {

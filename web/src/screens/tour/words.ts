@@ -53,11 +53,11 @@ export async function maskWord(context: Context): Promise<TourStep | null> {
   const { words, order, found: { target }, params } = all;
   const word = words[order[0]!]!;
   const options = optionsOf(order[0]!, [...words.keys()]);
-  const { classifier, trace } = context;
+  const { classifier, masked, trace } = context;
   const what = visible(target.piece);
   return {
     title: classifier ? "Which word decides?" : "Which word does it depend on?",
-    question: `The model gives “${what}” the probability ${percent(Math.exp(target.log_prob))}${classifier ? "" : " at the token it is least sure of"}. Which of these words, masked, changes it most?`,
+    question: `${classifier || masked ? "The model gives" : "Of the tokens it wrote, the model was least certain of"} “${what}”: ${percent(Math.exp(target.log_prob))}. Which of these words, masked, changes it most?`,
     options: options.map((i) => nameOf(words[i]!, words)),
     todo: `Mask “${word.text}”: select it in the text.`,
     control: control(word),
@@ -73,7 +73,7 @@ export async function maskWord(context: Context): Promise<TourStep | null> {
         words: after
           ? `Without “${word.text}” the probability of “${what}” goes from ${percent(Math.exp(target.log_prob))} to ${percent(Math.exp(after.log_prob))}${first && first.id !== trace.predictions[all.request.prediction ?? 0]?.top[0]?.id ? `, and the most probable is “${visible(first.piece)}”` : ""}.`
           : `Without “${word.text}” the quantity goes from ${number(original)} to ${number(value)}.`,
-        compare: "Compare “Strongest words”: each bar is what masking that word alone changes.",
+        compare: "Compare “Strongest words”: each bar is what masking that word alone changes. Where no single word changes much, several words say the same.",
         at: "[data-role=probability]",
       };
     },
@@ -84,9 +84,9 @@ export async function maskWord(context: Context): Promise<TourStep | null> {
 export async function maskTwo(context: Context): Promise<TourStep | null> {
   const all = source.live ? await weigh(context) : null;
   if (!all || all.words.length < 3) return null;
-  const { words, order } = all;
-  const [first, second] = [words[order[0]!]!, words[order[1]!]!];
-  if (first.score <= 0 || second.score <= 0) return null; // a sum of opposite signs says little
+  const { words } = all;
+  const [first, second] = [...words].sort((a, b) => b.score - a.score);
+  if (!first || !second || second.score <= 0) return null; // a sum of opposite signs says little
   return {
     title: "Two words together",
     question: `“${first.text}” masked alone costs ${number(first.score)}, “${second.text}” alone ${number(second.score)}. Both masked: what do they cost together?`,
