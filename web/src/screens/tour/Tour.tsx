@@ -143,8 +143,8 @@ function useMarked(selector: string | null) {
       const found = document.querySelector(selector);
       if (found === marked) return;
       unmark();
+      found?.setAttribute("data-tour", "control"); // first, since its style says how far from the edge to scroll to
       if (found && !marked) found.scrollIntoView({ block: isLow(found) ? "start" : "nearest" });
-      found?.setAttribute("data-tour", "control");
       marked = found;
     };
     mark();

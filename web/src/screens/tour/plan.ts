@@ -10,12 +10,12 @@ type Make = (context: Context) => Promise<TourStep | null>;
 
 const N_STEPS = 5;
 
-/** In order, and what follows where some of them cannot be shown. */
-const PLANS: Record<"translator" | "classifier" | "generator" | "masked", [steps: Make[], instead: Make[]]> = {
-  translator: [[attend, block, blockEncoder, force, temperature], [maskWord, certainty, rowSum]],
-  classifier: [[maskWord, maskTwo, attend, block, heat], [rowSum]],
-  generator: [[writeHot, attend, block, maskWord, force], [temperature, certainty, rowSum]],
-  masked: [[fillIn, attend, block, maskWord], [rowSum]],
+/** In order: where edits can be made, of which those that a text does not allow are left out; and where none can. */
+const PLANS: Record<"translator" | "classifier" | "generator" | "masked", [edits: Make[], none: Make[]]> = {
+  translator: [[attend, block, blockEncoder, force, temperature], [attend, certainty, maskWord, temperature, rowSum]],
+  classifier: [[maskWord, maskTwo, attend, block, heat], [maskWord, attend, rowSum, heat]],
+  generator: [[writeHot, attend, block, maskWord, force], [certainty, attend, maskWord, temperature, rowSum]],
+  masked: [[fillIn, attend, block, maskWord, rowSum], [fillIn, attend, maskWord, rowSum]],
 };
 
 export interface Plan {
@@ -28,9 +28,10 @@ export async function planOf(trace: Manifest): Promise<Plan> {
   const context = contextOf(trace);
   const kind = context.masked ? "masked" : context.classifier ? "classifier" : trace.streams.length > 1 ? "translator" : "generator";
   const [wanted, instead] = PLANS[kind];
+  const makes = context.edits ? new Set([...wanted, ...instead]) : instead;
   const make = (one: Make) => one(context).catch(() => null); // of what a saved page lacks there is no step
   const steps: TourStep[] = [];
-  for (const one of [...wanted, ...instead]) {
+  for (const one of makes) {
     const step = steps.length < N_STEPS && await make(one);
     if (step) steps.push(step);
   }

@@ -89,7 +89,7 @@ export async function maskTwo(context: Context): Promise<TourStep | null> {
   if (!first || !second || second.score <= 0) return null; // a sum of opposite signs says little
   return {
     title: "Two words together",
-    question: `“${first.text}” masked alone costs ${number(first.score)}, “${second.text}” alone ${number(second.score)}. Both masked: what do they cost together?`,
+    question: `Masking lowers the ${all.found.quantity}. “${first.text}” masked alone costs ${number(first.score)}, “${second.text}” alone ${number(second.score)}. Both masked: what do they cost together?`,
     options: ["Less than the sum", "About the sum", "More than the sum"],
     todo: `“${first.text}” is masked. Mask “${second.text}” too.`,
     control: control(second),
