@@ -25,8 +25,7 @@ CONTENT_TYPES = {
     "tour.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
 }
-"""The served files. app.js loads shared.js at once; later.js, which loads screens.js, when a screen outside the first
-view is opened; tour.js, which loads it too, for the help and the tour."""
+"""The served files. app.js loads shared.js at once; later.js and tour.js, and with them screens.js, when needed."""
 WHOLE = "whole.js"
 """All scripts in one, for a page without a server."""
 
