@@ -47,10 +47,10 @@ def walk(page: App) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
     title = focused_heading(page)
     while True:
-        asked = card(page)
+        question = card(page)
         tab_to(page, "[data-option='0']")
         page.press("Enter")
-        focused_heading(page, but=asked)
+        focused_heading(page, but=question)
         task = card(page)
         page.page.wait_for_selector("[data-tour=control]")
         tab_to(page, "[data-role=do-it]")
