@@ -33,6 +33,8 @@ OTHER = {
     "lm": "JULIET:\n",
 }
 STEP = {"classify": "encoder.0.self.weights", "translate": "decoder.1.cross.weights", "lm": "decoder.1.self.weights"}
+NO_TOUR = "localStorage.setItem('glassformer-tour', '1')"
+"""The pictures are without the offer of the tour, which is answered here."""
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 
 
@@ -42,6 +44,7 @@ def shots(browser: Browser, run: Any, name: str) -> None:
     with PageServer(run, start=[{"text": TEXTS[task]}, {"text": OTHER[task]}]) as server:
         for size, (width, height) in SIZES.items():
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
+            page.add_init_script(NO_TOUR)
             page.goto(server.address())
             page.wait_for_selector("[data-role=answer]")
             for screen in SCREENS:
@@ -57,6 +60,7 @@ def head_forming(browser: Browser, run: Any) -> None:
     """Take one cross-attention head through training, by the snapshots of a run."""
     with PageServer(run, start=[{"text": "[fr_FR] lundi 3 mars 2031"}]) as server:
         page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme="light")
+        page.add_init_script(NO_TOUR)
         page.goto(server.address())
         page.wait_for_selector("[data-role=answer]")
         page.click("a[data-nav=compare]")

@@ -3,10 +3,11 @@
  * in screens/.
  */
 import type { ComponentType } from "preact";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { FlowScreen } from "./screens/flow/screen";
 import { type Screen, SCREENS } from "./state/address";
 import { framed } from "./state/frame";
+import { guide, offered, openTour } from "./state/guide";
 import { useKeys } from "./state/keys";
 import { busy, go, hrefTo, manifest, problems, reportError, route, runFacts } from "./state/page";
 import { signal, useValue } from "./state/signals";
@@ -19,8 +20,9 @@ const NAMES: Record<Screen, string> = {
   flow: "Flow", step: "Step", attention: "Attention", decode: "Decode", why: "Why", compare: "Compare",
 };
 
-/** The loaded screens; the others are in a second bundle, loaded when one is opened. */
-const screens = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>>>>({ flow: FlowScreen });
+/** What is loaded: the other screens, and the help and the tour, are in bundles that are loaded when one is opened. */
+const loaded = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour", ComponentType>>>({ flow: FlowScreen });
+const add = (parts: Promise<object>) => void parts.then((more) => (loaded.value = { ...loaded.value, ...more }), reportError);
 
 export function App() {
   useKeys();
@@ -29,9 +31,11 @@ export function App() {
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
       <Header />
+      <Offer />
       <TextForm />
       <Problems />
       <Main />
+      <Guide />
     </>
   );
 }
@@ -56,7 +60,7 @@ function Header() {
       </nav>
       <div class="top-tools">
         <span class="run-name">{run}</span>
-        <Help />
+        <button type="button" class="quiet" onClick={() => (guide.value = "help")}>Keys</button>
         <button type="button" class="quiet" onClick={toggleTheme}>{dark ? "Light" : "Dark"}</button>
       </div>
     </header>
@@ -65,7 +69,7 @@ function Header() {
 
 function Main() {
   const screen = useValue(route, (now) => now.screen);
-  const here = useValue(screens, (all) => screen in all);
+  const here = useValue(loaded, (all) => screen in all);
   const waits = useValue(busy) ?? (here ? null : `Opening ${NAMES[screen]}`);
   const traced = useValue(manifest, Boolean);
   const content = useMemo(() => <Content screen={screen} />, [screen]); // not rerendered while loading
@@ -80,9 +84,9 @@ function Main() {
 
 function Content({ screen }: { screen: Screen }) {
   const trace = useValue(manifest);
-  const Component = useValue(screens)[screen];
+  const Component = useValue(loaded)[screen];
   useEffect(() => {
-    if (!Component) import("./screens/later").then((later) => (screens.value = { ...screens.value, ...later }), reportError);
+    if (!Component) add(import("./screens/later"));
   }, [Component]);
   const answered = !useValue(framed);
   return trace && <>{answered && <Answer trace={trace} />}{answered && <EditBar />}{Component && <Component trace={trace} />}</>;
@@ -101,37 +105,23 @@ function Problems() {
   );
 }
 
-const KEYS: [string, string][] = [
-  ["1 … 6", "open a screen"],
-  ["Space", "next step (Step), mask a word (Why)"],
-  ["Shift Space", "previous step"],
-  ["Enter", "arithmetic of the selected cell"],
-  ["[ ]", "previous layer, next layer"],
-  [", .", "previous head, next head"],
-  ["← ↑ → ↓", "move to another cell or token"],
-  ["x b k", "on Attention: switch off the head, block the selected key, next kind of attention"],
-  ["w", "edit by hand"],
-  ["z v", "undo the last edit; show before, after or the difference"],
-  ["?", "show this help"],
-];
+/** What the tour is, once. */
+const Offer = () => useValue(offered) && (
+  <p class="offer note">
+    New here?
+    <button type="button" class="quiet" data-role="tour" onClick={() => openTour("tour")}>Take the tour</button>
+    <button type="button" class="quiet" data-role="no-tour" onClick={() => openTour(null)}>No thanks</button>
+  </p>
+);
 
-/** The keyboard shortcuts, in a modal dialog. */
-function Help() {
-  const dialog = useRef<HTMLDialogElement>(null);
-  return (
-    <>
-      <button type="button" class="quiet" onClick={() => dialog.current?.showModal()}>Keys</button>
-      <dialog ref={dialog} class="help" aria-labelledby="help-title">
-        <h2 id="help-title">Keys</h2>
-        <dl>
-          {KEYS.map(([key, does]) => (
-            <div key={key}><dt><kbd>{key}</kbd></dt><dd>{does}</dd></div>
-          ))}
-        </dl>
-        <form method="dialog"><button type="submit">Close</button></form>
-      </dialog>
-    </>
-  );
+/** The help or the tour. */
+function Guide() {
+  const open = useValue(guide);
+  const Part = useValue(loaded)[open!];
+  useEffect(() => {
+    if (open && !Part) add(import("./screens/tour"));
+  }, [open, Part]);
+  return Part && <Part />;
 }
 
 const lead = (screen: Screen) => (event: MouseEvent) => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { outcomeOf, layoutBeam, neighbour, pathTo } from "../src/screens/decode/beam";
-import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/screens/why/words";
+import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/trace/words";
 import { filterAll, filterTop, type SamplingParams } from "../src/tensors/filters";
 import { contributions, softmax } from "../src/tensors/pooling";
 import type { BeamCandidate, DecodeLog, Stream } from "../src/types";

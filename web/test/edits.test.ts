@@ -1,7 +1,7 @@
 /** Tests differences, refused edits, edits in words, blocked keys, the names of rows and words, and where formulas break. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nameOf, wordsOf } from "../src/screens/why/words";
+import { nameOf, wordsOf } from "../src/trace/words";
 import { differenceOf, passesOf, passOf, subtract, withDifferences } from "../src/sources/difference";
 import { Problem, type Source } from "../src/sources/source";
 import { sortEdits } from "../src/state/refusal";

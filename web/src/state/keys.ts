@@ -6,6 +6,7 @@
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { SCREENS } from "./address";
 import { framed } from "./frame";
+import { guide } from "./guide";
 import { go, manifest, route, setParams, shown, SHOWN, undoEdit } from "./page";
 
 /** Whether a key is typed into a field or has a modifier, and so is no shortcut. */
@@ -66,7 +67,7 @@ function onKey(event: KeyboardEvent) {
   else if (event.key === "z") undoEdit();
   else if (event.key === "v") setParams({ show: SHOWN[(SHOWN.indexOf(shown.value) + 1) % SHOWN.length] ?? null });
   else if (event.key === "w") openEditField();
-  else if (event.key === "?") document.querySelector<HTMLDialogElement>("dialog.help")?.showModal();
+  else if (event.key === "?") guide.value = "help";
   else return;
   event.preventDefault();
 }

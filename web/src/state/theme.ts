@@ -3,6 +3,7 @@
  * canvases.
  */
 import { type Palette, parseColour } from "../tensors/colour";
+import { recall, remember } from "./guide";
 import { computed, signal } from "./signals";
 
 export type Theme = "light" | "dark";
@@ -12,12 +13,8 @@ const systemDark = signal(system.matches);
 system.addEventListener("change", (event) => (systemDark.value = event.matches));
 
 function remembered(): Theme | null {
-  try {
-    const value = localStorage.getItem("glassformer-theme");
-    return value === "light" || value === "dark" ? value : null;
-  } catch {
-    return null; // a sandboxed frame has no storage
-  }
+  const value = recall("theme");
+  return value === "light" || value === "dark" ? value : null;
 }
 
 const chosen = signal<Theme | null>(remembered());
@@ -32,11 +29,7 @@ export function setTheme(next: Theme) {
 export function toggleTheme() {
   const next = theme.value === "dark" ? "light" : "dark";
   setTheme(next);
-  try {
-    localStorage.setItem("glassformer-theme", next);
-  } catch {
-    // without storage the theme is not remembered
-  }
+  remember("theme", next);
 }
 
 export function initTheme() {

@@ -49,6 +49,18 @@ export function predictionIndex({ predictions, generation }: Manifest, position:
   return nearest < 0 ? Math.max(0, predictions.length - 1) : nearest;
 }
 
+/** Index into `predictions` of the explained token, by default the generated one that the model was least certain of; only predictions with an actual next token. */
+export function targetIndex(manifest: Manifest, position: string | undefined): number {
+  if (isMasked(manifest)) return predictionIndex(manifest, position);
+  const last = Math.max(0, manifest.predictions.filter((p) => p.actual).length - 1);
+  const first = Math.min(predictionIndex(manifest, position), last);
+  if (position !== undefined) return first;
+  const certainty = (index: number) => manifest.predictions[index]?.actual?.log_prob ?? 0;
+  let least = first;
+  for (let i = first + 1; i <= last; i++) if (certainty(i) < certainty(least)) least = i;
+  return least;
+}
+
 /** Whether the token after this position is of the prompt or forced. */
 export const isGiven = (manifest: Pick<Manifest, "streams" | "generation">, position: number) =>
   !isMasked(manifest) && position + 1 < outputStream(manifest).n_given;

@@ -20,10 +20,12 @@ CONTENT_TYPES = {
     "index.html": "text/html; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
     "shared.js": "text/javascript; charset=utf-8",
+    "screens.js": "text/javascript; charset=utf-8",
     "later.js": "text/javascript; charset=utf-8",
+    "tour.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
 }
-"""The served files. app.js loads shared.js at once, and later.js when a screen outside the first view is opened."""
+"""The served files. app.js loads shared.js at once; later.js and tour.js, and with them screens.js, when needed."""
 WHOLE = "whole.js"
 """All scripts in one, for a page without a server."""
 

@@ -4,7 +4,7 @@
  */
 import { signal, useValue } from "../../state/signals";
 import { signed, visible } from "../../tensors/format";
-import { colours, gapBetween, keyOf, type Word } from "./words";
+import { colours, gapBetween, keyOf, type Word } from "../../trace/words";
 
 interface Props {
   words: readonly Word[];

@@ -6,7 +6,7 @@ import { route, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { number, percent, signed } from "../../tensors/format";
-import { isClassifier, isMasked, predictionIndex } from "../../trace/generation";
+import { isClassifier, isMasked, targetIndex } from "../../trace/generation";
 import type { AttributeRequest, Attribution, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Choices } from "../../views/Choices";
@@ -15,7 +15,7 @@ import { CheckpointsView, KeysView, LayersView, PartsView, StatesView } from "./
 import { Faithfulness } from "./Faithfulness";
 import { Probability, ErrorText } from "./Probability";
 import { Question } from "./Question";
-import { erasedPositions, keyOf, nameOf, scaleOf, strongest, type Word, wordsOf } from "./words";
+import { erasedPositions, keyOf, nameOf, scaleOf, strongest, type Word, wordsOf } from "../../trace/words";
 import { pointing, WordText } from "./WordText";
 
 const VIEWS = [["words", "Words"], ["parts", "Heads and blocks"], ["keys", "Attention to tokens"], ["layers", "Layers"], ["contributions", "Contributions"], ["states", "Second text"], ["checkpoints", "Training"]] as const;
@@ -122,18 +122,6 @@ function Attributions({ manifest }: { manifest: Manifest }) {
       )}
     </>
   );
-}
-
-/** Index into `predictions` of the explained token, by default the generated one that the model was least certain of; only predictions with an actual next token. */
-function targetIndex(manifest: Manifest, position: string | undefined): number {
-  if (isMasked(manifest)) return predictionIndex(manifest, position);
-  const last = Math.max(0, manifest.predictions.filter((p) => p.actual).length - 1);
-  const first = Math.min(predictionIndex(manifest, position), last);
-  if (position !== undefined) return first;
-  const certainty = (index: number) => manifest.predictions[index]?.actual?.log_prob ?? 0;
-  let least = first;
-  for (let i = first + 1; i <= last; i++) if (certainty(i) < certainty(least)) least = i;
-  return least;
 }
 
 function requestOf(manifest: Manifest, index: number, params: Record<string, string>): AttributeRequest {

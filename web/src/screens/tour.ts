@@ -1,0 +1,6 @@
+/** The help and the tour, in a bundle that `app.tsx` loads when one is opened. */
+// The tour opens all screens, and shares their code: so that there is one bundle of it, all of them are named here.
+import "./later";
+
+export { Help as help } from "./tour/Help";
+export { Tour as tour } from "./tour/Tour";
