@@ -14,7 +14,7 @@ SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>.*?</details>", r
 LINK = re.compile(r"\]\(([\w./-]+)\.md(#[\w-]+)?\)")
 FRAME = re.compile(r'<iframe class="step-frame".*?</iframe>', re.DOTALL)
 OF_THE_BOOK = re.compile(
-    r"^(?:from|import) (?:drawings|exercises|record|runs|sentences|step_frame|tools)\b", re.MULTILINE
+    r"^(?:from|import) (?:diagrams|drawings|exercises|record|runs|sentences|step_frame|tools)\b", re.MULTILINE
 )
 FIND_BOOK = """\
 # This chapter imports files of the book (exercises, tools), which no package contains.
