@@ -208,7 +208,7 @@ def draw_normalized(panels: Mapping[str, Tensor]) -> Any:
     return _in_inches(2.35 * len(panels), 0.6 + first.shape[0] * (first.shape[1] * cell + 0.25), draw)
 
 
-def draw_curves(x: Tensor, curves: Mapping[str, Tensor], title: str, y_label: str) -> Any:
+def draw_curves(x: Tensor, curves: Mapping[str, Tensor], title: str, y_label: str, x_label: str = "x") -> Any:
     """Return a figure of functions of x, the first in the accent colour; the legend names them."""
     import matplotlib
     from drawings import plain_axes
@@ -222,7 +222,7 @@ def draw_curves(x: Tensor, curves: Mapping[str, Tensor], title: str, y_label: st
         axes.axhline(0, color=INK, lw=0.4)
         axes.axvline(0, color=INK, lw=0.4)
         axes.legend(frameon=False, labelcolor=INK)
-        plain_axes(axes, title, "x", y_label)
+        plain_axes(axes, title, x_label, y_label)
         figure.tight_layout()
         return figure
 
