@@ -74,6 +74,7 @@ def test_links_to_the_errors_of_the_sources_lead_to_a_heading() -> None:
     headings = re.findall(r"^#+ (.*)$", reference_pages.errata(), re.MULTILINE)
     slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
     linked = {path.stem: re.findall(r"errata\.md#([\w-]+)", path.read_text("utf-8")) for path in BOOK.glob("*.md")}
-    for chapter in ("text", "attention", "positions", "scale", "masks", "heads"):
+    first = ("text", "attention", "positions", "scale", "masks", "heads")
+    for chapter in (*first, "block", "encoder", "learning", "decoder", "translation", "inside"):
         assert linked[chapter], f"{chapter}.md names mistakes without their source"
     assert {slug for found in linked.values() for slug in found} <= slugs
