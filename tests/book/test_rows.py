@@ -31,6 +31,11 @@ def test_what_a_row_names_stands_under_its_heading() -> None:
     """A page that a row sends its reader to has the words, not the heading alone."""
     for words, page, heading in (
         ("GELU", "block", "Feed-forward: each token alone"),
+        ("nn.Dropout(", "block", "Dropout: zeros in training, nothing afterwards"),
+        ("nn.Conv1d(", "block", "Which inputs does an output see?"),
+        ("draw_normalized(", "block", "The norm: over the features of a token"),
+        ("draw_translator(", "reading", "A map"),
+        ("draw_decoder_layer(", "decoder", "Three sublayers"),
         ("WMT 2014", "sizes", "The paper's models"),
         ("bounded", "positions", "What a position must satisfy"),
         ("same vector", "positions", "What a position must satisfy"),
