@@ -218,7 +218,8 @@ def draw_curves(x: Tensor, curves: Mapping[str, Tensor], title: str, y_label: st
         figure = Figure(figsize=(5.2, 3.0))
         axes = figure.subplots()
         for (name, values), style in zip(curves.items(), ("-", "--", ":"), strict=False):
-            axes.plot(x, values, style, color=ACCENT if style == "-" else INK, label=name, lw=1.6)
+            look = {"color": ACCENT, "lw": 2.0, "zorder": 3} if style == "-" else {"color": INK, "lw": 1.0}
+            axes.plot(x, values, style, label=name, **look)
         axes.axhline(0, color=INK, lw=0.4)
         axes.axvline(0, color=INK, lw=0.4)
         axes.legend(frameon=False, labelcolor=INK)
