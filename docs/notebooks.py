@@ -1,4 +1,7 @@
-"""Offer each executed chapter as a notebook: with outputs, with the stub of its exercise, and without the solution."""
+"""Offer each executed chapter as a notebook: with outputs, with the stub of its exercise, and without the solution.
+
+Packages of the extra `docs` are imported where they are used, so that the tests of the cells need none of them.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,6 @@ import json
 import re
 from pathlib import Path
 from typing import Any
-
-import nbformat
-from jupyter_cache import get_cache
 
 SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>.*?</details>", re.DOTALL)
 LINK = re.compile(r"\]\(([\w./-]+)\.md(#[\w-]+)?\)")
@@ -50,6 +50,8 @@ def make_cache(app: Any) -> None:
 
     Processes that read chapters side by side would each make its tables, and the second would fail.
     """
+    from jupyter_cache import get_cache
+
     get_cache(app.config.nb_execution_cache_path).list_cache_records()
 
 
@@ -64,6 +66,9 @@ def write_notebooks(app: Any, error: Exception | None) -> None:
     """Write the notebooks into the folder of their pages; a handler of Sphinx's event `build-finished`."""
     if error is not None or app.builder.name != "html":
         return
+    import nbformat
+    from jupyter_cache import get_cache
+
     out = Path(app.outdir)
     cache = get_cache(app.config.nb_execution_cache_path)
     for path in sorted((out.parent / "jupyter_execute" / "book").glob("*.ipynb")):

@@ -49,3 +49,9 @@ def test_a_chapter_has_its_parts_and_short_cells(path: Path) -> None:
     assert all(f"\n## {heading}\n" in text for heading in (exercise, "You can now"))
     assert "\nNext in the code: `" in text
     assert not re.search(r"\b(simply|just|obviously)\b", text, re.IGNORECASE)
+
+
+def test_the_lessons_for_teachers_have_every_chapter() -> None:
+    lessons = (BOOK.parent / "how-to" / "teach.md").read_text(encoding="utf-8")
+    missing = {path.stem for path in CHAPTERS} - set(re.findall(r"\.\./book/([\w-]+)\.md", lessons))
+    assert missing <= {"reading"}

@@ -31,6 +31,11 @@ def test_what_a_row_names_stands_under_its_heading() -> None:
     """A page that a row sends its reader to has the words, not the heading alone."""
     for words, page, heading in (
         ("GELU", "block", "Feed-forward: each token alone"),
+        ("nn.Dropout(", "block", "Dropout: zeros in training, nothing afterwards"),
+        ("nn.Conv1d(", "block", "Which inputs does an output see?"),
+        ("draw_normalized(", "block", "The norm: over the features of a token"),
+        ("draw_translator(", "reading", "A map"),
+        ("draw_decoder_layer(", "decoder", "Three sublayers"),
         ("WMT 2014", "sizes", "The paper's models"),
         ("class PositionalEncoding(nn.Module)", "one-page", "From ids to vectors"),
         ("class Embedding(nn.Module)", "one-page", "From ids to vectors"),
@@ -88,6 +93,7 @@ def test_links_to_the_errors_of_the_sources_lead_to_a_heading() -> None:
     headings = re.findall(r"^#+ (.*)$", reference_pages.errata(), re.MULTILINE)
     slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
     linked = {path.stem: re.findall(r"errata\.md#([\w-]+)", path.read_text("utf-8")) for path in BOOK.glob("*.md")}
-    for chapter in ("text", "attention", "positions", "scale", "masks", "heads"):
+    first = ("text", "attention", "positions", "scale", "masks", "heads")
+    for chapter in (*first, "block", "encoder", "learning", "decoder", "translation", "inside"):
         assert linked[chapter], f"{chapter}.md names mistakes without their source"
     assert {slug for found in linked.values() for slug in found} <= slugs
