@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.config.recipes import load_recipe, override
 from glassformer.data.sources import pipes_kept
-from glassformer.errors import UsageError
+from glassformer.errors import UsageError, check_type
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.text.answers import checked_lines, checked_texts, warn_at_end, warn_of_cut
@@ -181,8 +181,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
 
 def _folder(path: Any) -> Path:
     """Return an argument that names a folder as a path; raise UsageError for what is neither text nor a path."""
-    if not isinstance(path, str | PathLike):
-        raise UsageError(f"expected the path of a folder, not {path!r}"[:200], 'as in: glassformer.load("runs/imdb")')
+    check_type(path, (str, PathLike), "the path of a folder", 'as in: glassformer.load("runs/imdb")')
     return Path(path)
 
 

@@ -538,9 +538,27 @@ def test_an_explanation_is_read_by_the_ids_of_its_steps(runs: dict[str, Run]) ->
         with pytest.raises(UsageError) as caught:
             read(typed)
         assert "encoder.1.self.weight" in caught.value.message and id in caught.value.hint
-    for wrong in (5, None):
+    for wrong in (5, None, [1]):
         with pytest.raises(UsageError, match="no tensor"):
             e[wrong]  # type: ignore[index]
+
+
+def test_arguments_of_a_wrong_type_are_refused_with_a_sentence(runs: dict[str, Run]) -> None:
+    e: Any = explain(runs["translate"], "a b c")
+    calls = {
+        "a slice as text": lambda wrong: e.tensor("encoder.0.self.weights", wrong),
+        "the index of a prediction": e.contributions,
+        "the explanation of a second text": e.sweep_states,
+        "the path of an .html file": e.save,
+    }
+    for expected, call in calls.items():
+        for wrong in (1.5, [1], object(), True):
+            with pytest.raises(UsageError, match=f"^expected {expected}, not ") as caught:
+                call(wrong)
+            assert caught.value.hint
+    with pytest.raises(UsageError, match="a second text, not 'a c b'"):
+        e.sweep_states("a c b")
+    assert e.contributions(np.int64(0)).position == e.contributions(0).position
 
 
 def test_results_are_short_in_a_notebook(runs: dict[str, Run]) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from glassformer.errors import UsageError
+from glassformer.errors import UsageError, check_type
 from glassformer.explain.capture.tape import Check
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction
@@ -155,6 +157,7 @@ class Explanation:
         Raises:
             UsageError: there is no such tensor, or no such slice of it.
         """
+        check_type(slice, str, "a slice as text", 'as in: tensor("encoder.1.self.weights", "head:0")')
         return self.records.tensor(id, slice)
 
     def __getitem__(self, id: str) -> np.ndarray:
@@ -209,6 +212,8 @@ class Explanation:
         """
         from glassformer.explain.edits.what_if import what_if
 
+        if other is not None:
+            check_explanation(other)
         return what_if(self, edits, other)
 
     def sweep_parts(self) -> PartsSweep:
@@ -237,6 +242,7 @@ class Explanation:
         """
         from glassformer.explain.edits.states import sweep_states
 
+        check_explanation(other)
         return sweep_states(self, other)
 
     def sweep_checkpoints(self) -> CheckpointsSweep:
@@ -257,6 +263,9 @@ class Explanation:
         """
         from glassformer.explain.edits.contributions import contributions
 
+        if prediction is not None:
+            check_type(prediction, Integral, "the index of a prediction", f"from 0 to {len(self.predictions) - 1}")
+            prediction = int(prediction)
         return contributions(self, prediction)
 
     def readings(self) -> list[Reading]:
@@ -286,6 +295,7 @@ class Explanation:
         """
         from glassformer.explain.page.saved_page import saved_page_html
 
+        check_type(path, (str, PathLike), "the path of an .html file", 'as in: explanation.save("page.html")')
         atomic_write_text(Path(path), saved_page_html(self, parameters=parameters)[0])
 
     def page(self) -> NotebookPage:
@@ -300,6 +310,11 @@ class Explanation:
 
         image = base64.b64encode(attention_png(self)).decode("ascii")
         return {"text/plain": repr(self), "image/png": image}
+
+
+def check_explanation(other: Any) -> None:
+    """Check that what came for a second text is an explanation."""
+    check_type(other, Explanation, "the explanation of a second text", 'as in: run.explain("the second text")')
 
 
 def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t1") -> Explanation:

@@ -107,6 +107,7 @@ class RecordStore(Mapping[str, Step]):
 
     def held(self, id: str, slice: str = "") -> np.ndarray | None:
         """Return `tensor`, or None where that needs another forward pass; safe from any thread."""
+        id = id if isinstance(id, str) else str(id)
         if id in self.steps:
             step = self.captured(id)
             return step and to_numpy(take_slice(step.value, self._axes(id), slice))
