@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from tests.helpers.for_each import for_each
 
+from glassformer.decode.parallel import map_forked
 from glassformer.report.progress import TrainingProgress
 from glassformer.runs.records import StepMetrics
-from glassformer.tasks.base import announced
+from glassformer.utils import console
+from glassformer.utils.console import announced
 from glassformer.utils.formatting import counted, duration
 
 logger = logging.getLogger("glassformer.tests")
@@ -111,7 +113,18 @@ def test_a_long_pass_over_a_split_says_how_far_it_is(caplog: pytest.LogCaptureFi
     for seconds, expected in ((0.5, []), (4.0, ["scored 3 of 6 batches  left 12 s"])):
         caplog.clear()
         done = []
-        for batch in announced("abcdef", 6, clock):
+        for batch in announced("abcdef", 6, "scored", clock):
             done.append(batch)
             clock.now += seconds
         assert "".join(done) == "abcdef" and caplog.messages == expected
+
+
+def test_a_long_translation_says_how_far_it_is(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "PROGRESS_SECONDS", 0.0)
+    caplog.set_level(logging.INFO, "glassformer")
+    for n_workers in (1, 2):
+        caplog.clear()
+        assert map_forked(str.upper, "abc", n_workers) == ["A", "B", "C"]
+        assert [message[:23] for message in caplog.messages] == ["decoded 1 of 3 batches ", "decoded 2 of 3 batches "]

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import torch
 
 from glassformer.errors import ResourceError
+from glassformer.utils.console import announced
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,14 +38,16 @@ def n_workers_for(n_rows: int, device: torch.device, min_rows: int) -> int:
 
 
 def map_forked(function: Callable[[Item], Result], items: Sequence[Item], n_workers: int) -> list[Result]:
-    """Return `function` of every item, in order, computed by `n_workers` processes with one thread each.
+    """Return `function` of every batch, in order, computed by `n_workers` processes with one thread each.
+
+    A long job logs how far it is.
 
     Raises:
         ResourceError: a worker died.
     """
     n_workers = min(n_workers, len(items))
     if n_workers <= 1:
-        return [function(item) for item in items]
+        return list(announced(map(function, items), len(items), "decoded"))
     before = set(multiprocessing.active_children())
     # What is passed through `initargs` is forked, not pickled: a closure over the model will do.
     fork = multiprocessing.get_context("fork")
@@ -54,7 +57,7 @@ def map_forked(function: Callable[[Item], Result], items: Sequence[Item], n_work
                 # Python 3.12 warns of torch's threads, which wait for work and hold no lock.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 results = pool.map(_compute, items)
-            return list(results)
+            return list(announced(results, len(items), "decoded"))
         except BaseException as error:  # Ctrl-C among them: nobody waits for the others' results any more
             for worker in set(multiprocessing.active_children()) - before:
                 worker.kill()

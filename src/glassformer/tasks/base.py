@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import copy
 import functools
-import logging
 import re
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -37,17 +35,11 @@ from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.formatting import duration
+from glassformer.utils.console import announced
 from glassformer.utils.process_settings import turns
-
-logger = logging.getLogger(__name__)
-
-Item = TypeVar("Item")
 
 EVALUATION_TOKENS = 8192
 """Tokens per batch when no gradient is needed."""
-PROGRESS_SECONDS = 10.0
-"""Seconds between two lines on how far an evaluation is."""
 PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name))
 """Settings of sentence pairs, for the `ignores` of tasks without them."""
 HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
@@ -170,7 +162,7 @@ class Task(ABC):
         """Yield the batches of `eval_batches` on the model's device; in a process group this rank's share."""
         device = next(model.parameters()).device
         batches = group.shard(self.eval_batches(corpus))
-        for index in announced(batches, len(batches)):
+        for index in announced(batches, len(batches), "scored"):
             turns.give_way()
             yield self.make_batch(corpus, index).to(device)
 
@@ -247,14 +239,3 @@ class Task(ABC):
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
         """Return one JSON-ready object per text, in order; `first` is the row number of the first text (sampling)."""
-
-
-def announced(batches: Iterable[Item], n_batches: int, clock: Callable[[], float] = time.monotonic) -> Iterator[Item]:
-    """Yield the batches of a pass over a split; each `PROGRESS_SECONDS` log how many are done and what is left."""
-    started = shown = clock()
-    for n_done, batch in enumerate(batches):
-        now = clock()
-        if n_done and now - shown >= PROGRESS_SECONDS:
-            shown, left = now, (now - started) / n_done * (n_batches - n_done)
-            logger.info(f"scored {n_done:,} of {n_batches:,} batches  left {duration(left)}")
-        yield batch

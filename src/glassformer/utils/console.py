@@ -1,7 +1,8 @@
 """Write to the terminal: log messages and errors to stderr, results to stdout.
 
 Colours and progress bars appear only on a terminal, and never under `NO_COLOR` or `TERM=dumb`; rich is imported only
-then. Libraries below the commands log through `logging.getLogger(__name__)` and do not use this module's writers.
+then. Libraries below the commands log through `logging.getLogger(__name__)` and do not use this module's writers, only
+`announced`, which logs.
 """
 
 from __future__ import annotations
@@ -12,16 +13,23 @@ import logging
 import os
 import sys
 import threading
+import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glassformer.utils.atomic_io import json_line
+from glassformer.utils.formatting import duration
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+
+logger = logging.getLogger(__name__)
+Item = TypeVar("Item")
+PROGRESS_SECONDS = 10.0
+"""Seconds between two lines on how far an evaluation is."""
 
 _is_main: bool | None = None
 _showing, _n_showing = threading.Lock(), 0
@@ -226,3 +234,16 @@ def _console(stream: Any) -> Console:
 
     # rich itself omits colours under NO_COLOR. Text is never read as markup: it may hold "[PAD]".
     return Console(file=stream, markup=False, highlight=False, emoji=False)
+
+
+def announced(
+    batches: Iterable[Item], n_batches: int, done: str, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Item]:
+    """Yield the batches of a long pass; each `PROGRESS_SECONDS` log how many are done ("scored") and what is left."""
+    started = shown = clock()
+    for n_done, batch in enumerate(batches):
+        now = clock()
+        if n_done and now - shown >= PROGRESS_SECONDS:
+            shown, left = now, (now - started) / n_done * (n_batches - n_done)
+            logger.info(f"{done} {n_done:,} of {n_batches:,} batches  left {duration(left)}")
+        yield batch
