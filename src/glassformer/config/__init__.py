@@ -137,6 +137,8 @@ class DatesConfig:
 
     n_dates: int = number(40_000, "[1, 1000000]")
     """Number of training pairs to generate."""
+    locales: str | None = None
+    """Locales of the dates, separated by commas, as in en_US,de_DE; without it, all 40."""
 
 
 @dataclass(frozen=True)

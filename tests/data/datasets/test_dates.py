@@ -61,6 +61,33 @@ def test_use_test_as_validation_is_said():
     assert "TEST" in data.notes[-1]
 
 
+def test_locales_are_chosen_by_name_in_any_order():
+    chosen = load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=300, locales="de_DE, en_US")))
+    assert chosen.extra_tokens == ("[en_US]", "[de_DE]") and "in 2 locales" in chosen.notes[0]
+    for split in (chosen.train, chosen.valid, chosen.test):
+        assert {text.split()[0] for text in split.text} == set(chosen.extra_tokens)
+    assert (len(chosen.train), len(chosen.test)) == (300, 2000)
+
+
+@for_each(
+    ("locales", "n", "message"),
+    [
+        ("en_US,en_AU", 9, "not 'en_AU'"),
+        ("", 9, "not ''"),
+        ("en_US,", 9, "not ''"),
+        ("en_US", 1_000_000, "1 locale can give"),
+    ],
+)
+def test_unknown_locales_and_more_pairs_than_they_have_are_refused(locales, n, message):
+    with pytest.raises(UsageError, match=message):
+        load(DataConfig(dataset="dates", dates=DatesConfig(n, locales)))
+
+
+@for_each("locale", LOCALES)
+def test_each_locale_alone_has_enough_pairs(locale):
+    assert len(load(DataConfig(dataset="dates", dates=DatesConfig(2000, locale))).test) == 2000
+
+
 @for_each("n", [0, 1_000_001])
 def test_an_impossible_number_is_a_usage_error(n):
     with pytest.raises(UsageError, match="n_dates"):

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
+from glassformer.errors import UsageError
+from glassformer.utils.formatting import counted
 
 if TYPE_CHECKING:
     from babel import Locale
@@ -133,21 +136,34 @@ SEED = 20170612
 def load(data: DataConfig) -> TextData:
     """Return `n_dates` training pairs, and 2,000 each for validation and test.
 
-    No date of one split occurs in another, in any format, and no source occurs twice in a split. Validation and test
-    are always the same, so that scores are comparable; training is drawn with `split_seed`.
+    No date of one split occurs in another, in any format, and no source occurs twice in a split. Validation and test of
+    the same locales are always the same, so that scores are comparable; training is drawn with `split_seed`.
+
+    Raises:
+        UsageError: an unknown locale, or more pairs than a few locales have.
     """
     from importlib.metadata import version
+
+    locales = _chosen_locales(data.dates.locales)
+    n_patterns = sum(len(patterns_of(locale)) for locale in locales)
 
     days = np.arange(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1)
     n_held_out = round(len(days) * HELD_OUT_SHARE)
     valid_days, test_days, train_days = np.split(
         np.random.default_rng(SEED).permutation(days), [n_held_out, 2 * n_held_out]
     )
-    train = _draw(train_days, data.dates.n_dates, [SEED, 0, data.split_seed], "dates/train")
-    valid = _draw(valid_days, N_HELD_OUT, [SEED, 1], "dates/valid")
-    test = _draw(test_days, N_HELD_OUT, [SEED, 2], "dates/test")
+    # Random draws find a quarter of all pairs soon; some patterns write a day alike.
+    if data.dates.n_dates > (most := len(train_days) * n_patterns // 4):
+        raise UsageError(
+            f"{counted(len(locales), 'locales')} can give {most:,} pairs, not {data.dates.n_dates:,}",
+            "choose more locales (data.dates.locales) or fewer pairs (data.dates.n_dates)",
+        )
+    draw = partial(_draw, locales)
+    train = draw(train_days, data.dates.n_dates, [SEED, 0, data.split_seed], "dates/train")
+    valid = draw(valid_days, N_HELD_OUT, [SEED, 1], "dates/valid")
+    test = draw(test_days, N_HELD_OUT, [SEED, 2], "dates/test")
     notes = [
-        f"dates of {FIRST_DAY.year}–{LAST_DAY.year} in {len(LOCALES)} locales, generated with Babel "
+        f"dates of {FIRST_DAY.year}–{LAST_DAY.year} in {counted(len(locales), 'locales')}, generated with Babel "
         f"{version('babel')}; no date is in two parts"
     ]
     hashes = {}
@@ -157,13 +173,21 @@ def load(data: DataConfig) -> TextData:
     if data.use_test_as_validation:
         valid = test
         notes.append(TEST_IS_VALIDATION)
-    return TextData(train, valid, test, notes, hashes, tuple(map(tag, LOCALES)))
+    return TextData(train, valid, test, notes, hashes, tuple(map(tag, locales)))
 
 
-def _draw(days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
+def _chosen_locales(names: str | None) -> list[str]:
+    """Return the locales of a list separated by commas, in the order of `LOCALES`; all without one."""
+    chosen = list(LOCALES) if names is None else [name.strip() for name in names.split(",")]
+    if unknown := [name for name in chosen if name not in LOCALES]:
+        message = f"expected locales of dates in data.dates.locales, not {unknown[0]!r}"
+        raise UsageError(message, f"choose among {', '.join(LOCALES)}")
+    return [locale for locale in LOCALES if locale in chosen]
+
+
+def _draw(locales: Sequence[str], days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
     """Draw `n` different pairs: a day, then a locale, then one of its formats, each uniformly."""
     rng = np.random.default_rng(seed)
-    locales = list(LOCALES)
     pairs: dict[str, str] = {}
     while len(pairs) < n:
         size = n - len(pairs)
