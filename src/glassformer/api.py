@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import Config, DataConfig, DecodeConfig
 from glassformer.config.recipes import load_recipe, override
+from glassformer.config.validation import check_type
 from glassformer.data.sources import pipes_kept
-from glassformer.errors import UsageError, check_type
+from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.text.answers import checked_lines, checked_texts, warn_at_end, warn_of_cut

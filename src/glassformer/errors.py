@@ -13,8 +13,6 @@ A message says what was expected, what came, and where; `hint` says what to try 
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class GlassformerError(Exception):
     """Base of every deliberate error.
@@ -82,13 +80,3 @@ def error_of(exit_code: int, message: str, hint: str) -> GlassformerError:
         return Interrupted(message, hint, exit_code)
     kinds = (UsageError, DataError, CheckpointError, DivergedError, ResourceError)
     return {kind.exit_code: kind for kind in kinds}.get(exit_code, GlassformerError)(message, hint)
-
-
-def check_type(value: Any, types: type | tuple[type, ...], expected: str, hint: str) -> None:
-    """Check the type of an argument; a bool is no int here.
-
-    Raises:
-        UsageError: "expected {expected}, not {value}", and the hint.
-    """
-    if not isinstance(value, types) or isinstance(value, bool):
-        raise UsageError(f"expected {expected}, not {value!r}"[:200], hint)

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import notebooks
 import one_page
 import one_page_dates
@@ -217,10 +216,15 @@ def test_the_recorded_training_is_of_the_code_as_it_is_now() -> None:
 def test_the_notebook_runs_with_torch_alone_up_to_the_library(tmp_path: Path) -> None:
     """Files of the book, the package and drawing are out of reach; what needs them stands after `FIND_BOOK`."""
     cells = [
-        nbformat.v4.new_code_cell(code.rstrip(), metadata={"tags": re.findall(r"[\w-]+", options.partition("[")[2])})
-        for options, code in CELLS
+        {
+            "id": str(i),
+            "cell_type": "code",
+            "source": code.rstrip().splitlines(keepends=True),
+            "metadata": {"tags": re.findall(r"[\w-]+", options.partition("[")[2])},
+        }
+        for i, (options, code) in enumerate(CELLS)
     ]
-    notebook = notebooks.cleaned(json.loads(nbformat.writes(nbformat.v4.new_notebook(cells=cells))))
+    notebook = notebooks.cleaned({"cells": cells})
     sources = ["".join(cell["source"]) for cell in notebook["cells"]]
     end = sources.index(notebooks.FIND_BOOK.rstrip())
     joined = "\n".join(sources[:end])

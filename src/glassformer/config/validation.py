@@ -275,3 +275,13 @@ def build_request(kind: type[Section], data: Any, where: str = "request") -> Sec
         if name not in given and field.default is MISSING and field.default_factory is MISSING:
             raise UsageError(f"{where}: the field {name!r} is missing")
     return kind(**given)
+
+
+def check_type(value: Any, types: type | tuple[type, ...], expected: str, hint: str) -> None:
+    """Check the type of an argument; a bool is no int here.
+
+    Raises:
+        UsageError: "expected {expected}, not {value}", and the hint.
+    """
+    if not isinstance(value, types) or isinstance(value, bool):
+        raise UsageError(f"expected {expected}, not {value!r}"[:200], hint)

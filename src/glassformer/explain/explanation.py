@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from glassformer.errors import UsageError, check_type
+from glassformer.config.validation import check_type
+from glassformer.errors import UsageError
 from glassformer.explain.capture.tape import Check
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction
