@@ -126,15 +126,15 @@ def draw_values(x: Tensor, title: str) -> Any:
         return figure
 
 
-def draw_counting(bits: Tensor, sinusoids: Tensor) -> Any:
-    """Return a figure of positions in binary digits (L, N), beside their sinusoids (L, D)."""
+def draw_counting(bits: Tensor, sines: Tensor) -> Any:
+    """Return a figure of positions in binary digits (L, N), beside the sines (L, P) of some pairs of features."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    panels = {"binary digits": (bits, "digit"), "sinusoidal": (sinusoids, "feature")}
+    panels = {"binary digits": (bits, "digit"), "sines": (sines, "pair of features")}
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.4))
-        ratios = [bits.shape[1], sinusoids.shape[1]]
+        ratios = [bits.shape[1], sines.shape[1]]
         for axes, (title, (x, label)) in zip(figure.subplots(1, 2, width_ratios=ratios), panels.items(), strict=True):
             fill_cells(axes, x)
             axes.set_xticks(range(x.shape[1]))

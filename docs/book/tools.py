@@ -182,37 +182,6 @@ def draw_panels(
         return figure
 
 
-def draw_map(columns: Mapping[str, Sequence[tuple[str, str]]], title: str, across: tuple[int, int]) -> Any:
-    """Return a figure of columns of boxes, first at the bottom, each a name and the page that it links to.
-
-    An arrow leads from a box of the first column to one of the second, by the numbers in `across`.
-    """
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(3.1 * len(columns), 0.52 * max(map(len, columns.values())) + 1.0))
-        axes = figure.subplots()
-        for i, (column, boxes) in enumerate(columns.items()):
-            axes.text(i + 0.45, len(boxes) + 0.15, column, ha="center", va="bottom", color=INK, fontsize=11)
-            for j, (name, page) in enumerate(boxes):
-                box = Rectangle((i, j), 0.9, 0.7, facecolor="none", edgecolor=ACCENT, url=page)
-                axes.add_patch(box)
-                axes.text(i + 0.45, j + 0.35, name, ha="center", va="center", color=INK, fontsize=9.5, url=page)
-                if j:
-                    arrow = {"arrowstyle": "->", "color": INK, "lw": 0.8}
-                    axes.annotate("", (i + 0.45, j), (i + 0.45, j - 0.3), arrowprops=arrow)
-        over = {"arrowstyle": "->", "color": ACCENT, "lw": 1.0}
-        axes.annotate("", (1, across[1] + 0.35), (0.9, across[0] + 0.35), arrowprops=over)
-        axes.set_xlim(-0.05, len(columns) - 0.05)
-        axes.set_ylim(-0.1, max(map(len, columns.values())) + 0.8)
-        axes.axis("off")
-        axes.set_title(title, color=INK, fontsize=12, loc="left")
-        figure.tight_layout()
-        return figure
-
-
 def draw_lines(
     x: Sequence[float],
     lines: dict[str, Sequence[float]],
@@ -252,9 +221,11 @@ class InlineSvg:
     Args:
         figure: figure of matplotlib, drawn in `INK`.
         alt: what the figure shows, as a sentence.
+        links: whether boxes with a page lead to it. A large figure without links can be a file, which makes the
+            chapter lighter (`docs/light_pages.py`).
     """
 
-    def __init__(self, figure: Any, alt: str) -> None:
+    def __init__(self, figure: Any, alt: str, links: bool = True) -> None:
         import matplotlib
 
         output = StringIO()
@@ -263,6 +234,8 @@ class InlineSvg:
         svg = output.getvalue()
         svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
         svg = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\d\.\d\d)\d+", r"\1", path[0]), svg)  # hundredths of a point
+        if not links:
+            svg = re.sub(r"</?a\b[^>]*>", "", svg)
         svg = svg.replace(INK, "currentColor")
         label = html.escape(alt, quote=True)
         self.data = svg.replace("<svg", f'<svg role="img" aria-label="{label}" class="figure"', 1)

@@ -52,6 +52,21 @@ def test_what_a_row_names_stands_under_its_heading() -> None:
         ("def train(", "one-page", "Training"),
         ("def greedy(", "one-page", "Greedy decoding"),
         ("bounded", "positions", "What a position must satisfy"),
+        ("sigmoid", "positions", "What a position must satisfy"),
+        ("draw_counting(", "positions", "A picture of positions"),
+        ("draw_turns(", "positions", "Sines and cosines"),
+        ("wavelength", "positions", "Sines and cosines"),
+        ("draw_rotations(", "positions", "Rotary positions"),
+        ("*Queries Q, rotated*", "positions", "Rotary positions"),
+        ("torch.bmm(", "attention", "Several texts at once"),
+        ("draw_rotations(", "attention", "Attention as a search"),
+        ("read_sentences(", "text", "A real data set"),
+        ("encoder.md#a-stack-of-layers", "reading", "Why it works"),
+        ("diagrams.draw_normalized(", "one-page", "Layer norm"),
+        ("diagrams.draw_curves(", "one-page", "Feed-forward with GELU"),
+        ("diagrams.draw_encoder_layer(", "one-page", "Layers: residuals, norms, dropout"),
+        ("diagrams.draw_decoder_layer(", "one-page", "Layers: residuals, norms, dropout"),
+        ("named_parameters(", "one-page", "Three models from the same parts"),
         ("same vector", "positions", "What a position must satisfy"),
         ("last linear", "heads", "Split and combine"),
     ):
@@ -94,6 +109,6 @@ def test_links_to_the_errors_of_the_sources_lead_to_a_heading() -> None:
     slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
     linked = {path.stem: re.findall(r"errata\.md#([\w-]+)", path.read_text("utf-8")) for path in BOOK.glob("*.md")}
     first = ("text", "attention", "positions", "scale", "masks", "heads")
-    for chapter in (*first, "block", "encoder", "learning", "decoder", "translation", "inside"):
+    for chapter in (*first, "block", "encoder", "learning", "decoder", "translation", "inside", "diagnosis"):
         assert linked[chapter], f"{chapter}.md names mistakes without their source"
     assert {slug for found in linked.values() for slug in found} <= slugs

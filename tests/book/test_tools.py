@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from diagrams import draw_encoder_layer
 from tools import InlineSvg, draw_weights, fails, show_matrix
 
 
@@ -29,3 +30,9 @@ def test_a_figure_has_the_ink_of_the_page_and_is_the_same_again() -> None:
     assert pictures[0] == pictures[1] and pictures[0].startswith("<svg")
     assert "currentColor" in pictures[0] and "#010203" not in pictures[0]
     assert 'aria-label="each &quot;token&quot;"' in pictures[0]
+
+
+def test_a_figure_without_links_has_the_same_text() -> None:
+    linked, plain = (InlineSvg(draw_encoder_layer(), "T", links=links).data for links in (True, False))
+    assert 'href="attention.html"' in linked and "<a" not in plain and "</a>" not in plain and "href" not in plain
+    assert plain.count("<text") == linked.count("<text") > 0
