@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
-MODULES, LINES = 190, 36_100
+MODULES, LINES = 190, 36_144
+"""Of the lines, 44 save the served page as a file from the page itself."""
 
 
 def test_modules_and_lines_stay_within_the_budget() -> None:
