@@ -225,21 +225,21 @@ def test_a_page_is_saved_with_its_edits_and_second_text(
     monkeypatch.setattr(service, "SAVE_SECONDS", 0.0)
     _, client = clients[name]
     stack = "decoder" if name == "lm" else "encoder"
-    asked = {"text": TEXTS[name], "edits": [f"{stack}.0.self.context[head:0]=0"]}
+    request = {"text": TEXTS[name], "edits": [f"{stack}.0.self.context[head:0]=0"]}
     view = "#/step?node=</script>"
-    answer = client.post("/api/save", {"request": asked, "other": {"text": "b a"}, "view": view})
+    answer = client.post("/api/save", {"request": request, "other": {"text": "b a"}, "view": view})
     assert answer.status == 200, answer.body
     saved = answer.json()
     data = Page(saved["page"]).data()
     requests = [trace["request"] for trace in data["traces"]]
     assert [one["text"] for one in requests] == [TEXTS[name], TEXTS[name], "b a"]
-    assert [one.get("edits", []) for one in requests] == [[], asked["edits"], []]
+    assert [one.get("edits", []) for one in requests] == [[], request["edits"], []]
     assert (data["view"], data["dropped"]) == (view, saved["dropped"])
     twice = client.post("/api/save", {"request": {"text": TEXTS[name]}, "other": {"text": TEXTS[name]}}).json()
     assert len(Page(twice["page"]).data()["traces"]) == 1 and "view" not in Page(twice["page"]).data()
-    for body in ({}, {"request": "x"}, {"request": asked, "view": 1}, {"request": asked, "path": "/tmp/x"}):
+    for body in ({}, {"request": "x"}, {"request": request, "view": 1}, {"request": request, "path": "/tmp/x"}):
         assert client.post("/api/save", body).status == 400, body
-    assert client.post("/api/save", {"request": asked, "view": "#" * 10_001}).status == 400
+    assert client.post("/api/save", {"request": request, "view": "#" * 10_001}).status == 400
 
 
 def test_a_sweep_whose_reader_is_gone_ends_between_two_batches() -> None:
