@@ -124,3 +124,13 @@ def test_a_refused_file_is_said(app: Callable[..., App], watch: Watch) -> None:
     page.page.click("[data-role=save-page]")
     page.until("() => /memory ran out/.test(document.querySelector('[data-role=saved]').innerText)")
     assert page.page.is_enabled("[data-role=save-page]")
+
+
+def test_why_says_which_token_it_opens_with(app: Callable[..., App]) -> None:
+    """Only where no token was chosen, and never for a classifier, which has one prediction."""
+    page = app("translate, pre-norm", "why")
+    page.page.wait_for_selector("[data-role=rule]")
+    assert "lowest probability" in page.page.inner_text("[data-role=rule]")
+    page.go("why", position=1)
+    page.page.wait_for_selector("[data-role=rule]", state="detached")
+    assert app(CLASSIFIER, "why").page.locator("[data-role=rule]").count() == 0
