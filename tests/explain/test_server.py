@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from tests.explain.test_report import Page
 from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
 from glassformer.api import Run
@@ -18,6 +19,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.embedding_view import embedding_view, lookups_of
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.page import service
 from glassformer.explain.page.responses import asset
 from glassformer.explain.page.server import PageServer, _cancellable, listen, serve
 from glassformer.utils.process_settings import Cancelled, check_cancelled
@@ -214,6 +216,30 @@ def test_edits_are_applied_and_sweeps_answered(clients: Clients, name: str) -> N
         ("/api/sweep", {"trace": base["id"], "kind": "all"}),
     ):
         assert client.post(path, body).status == 400, path
+
+
+@everyone
+def test_a_page_is_saved_with_its_edits_and_second_text(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(service, "SAVE_SECONDS", 0.0)
+    _, client = clients[name]
+    stack = "decoder" if name == "lm" else "encoder"
+    request = {"text": TEXTS[name], "edits": [f"{stack}.0.self.context[head:0]=0"]}
+    view = "#/step?node=</script>"
+    answer = client.post("/api/save", {"request": request, "other": {"text": "b a"}, "view": view})
+    assert answer.status == 200, answer.body
+    saved = answer.json()
+    data = Page(saved["page"]).data()
+    requests = [trace["request"] for trace in data["traces"]]
+    assert [one["text"] for one in requests] == [TEXTS[name], TEXTS[name], "b a"]
+    assert [one.get("edits", []) for one in requests] == [[], request["edits"], []]
+    assert (data["view"], data["dropped"]) == (view, saved["dropped"])
+    twice = client.post("/api/save", {"request": {"text": TEXTS[name]}, "other": {"text": TEXTS[name]}}).json()
+    assert len(Page(twice["page"]).data()["traces"]) == 1 and "view" not in Page(twice["page"]).data()
+    for body in ({}, {"request": "x"}, {"request": request, "view": 1}, {"request": request, "path": "/tmp/x"}):
+        assert client.post("/api/save", body).status == 400, body
+    assert client.post("/api/save", {"request": request, "view": "#" * 10_001}).status == 400
 
 
 def test_a_sweep_whose_reader_is_gone_ends_between_two_batches() -> None:

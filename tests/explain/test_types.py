@@ -22,7 +22,7 @@ from glassformer.explain.explanation import explain
 from glassformer.explain.page.manifest import Manifest, RunInfo
 from glassformer.explain.page.responses import ApiError, error_response
 from glassformer.explain.page.saved_page import SavedPageData, saved_page_html
-from glassformer.explain.page.service import Service
+from glassformer.explain.page.service import SavedPageFile, Service
 from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, REQUESTS, type_ts
 from glassformer.explain.streams import Stream, StreamName
 
@@ -90,6 +90,7 @@ def test_json_matches_its_type(name: str) -> None:
         (service.erase({**which, "erase": {first["name"]: [position]}}), Erased),
         *((service.attribute({**which, "method": m}), Attribution) for m in ("erase", "integrated_gradients")),
         (Page(saved_page_html(explain(run, TEXTS[name]), seconds=0)[0]).data(), SavedPageData),
+        (service.save({"request": {"text": TEXTS[name]}}), SavedPageFile),
         (json.loads(bytes(error_response(UsageError("no", "yes")).body)), ApiError),
     ]
     if name == "translate":

@@ -16,12 +16,15 @@ import type { Manifest } from "./types";
 import { EditBar } from "./views/EditBar";
 import { Answer, Message, TextForm } from "./views/Text";
 
+/** Whether this is the script of a saved page (`build.mjs`). In a frame, as in a notebook, such a page has no address to link to. */
+declare const SAVED: boolean;
+
 const NAMES: Record<Screen, string> = {
   flow: "Flow", step: "Step", attention: "Attention", decode: "Decode", why: "Why", compare: "Compare",
 };
 
 /** What is loaded: the other screens, and the help and the tour, are in bundles that are loaded when one is opened. */
-const loaded = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour", ComponentType>>>({ flow: FlowScreen });
+const loaded = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour" | "share", ComponentType>>>({ flow: FlowScreen });
 const add = (parts: Promise<object>) => void parts.then((more) => (loaded.value = { ...loaded.value, ...more }), reportError);
 
 export function App() {
@@ -60,6 +63,7 @@ function Header() {
       </nav>
       <div class="top-tools">
         <span class="run-name">{run}</span>
+        {SAVED && parent !== window ? null : <button type="button" class="quiet" onClick={() => (guide.value = "share")}>Share</button>}
         <button type="button" class="quiet" onClick={() => (guide.value = "help")}>Keys</button>
         <button type="button" class="quiet" onClick={toggleTheme}>{dark ? "Light" : "Dark"}</button>
       </div>
@@ -114,7 +118,7 @@ const Offer = () => useValue(offered) && (
   </p>
 );
 
-/** The help or the tour. */
+/** The help, the tour or "Share". */
 function Guide() {
   const open = useValue(guide);
   const Part = useValue(loaded)[open!];

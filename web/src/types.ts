@@ -753,6 +753,8 @@ export interface SavedPageData {
   embeddings?: Record<string, Record<string, EmbeddingView>>;
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
+  /** The address within the page that it begins at, "#/step?node=…"; default: Flow. */
+  view?: string;
 }
 
 /** A tensor in a file: little-endian, in base64. */
@@ -772,6 +774,14 @@ export interface SavedAttribution {
 export interface SavedErasure {
   request: EraseRequest;
   erased: Erased;
+}
+
+/** A saved page as a file to download. */
+export interface SavedPageFile {
+  /** The HTML of the file. */
+  page: string;
+  /** What the file lacks, a sentence each. */
+  dropped: string[];
 }
 
 /** The body of every error response. */

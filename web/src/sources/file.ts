@@ -15,11 +15,13 @@ export class FileSource implements Source {
   readonly live = false;
   readonly stored: readonly Manifest[];
   readonly dropped: readonly string[];
+  readonly view: string;
   private cache = new TensorCache();
 
   constructor(readonly data: SavedPageData) {
     this.stored = data.traces;
     this.dropped = data.dropped;
+    this.view = data.view ?? "";
   }
 
   async run() {

@@ -4,7 +4,7 @@
  */
 import { type TensorValue, toTensor } from "../tensors/tensor";
 import type {
-  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, RunInfo, Stream, SweepRequest, TraceRequest,
+  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, RunInfo, SavedPageFile, Stream, SweepRequest, TraceRequest,
 } from "../types";
 import { Problem, type Source, type Sweeps } from "./source";
 import { axesOf, LruCache, TensorCache } from "./cache";
@@ -59,6 +59,9 @@ export class LiveSource implements Source {
 
   run() {
     return this.json<RunInfo>("api/run");
+  }
+  save(what: object) {
+    return this.json<SavedPageFile>("api/save", what);
   }
   async trace(request: TraceRequest) {
     const key = JSON.stringify(request);

@@ -5,7 +5,7 @@ import type { TensorValue } from "../tensors/tensor";
 import type { TensorReader } from "../trace/stepData";
 import type {
   Alignments, AttributeRequest, Attribution, CheckpointsSweep, Contributions, DecodeLog, EmbeddingView, Erased, EraseRequest, KeysSweep, LayersSweep, Manifest, PartsSweep, RunInfo,
-  StatesSweep, Stream, SweepRequest, TraceRequest,
+  SavedPageFile, StatesSweep, Stream, SweepRequest, TraceRequest,
 } from "../types";
 
 /** The answers to sweeps by kind. */
@@ -23,7 +23,11 @@ export interface Source extends TensorReader {
   readonly stored: readonly Manifest[];
   /** What an exported page lacks, to limit its size, a sentence each. */
   readonly dropped: readonly string[];
+  /** Where an exported page begins, an address. */
+  readonly view?: string;
   run(): Promise<RunInfo>;
+  /** The file of a saved page; an exported page has none to offer. */
+  save?(what: { request: TraceRequest; other: TraceRequest | null; view: string }): Promise<SavedPageFile>;
   trace(request: TraceRequest): Promise<Manifest>;
   /** The tensor if it is cached, else null. */
   peek(traceId: string, id: string, slice?: string): TensorValue | null;

@@ -1,4 +1,4 @@
-/** The help and the tour, which `app.tsx` loads when one is opened; and what the browser remembers for the page. */
+/** The help, the tour and "Share", which `app.tsx` loads when one is opened; and what the browser remembers for the page. */
 import { signal } from "./signals";
 
 /** What the browser keeps for this page; null where it keeps nothing, as in a sandboxed frame. */
@@ -19,7 +19,7 @@ export function remember(name: string, value: string) {
 }
 
 /** What is open. */
-export const guide = signal<"help" | "tour" | null>(null);
+export const guide = signal<"help" | "tour" | "share" | null>(null);
 /** Whether the tour is offered: at the first start, until that is answered; where there is no storage, at each. */
 export const offered = signal(!recall("tour"));
 

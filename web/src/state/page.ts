@@ -15,7 +15,9 @@ import { computed, effect, Loader, type Signal, signal, toErrorMessage, type Err
 declare const SAVED: boolean;
 export const source: Source = withDifferences(
   SAVED ? new FileSource(JSON.parse(document.getElementById("glassformer-data")!.textContent!) as SavedPageData) : new LiveSource());
-export const route = signal<Route>(parseHash(location.hash));
+/** The address as a route; a saved page without one begins where it was saved. */
+const located = () => parseHash(SAVED ? location.hash || source.view! : location.hash);
+export const route = signal<Route>(located());
 const run = new Loader<RunInfo>();
 const first = new Loader<Manifest>();
 const second = new Loader<Manifest>();
@@ -150,8 +152,7 @@ export function reportError(error: unknown) {
 
 /** Loads the run, then keeps the traces in sync with the address. */
 export async function start() {
-  addEventListener("hashchange", () => (route.value = parseHash(location.hash)));
-  addEventListener("popstate", () => (route.value = parseHash(location.hash)));
+  for (const change of ["hashchange", "popstate"]) addEventListener(change, () => (route.value = located()));
   await run.load("Opening the run", () => source.run());
   if (!runFacts.value) return;
   const json = (make: () => TraceRequest | null) => computed([route], () => JSON.stringify(make()));

@@ -96,6 +96,8 @@ class SavedPageData(TypedDict):
     """By trace id, then by step and token id, "embedding.rows/17"."""
     dropped: list[str]
     """What the file lacks, and how to see it, a sentence each."""
+    view: NotRequired[str]
+    """The address within the page that it begins at, "#/step?node=…"; default: Flow."""
 
 
 class ByteBudget:
@@ -121,11 +123,12 @@ def saved_page_html(
     parameters: bool = False,
     max_bytes: int = MAX_BYTES,
     seconds: float = ATTRIBUTION_SECONDS,
+    view: str = "",
 ) -> tuple[str, list[str]]:
     """Return the page as text, and what it lacks, a sentence each.
 
     It shows an explanation, the same text under edits, and another text to compare with. Parameters are stored up to
-    1.5 MB of the file, or all of them, so that the page can recompute every step.
+    1.5 MB of the file, or all of them, so that the page can recompute every step. It begins at the address `view`.
     """
     if explanation.base is not None and edited is None:
         explanation, edited = explanation.base, explanation
@@ -144,6 +147,8 @@ def saved_page_html(
         "embeddings": {e.id: embedding_views(e, dropped) for e in unedited},
         "dropped": dropped,
     }
+    if view:
+        data["view"] = view
     needed = sum(len(part.encode()) for part in page) + size_of(data) + SENTENCES_BYTES
     if needed > max_bytes:
         raise UsageError(f"this page takes {needed:,} bytes without any tensor, more than {max_bytes:,}")

@@ -180,7 +180,7 @@ def build_app(
         values = await submit(request, partial(service.tensor, *wanted)) if held is None else held
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
-    posts = (service.trace, service.attribute, service.erase, service.sweep, service.decode)
+    posts = (service.trace, service.attribute, service.erase, service.sweep, service.decode, service.save)
     questions = [
         Route("/api/run", _answered(view(service.run))),
         Route("/api/trace/{trace_id}/alignment", _answered(view(service.alignment))),

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from glassformer.explain.embedding_view import EmbeddingView, embedding_view
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import RequestError
+from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.request import IDS, Request, TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.utils.cpu_threads import let_go
@@ -144,6 +145,19 @@ def run_sweep(
 
 
 _ROW = re.compile("[0-9]{1,10}")
+MAX_VIEW = 10_000
+"""Maximum characters of a saved page's first address."""
+SAVE_SECONDS = 10.0
+"""Time limit for the attributions of a page saved from the page, where other requests wait meanwhile."""
+
+
+class SavedPageFile(TypedDict):
+    """A saved page as a file to download."""
+
+    page: str
+    """The HTML of the file."""
+    dropped: list[str]
+    """What the file lacks, a sentence each."""
 
 
 class Service:
@@ -175,7 +189,11 @@ class Service:
 
         Where edits are refused, no trace is kept, and none is dropped.
         """
-        request, used = _trace_request(body), list[Explanation]()
+        return manifest(self._explain(_trace_request(body)))
+
+    def _explain(self, request: TraceRequest) -> Explanation:
+        """Return the explanation of a request; it is kept, and so are those it is computed from."""
+        used = list[Explanation]()
 
         def explain(subject: Subject, request: TraceRequest) -> Explanation:
             used.append(self._like(request) or compute_explanation(subject, request, f"t{next(self._numbers)}"))
@@ -187,7 +205,27 @@ class Service:
         else:
             explain(self.subject, request)
         self._keep(*used)
-        return manifest(used[-1])
+        return used[-1]
+
+    def save(self, body: dict[str, Any]) -> SavedPageFile:
+        """Return the file that `glassformer explain --out` writes, of a text with its edits and a second text.
+
+        Of long translations it has fewer attributions, as it takes less time.
+        The page begins at the address `view`. Requests are sent rather than ids of traces, which may be dropped.
+        """
+        unknown = body.keys() - {"request", "other", "view"}
+        view = body.get("view", "")
+        if unknown or not isinstance(view, str) or len(view) > MAX_VIEW:
+            what = f"{min(unknown)[:40]!r}" if unknown else f"view: {str(view)[:40]!r}"
+            raise UsageError(f"a saved page takes request, other and view (up to {MAX_VIEW:,} characters); got {what}")
+        first = self._explain(_trace_request(body.get("request")))
+        base = first.base or first
+        second = None if body.get("other") is None else self._explain(_trace_request(body["other"]).without_edits())
+        other = None if second is None or second.request == base.request else second
+        edited = None if first.base is None else first
+        settings: dict[str, Any] = {"edited": edited, "other": other, "subject": self.subject, "view": view}
+        page, dropped = saved_page_html(base, seconds=SAVE_SECONDS, **settings)
+        return {"page": page, "dropped": dropped}
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """Return `tensor` without waiting for the model; None where it takes another forward pass."""
@@ -248,7 +286,7 @@ class Service:
             return self._traces[trace_id]
 
 
-def _trace_request(body: dict[str, Any]) -> TraceRequest:
+def _trace_request(body: Any) -> TraceRequest:
     """Return a validated trace request."""
     request = TraceRequest.from_dict(body)
     for text in (request.text, request.target or "", request.other_text or ""):

@@ -28,7 +28,7 @@ from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
-from glassformer.explain.page.service import SweepRequest
+from glassformer.explain.page.service import SavedPageFile, SweepRequest
 from glassformer.explain.predictions import SCORING_FIELDS, LoggedHypothesis
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import StreamName
@@ -50,6 +50,7 @@ SENT = (
     StatesSweep,
     CheckpointsSweep,
     SavedPageData,
+    SavedPageFile,
     ApiError,
 )
 """The classes whose objects are requests or responses."""

@@ -79,6 +79,9 @@ function Attributions({ manifest }: { manifest: Manifest }) {
       <p>
         Attribution of {decided ? "the prediction" : "one output token"} to the input words. Each word has a score and can be
         masked to see its effect on {decided ? "the prediction" : "the token’s probability"}.
+        {!decided && !isMasked(manifest) && params["position"] === undefined && <span data-role="rule">
+          {" "}The token explained first is the generated one with the lowest probability, whatever its scores: comparing the scores of all tokens would take many more passes.
+        </span>}
       </p>
       <Question manifest={manifest} index={index} request={request} />
       <div class="columns">
