@@ -180,3 +180,18 @@ def test_what_the_server_refuses_is_said(app: Callable[..., App], watch: Watch) 
     page.page.fill("[data-role=text]", "cab")
     page.page.click("[data-role=trace]")
     page.page.wait_for_selector("[role=alert]", state="detached")
+
+
+STRAY = """() => [...document.querySelectorAll('.flow-arrow')].filter(arrow => {
+    const [before, at, after] = [arrow.previousElementSibling, arrow, arrow.nextElementSibling].map(
+        one => (one ?? arrow).getBoundingClientRect());
+    return !(before.bottom <= at.bottom && at.top <= after.top && at.left < before.right && at.left < after.right);
+}).map(arrow => arrow.parentElement.className)"""
+
+
+@pytest.mark.parametrize("model", ["classify, pre-norm", "translate, pre-norm", "lm, pre-norm"])
+def test_on_a_phone_each_arrow_of_flow_stands_between_what_it_joins(app: Callable[..., App], model: str) -> None:
+    page = app(model, options={"viewport": {"width": 360, "height": 740}})
+    page.settle()
+    assert page.page.locator(".flow-arrow").count() > 10
+    assert page.page.evaluate(STRAY) == []

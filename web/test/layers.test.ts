@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 /** A folder may import those before it, and the generated files. The frame around the screens is last. */
 const LAYERS = ["", "tensors", "trace", "sources", "state", "views", "screens"];
-const GENERATED = ["types.ts", "sites.ts", "fields.ts"];
+const GENERATED = ["types.ts", "sites.ts", "fields.ts", "terms.ts"];
 const FRAME = ["app.tsx", "main.tsx"];
 
 const FILES = readdirSync("src", { recursive: true, encoding: "utf8" }).map((name) => normalize(name)).filter((name) => /(?<!\.d)\.tsx?$/.test(name));

@@ -7,6 +7,7 @@ import { maskOfHead } from "../../trace/edits";
 import { labelsOf, rowLabelsOf, type View } from "../../trace/heads";
 import type { Manifest } from "../../types";
 import { Choices } from "../../views/Choices";
+import { Terms } from "../../views/Terms";
 import { useWeights, Waiting } from "../../views/weights";
 import { Figure } from "./Figure";
 import { HeadEdits } from "./HeadEdits";
@@ -25,9 +26,9 @@ export function HeadsView({ manifest, view, onNextKind }: { manifest: Manifest; 
   const own = group.queries === group.keys;
   return (
     <>
-      <p>{group.meaning} {difference
+      <p><Terms>{group.meaning}{" "}{difference
         ? "Shown is how each weight changes, after minus before: orange where it grows, blue where it shrinks, the stronger the colour the more; what a row gains at one token it loses at others."
-        : "The stronger the colour, the larger the weight; every row sums to 1."}</p>
+        : "The stronger the colour, the larger the weight; every row sums to 1."}</Terms></p>
       <div class="attention-order">
         <span>Sort heads by</span>
         <Choices

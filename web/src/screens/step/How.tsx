@@ -1,9 +1,10 @@
 /** How a step is computed: its formula, its inputs, and its source lines. */
 import type { VNode } from "preact";
 import { shapeText } from "../../tensors/format";
-import { formula, piecesOf, title } from "../../trace/steps";
+import { formula, piecesOf, sentence, title } from "../../trace/steps";
 import type { Manifest, ModelInfo, SourceLine, TraceNode } from "../../types";
 import { stepLink } from "../../views/interaction";
+import { Terms, termsIn } from "../../views/Terms";
 
 /**
  * Converts a formula in a subset of TeX to MathML: \frac{a}{b}, \sqrt{a}, {groups}, x_sub^sup (in this order), ~ for a
@@ -48,9 +49,22 @@ export function Formula({ node, model }: { node: TraceNode; model: ModelInfo }) 
   );
 }
 
-/** The inputs and parameters of the step. */
+/** Terms that the formula of an operation is about, between " · ". */
+const TERMS: Partial<Record<TraceNode["op"], string>> = {
+  lookup: "embedding", positions: "positional encoding", layer_norm: "LayerNorm", dot: "query, key, value", softmax: "softmax", mix: "query, key, value · attention",
+};
+
+function termsOf({ op, attrs, block }: TraceNode): string {
+  if (op === "mask") return attrs.kind === "causal" ? "causal mask" : "padding";
+  return TERMS[op] ?? (block === "ff" ? "feed-forward block" : block === "cross" ? "cross-attention" : "");
+}
+
+/** The inputs and parameters of the step, and the terms that its title and description do not name. */
 export function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
   const inputs = trace.nodes.filter((one) => step.inputs.includes(one.id));
+  const said = new Set<number>();
+  termsIn(title(step) + sentence(step, trace), said);
+  const terms = termsOf(step).split(" · ").filter((name) => termsIn(name, new Set(said)).some((piece) => typeof piece !== "string")).join(" · ");
   return (
     <dl class="step-from">
       {inputs.length > 0 && (
@@ -59,6 +73,7 @@ export function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
       {Object.entries(step.params).map(([role, id]) => (
         <div key={role}><dt>{role === "bias" ? "Bias" : "Weight"}</dt><dd><code>{id}</code> {shapeText(trace.params[id]?.axes.map((axis) => axis.size) ?? [])}</dd></div>
       ))}
+      {terms && <div><dt>Terms</dt><dd><Terms>{terms}</Terms></dd></div>}
     </dl>
   );
 }

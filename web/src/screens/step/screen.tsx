@@ -13,6 +13,7 @@ import { PROBABILITIES } from "../../trace/stepData";
 import { sentence, stepsOf, title } from "../../trace/steps";
 import { predictionIndex } from "../../trace/generation";
 import type { Manifest } from "../../types";
+import { Terms } from "../../views/Terms";
 import { ArithmeticView } from "./Arithmetic";
 import { CodeView, Formula, From } from "./How";
 import { Nearest } from "./Nearest";
@@ -48,6 +49,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
   const position = trace.predictions[predictionIndex(trace, params.position)]?.position ?? 0; // position of the prediction
   const last = (axis: number) => Math.max(0, (step.axes.at(axis)?.size ?? 1) - 1); // the address may be out of range
   const difference = passesOf(trace) !== null;
+  const unlike = step.stack === "head" ? "head " : ""; // that of the output is no head of attention
   const cell = { head: Math.min(head, trace.model.n_heads - 1), row: Math.min(row ?? 0, last(-2)), col: Math.min(col ?? 0, last(-1)), position };
   return (
     <div class="step">
@@ -60,11 +62,11 @@ export function StepScreen({ trace }: { trace: Manifest }) {
             <span class="small">{index + 1} of {steps.length}</span>
             <button type="button" class="quiet" disabled={index === steps.length - 1} onClick={() => move(1)}>Next</button>
           </div>
-          <h1 id="step-title">{title(step)}</h1>
+          <h1 id="step-title"><Terms after={unlike}>{title(step)}</Terms></h1>
           <p class="axes">{shapeText(step.axes.map((axis) => axis.size))}{" "}
             <span>{step.axes.map((axis) => axisNames(axis.name)[1]).join(" × ")}</span></p>
         </div>
-        <p class="step-says">{sentence(step, trace)}</p>
+        <p class="step-says"><Terms after={unlike + title(step)}>{sentence(step, trace)}</Terms></p>
         <div class="step-how">
           <div>
             <Formula node={step} model={trace.model} />

@@ -2,17 +2,10 @@
 import { useEffect, useRef } from "preact/hooks";
 import { guide, openTour } from "../../state/guide";
 import sheet from "../../styles/tour.css";
+import { adopt } from "../../views/Terms";
 
-let adopted = false;
-
-/** Adds the style sheet to the document, once. The page's policy allows this, where it would refuse a style element. */
-export function useStyles() {
-  if (adopted) return;
-  adopted = true;
-  const styles = new CSSStyleSheet();
-  styles.replaceSync(sheet);
-  document.adoptedStyleSheets = [...document.adoptedStyleSheets, styles];
-}
+/** Adds the style sheet to the document. */
+export const useStyles = () => adopt(sheet);
 
 const KEYS: [string, string][] = [
   ["1 … 6", "open a screen"],

@@ -10,6 +10,7 @@ import { useResource } from "../../state/resource";
 import type { Manifest } from "../../types";
 import type { Result, TourStep } from "./context";
 import { type Plan, planOf } from "./plan";
+import { Terms } from "../../views/Terms";
 import { useStyles } from "./Help";
 
 export function Tour() {
@@ -73,7 +74,7 @@ function Steps({ plan: { steps, limits } }: { plan: Plan }) {
     return (
       <Card key={`${index}ask`} place={place} title={step.title}>
         {index === 0 && limits.map((one) => <p key={one} class="note" data-role="tour-limit">{one}</p>)}
-        <p>{step.question}</p>
+        <p><Terms>{step.question}</Terms></p>
         <div class="tour-options" role="group" aria-label="What do you expect?">
           {[...step.options, "I do not know"].map((option, i) => (
             <button key={i} type="button" data-option={i} onClick={() => { step.open(); say("do", i); }}><bdi>{option}</bdi></button>
@@ -102,7 +103,7 @@ function Task({ step, place, guess, onDone }: { step: TourStep; place: string; g
   const said = step.options[guess];
   return (
     <Card place={place} title="Try it">
-      <p>{said ? <>You expect: <b><bdi>{said}</bdi></b>. </> : null}{step.todo}</p>
+      <p>{said ? <>You expect: <b><bdi>{said}</bdi></b>. </> : null}<Terms>{step.todo}</Terms></p>
       <div class="tour-row">
         <button type="button" data-role="do-it" onClick={step.doIt}>Do it for me</button>
         <button type="button" class="quiet" data-role="to-control" onClick={() => document.querySelector<HTMLElement>(step.control)?.focus()}>Go to the control</button>
@@ -125,7 +126,7 @@ function Found({ step, place, guess, last, children }: { step: TourStep; place: 
     <Card place={place} title={title}>
       {result ? <>
         {result.right !== guess && <p>It is: <b><bdi>{step.options[result.right]}</bdi></b>.</p>}
-        <p data-role="found">{result.words}</p><p class="note">{result.compare}</p>
+        <p data-role="found"><Terms>{result.words}</Terms></p><p class="note"><Terms after={result.words}>{result.compare}</Terms></p>
       </> : <p data-role="found">{found as string}</p>}
       {last && <p class="note">That was the tour. “Keys” opens it again{source.live ? ", also for a text of your own" : ""}.</p>}
       {children}

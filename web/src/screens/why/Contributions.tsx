@@ -8,6 +8,7 @@ import { title } from "../../trace/steps";
 import type { Contribution, Manifest } from "../../types";
 import { Scroll } from "../../views/Matrix";
 import { OutputTokens } from "../../views/Tokens";
+import { Terms } from "../../views/Terms";
 import { SweepState, Try } from "./Sweeps";
 
 const ROWS = 24;
@@ -22,10 +23,10 @@ export function ContributionsView({ trace }: { trace: Manifest }) {
   const limit = Math.abs(ordered[0]?.direct ?? 1) || 1;
   return (
     <>
-      <p>
+      <p><Terms>
         The residual stream is a sum, so a logit is one too: each head, block and bias adds a part (direct), with the norms as they
         were in this pass. Switching a part off also changes what later parts compute (total); with opposite signs, later parts make up for it.
-      </p>
+      </Terms></p>
       {!isClassifier(trace) && !isMasked(trace) && (
         <OutputTokens manifest={trace} index={index} label="Output token" onStep={(i) => setParams({ position: trace.predictions[i]!.position })} />
       )}

@@ -1,5 +1,6 @@
 /** Comprehensiveness and sufficiency of the ranking, each with the 95% interval of random rankings, on one scale. */
 import { number } from "../../tensors/format";
+import { Terms } from "../../views/Terms";
 import type { Attribution, Faithfulness as Score } from "../../types";
 
 const [LEFT, RIGHT] = [8, 512];
@@ -28,7 +29,7 @@ function Row({ name, better, score, x }: { name: string; better: "left" | "right
   const verdict = beats_random ? "better than random" : leans ? "not significantly better than random" : "not better than random";
   return (
     <figure data-beats={beats_random}>
-      <figcaption>{name} <span class="note">{better === "right" ? "higher" : "lower"} is better</span></figcaption>
+      <figcaption><Terms>{name}</Terms> <span class="note">{better === "right" ? "higher" : "lower"} is better</span></figcaption>
       <svg
         class="plot" viewBox="0 0 520 44" role="img"
         aria-label={`${number(value)}; random rankings ${number(random_mean)}, 95% between ${number(random_low)} and ${number(random_high)}`}

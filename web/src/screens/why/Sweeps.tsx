@@ -8,6 +8,7 @@ import { BLOCKS, nodeLocation, number, signed, visible } from "../../tensors/for
 import { isMasked } from "../../trace/generation";
 import type { Manifest, Part, StateRow, StatesGrid, TraceNode, VariantEffect } from "../../types";
 import { Matrix, Scroll } from "../../views/Matrix";
+import { Terms } from "../../views/Terms";
 import { ErrorText } from "./Probability";
 
 const SHOWN = 15;
@@ -40,11 +41,11 @@ export function PartsView({ trace }: { trace: Manifest }) {
   const node = (step: string) => trace.nodes.find((one) => one.id === step)!;
   return (
     <>
-      <p>
+      <p><Terms>
         Each head and each feed-forward block is switched off in turn. The number is the change of the log-probability of what the
         model predicts; with initial weights no part changes it by more than {number(value.untrained)}. Heads can stand in for each
         other, so all heads of a block together, and each head with the others off, are measured too.
-      </p>
+      </Terms></p>
       <PartsMaps parts={value.parts} node={node} />
       <Scroll class="sweep-scroll" label="Heads and blocks">
         <table class="sweep">
@@ -107,7 +108,7 @@ export function KeysView({ trace }: { trace: Manifest }) {
   const strongest = [...all].sort((a, b) => a.change - b.change).slice(0, SHOWN);
   return (
     <>
-      <p>Each head is kept from attending to each token, {all.length} edits in all; these lower the log-probability of what the model predicts most.</p>
+      <p><Terms>Each head is kept from attending to each token, {all.length} edits in all; these lower the log-probability of what the model predicts most.</Terms></p>
       <Scroll class="sweep-scroll" label="Attention to tokens">
         <table class="sweep">
           <thead><tr><th scope="col">Edit</th><th scope="col">Change</th><th scope="col">Predicts instead</th></tr></thead>
@@ -132,10 +133,10 @@ export function LayersView({ trace }: { trace: Manifest }) {
   const written = trace.streams.at(-1)!.pieces;
   return (
     <>
-      <p>
+      <p><Terms>
         What the model would predict if only the first layers acted: the later ones are skipped, and the output reads the state as it
         is. Early rows are biased, since those states were not made for this reader. Bold: the prediction of the whole model.
-      </p>
+      </Terms></p>
       {value.stacks.map(({ stack, rows }) => (
         <section key={stack}>
           <h2>{stack === "encoder" ? "Layers of the encoder" : "Layers of the decoder"}</h2>
@@ -168,10 +169,10 @@ export function StatesView({ trace }: { trace: Manifest }) {
   const { value, error } = useResource(second && `states/${trace.id}/${second.id}`, () => source.sweep({ trace: trace.id, kind: "states", other: second!.id }));
   return (
     <>
-      <p>
+      <p><Terms>
         The state of one token after one layer is taken from a second text. Noising: the share of this text’s answer that is lost.
         Denoising: the share that comes back when only that state of this text is put into the second. 1 is all of it.
-      </p>
+      </Terms></p>
       <SecondText key={second?.request.text} given={second?.request.text} />
       {value && (
         <>
@@ -240,7 +241,7 @@ export function CheckpointsView() {
   if (!value) return <SweepState error={error} />;
   return (
     <>
-      <p>At every saved point of training, what it predicts after each token that the trained model wrote, and the log-probability of those tokens.</p>
+      <p><Terms>At every saved point of training, what it predicts after each token that the trained model wrote, and the log-probability of those tokens.</Terms></p>
       <Scroll class="sweep-scroll" label="Training">
         <table class="sweep">
           <thead><tr><th scope="col">Step</th><th scope="col">Without the edits</th><th scope="col">log p</th><th scope="col">With them</th><th scope="col">log p</th></tr></thead>

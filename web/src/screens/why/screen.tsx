@@ -10,6 +10,7 @@ import { isClassifier, isMasked, targetIndex } from "../../trace/generation";
 import type { AttributeRequest, Attribution, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Choices } from "../../views/Choices";
+import { Terms } from "../../views/Terms";
 import { ContributionsView } from "./Contributions";
 import { CheckpointsView, KeysView, LayersView, PartsView, StatesView } from "./Sweeps";
 import { Faithfulness } from "./Faithfulness";
@@ -77,7 +78,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
     <>
       <h1>Why</h1>
       <p>
-        Attribution of {decided ? "the prediction" : "one output token"} to the input words. Each word has a score and can be
+        Attribution of <Terms>{decided ? "the prediction" : "one output token"}</Terms> to the input words. Each word has a score and can be
         masked to see its effect on {decided ? "the prediction" : "the token’s probability"}.
         {!decided && !isMasked(manifest) && params["position"] === undefined && <span data-role="rule">
           {" "}The token explained first is the generated one with the lowest probability, whatever its scores: comparing the scores of all tokens would take many more passes.
@@ -101,7 +102,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
           })}
           {found
             ? <p class="note">
-                Explained quantity: <i>{found.quantity}</i>. Words <span class="word" data-sign="for">raise</span> or{" "}
+                Explained <Terms>quantity</Terms>: <i>{found.quantity}</i>. Words <span class="word" data-sign="for">raise</span> or{" "}
                 <span class="word" data-sign="against">lower</span> it; full colour is {number(scale)}. Click a word to mask it.
               </p>
             : !attribution.error && <p class="note">Computing …</p>}
@@ -146,7 +147,7 @@ function FaithfulnessSection({ found }: { found: Attribution }) {
       <h2 id="trust-title">Faithfulness</h2>
       {completeness
         ? <p class={completeness.ok ? "" : "warning"} data-role="completeness" data-value={completeness.relative}>
-            Completeness: the scores should sum to the difference between this text and the fully masked one. The error
+            <Terms>Completeness</Terms>: the scores should sum to the difference between this text and the fully masked one. The error
             is <b>{number(Math.abs(completeness.error))}</b>, {percent(Math.abs(completeness.relative))} of the difference,
             with {completeness.n_steps} gradients{completeness.ok ? "." : ": above the limit of 2%. Use leave-one-out instead."} The
             error of a single token’s score is at most {number(completeness.token_error)}, estimated with a second quadrature rule.
