@@ -122,6 +122,9 @@ def _sizes_of(model: Any) -> tuple[ModelConfig, int, int]:
 
 def _check(library: Library) -> None:
     """Refuse a model with parts that the page lacks."""
+    if not isinstance(library, Library):
+        kinds = "Translator, TextClassifier or LanguageModel"
+        raise ValueError(f"expected a {kinds}, not {type(library).__name__} (of an ensemble take one of model.members)")
     c, default = library.config, ModelConfig()
     kept = {"n_layers", "d_model", "n_heads", "d_ff", "dropout", "ensemble_size", "ngram_dropout"}
     expected = {f.name: CHOICES.get(f.name, getattr(default, f.name)) for f in fields(c) if f.name not in kept}

@@ -273,7 +273,8 @@ class Run:
 
         Raises:
             DataError: what came is not a text, or not a list of texts.
-            UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts.
+            UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts; or a
+                member without edits.
         """
         several = checked_texts(texts)
         if edits:
@@ -281,6 +282,8 @@ class Run:
 
             answers = predict_edited(self, several, edits, self._decode(options), member)
             return answers[0] if isinstance(texts, str) else answers
+        if member != 1:
+            raise UsageError("without edits all members answer together", "leave out `member`, or pass edits")
         from glassformer.utils.device import tuned
 
         with tuned(self.device):

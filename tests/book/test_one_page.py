@@ -142,6 +142,12 @@ def test_what_the_page_lacks_is_refused(choice: dict[str, Any], message: str) ->
         from_library(Translator(ModelConfig(**settings | choice), 30, 9))
 
 
+def test_what_is_no_single_model_of_the_library_is_refused() -> None:
+    for wrong in (torch.nn.Linear(2, 3), None):
+        with pytest.raises(ValueError, match=f"not {type(wrong).__name__}"):
+            from_library(wrong)  # type: ignore[arg-type]
+
+
 def test_embeddings_of_ngrams_and_foreign_models_are_refused() -> None:
     config = ModelConfig(n_layers=1, d_model=12, n_heads=3, activation="gelu", tie_embeddings=False)
     with pytest.raises(ValueError, match="without ngrams"):

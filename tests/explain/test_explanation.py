@@ -566,5 +566,24 @@ def test_results_are_short_in_a_notebook(runs: dict[str, Run]) -> None:
         e = explain(runs[name], text)
         stack = "decoder" if name == "lm" else "encoder"
         many = [f"{stack}.0.self.head{head}=0" for head in (0, 1)] * 20
-        for result in (e.what_if(*many[:2]), e.what_if(*many), e.attribute()):
-            assert len(repr(result)) <= 300 and "\n" not in repr(result)
+        results = [e, e.page(), e.plot, e.what_if(*many[:2]), e.what_if(*many), e.attribute(), e.contributions()]
+        for result in (*results, e.sweep_parts(), e.sweep_keys(), e.sweep_layers()):
+            assert len(repr(result)) <= 300 and "\n" not in repr(result) and " at 0x" not in repr(result)
+
+
+def test_a_prediction_that_does_not_exist_is_refused_for_classifiers_too(runs: dict[str, Run]) -> None:
+    for name, text in TEXTS.items():
+        e = explain(runs[name], text)
+        for call in (e.contributions, lambda i, e=e: e.attribute(prediction=i)):
+            with pytest.raises(UsageError):
+                call(99)
+
+
+def test_a_member_without_edits_is_refused(runs: dict[str, Run]) -> None:
+    with pytest.raises(UsageError, match="all members answer together"):
+        runs["classify"].predict("a good film", member=2)
+
+
+def test_a_page_needs_the_name_of_a_file(runs: dict[str, Run]) -> None:
+    with pytest.raises(UsageError, match="not ''"):
+        explain(runs["classify"], "a good film").save("")

@@ -28,6 +28,7 @@ from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace
 from glassformer.utils.atomic_io import atomic_write_text
+from glassformer.utils.formatting import shortened
 
 if TYPE_CHECKING:
     from glassformer.explain.attribution.alignment import Reading
@@ -101,8 +102,8 @@ class Explanation:
     other: Explanation | None = None
 
     def __repr__(self) -> str:
-        answer = f"{self.answer['headline']} {self.answer['detail']}"
-        return f"<Explanation of {self.request.text[:60]!r}: {answer}; {len(self.records)} tensors>"
+        answer = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"
+        return f"<Explanation of {shortened(self.request.text, 60)!r}: {answer}; {len(self.records)} tensors>"
 
     @property
     def precision(self) -> str:
@@ -296,7 +297,10 @@ class Explanation:
         """
         from glassformer.explain.page.saved_page import saved_page_html
 
-        check_type(path, (str, PathLike), "the path of an .html file", 'as in: explanation.save("page.html")')
+        kind, hint = "the path of an .html file", 'as in: explanation.save("page.html")'
+        check_type(path, (str, PathLike), kind, hint)
+        if not Path(path).name:
+            raise UsageError(f"expected {kind}, not {str(path)!r}", hint)
         atomic_write_text(Path(path), saved_page_html(self, parameters=parameters)[0])
 
     def page(self) -> NotebookPage:

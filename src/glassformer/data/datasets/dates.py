@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassformer.config import DataConfig
+from glassformer.config.validation import nearest
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import UsageError
 from glassformer.utils.formatting import counted
@@ -181,11 +181,11 @@ def _chosen_locales(names: str | None) -> list[str]:
     chosen = list(LOCALES) if names is None else [name.strip() for name in names.split(",")]
     if unknown := [name for name in chosen if name not in LOCALES]:
         message = f"expected locales of dates in data.dates.locales, not {unknown[0]!r}"
-        raise UsageError(message, f"choose among {', '.join(LOCALES)}")
+        raise UsageError(message, f"{nearest(unknown[0], LOCALES)}choose among {', '.join(LOCALES)}")
     return [locale for locale in LOCALES if locale in chosen]
 
 
-def _draw(locales: Sequence[str], days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
+def _draw(locales: list[str], days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
     """Draw `n` different pairs: a day, then a locale, then one of its formats, each uniformly."""
     rng = np.random.default_rng(seed)
     pairs: dict[str, str] = {}

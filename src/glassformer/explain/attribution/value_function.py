@@ -328,10 +328,8 @@ def erased_with(task: Task) -> str:
 def prediction_index(explanation: Explanation, prediction: int | None) -> int:
     """Return the index of a prediction, by default that of the first generated token."""
     n = len(explanation.predictions)
-    if explanation.is_classifier:
-        return 0
     if prediction is None:
-        return next(iter(explanation.generated), n - 1)
-    if prediction >= n:
+        return next(iter(explanation.answered), n - 1)
+    if not 0 <= prediction < n:
         raise UsageError(f"prediction {prediction} does not exist", f"predictions run from 0 to {n - 1}")
     return prediction

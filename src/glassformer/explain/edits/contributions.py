@@ -63,6 +63,10 @@ class Contributions:
     parts: list[Contribution]
     """In order of computation."""
 
+    def __repr__(self) -> str:
+        difference = f"{self.target!r} minus {self.contrast!r} = {self.difference:.4g}"
+        return f"<Contributions of {len(self.parts)} parts to {difference}, error {self.error:.1g}>"
+
 
 def contributions(explanation: Explanation, prediction: int | None = None) -> Contributions:
     """Return the parts whose sum is the logit of a prediction minus that of its contrast.

@@ -60,6 +60,10 @@ class LayersSweep:
     stacks: list[LayersStack]
     """The encoder before the decoder."""
 
+    def __repr__(self) -> str:
+        stacks = " and ".join(f"{stack.stack} ({len(stack.rows)} rows)" for stack in self.stacks)
+        return f"<LayersSweep of {len(self.positions)} predictions by layer: {stacks}>"
+
 
 def sweep_layers(explanation: Explanation) -> LayersSweep:
     """Return the predictions after each layer of each stack; the last row is the model's own."""
@@ -137,6 +141,10 @@ class StatesSweep:
     """The same in the second text."""
     grids: list[StatesGrid]
     """One grid per stream."""
+
+    def __repr__(self) -> str:
+        cells = sum(len(row.noising) for grid in self.grids for row in grid.rows)
+        return f"<StatesSweep of {cells} states: {self.answer!r} or {self.other_answer!r} at position {self.position}>"
 
 
 def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:

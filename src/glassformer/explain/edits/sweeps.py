@@ -10,7 +10,7 @@ position fit, and the numbers of all checkpoints are of the same tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -54,6 +54,9 @@ class PartsSweep:
     untrained: float
     """Largest change of the log-probability, in size, when a part of the same model with initial weights is off."""
 
+    def __repr__(self) -> str:
+        return f"<PartsSweep of {len(self.parts)} heads and blocks; needed most: {_most(p.off for p in self.parts)}>"
+
 
 @dataclass(frozen=True)
 class KeysGrid:
@@ -73,6 +76,9 @@ class KeysSweep:
 
     grids: list[KeysGrid]
     """In order of computation."""
+
+    def __repr__(self) -> str:
+        return f"<KeysSweep of {sum(len(grid.effects) for grid in self.grids)} heads; {_most(self.strongest(1))}>"
 
     def strongest(self, n: int = 10) -> list[VariantEffect]:
         """Return the n effects that lower the log-probability most, the largest first."""
@@ -172,6 +178,16 @@ class CheckpointsSweep:
 
     checkpoints: list[CheckpointEffect]
     """The first training step first."""
+
+    def __repr__(self) -> str:
+        changed = sum(one.answer_before != one.answer_after for one in self.checkpoints)
+        return f"<CheckpointsSweep: another answer in {changed} of {len(self.checkpoints)} checkpoints>"
+
+
+def _most(effects: Iterable[VariantEffect]) -> str:
+    """Return the effect that lowers the log-probability most, in a few words."""
+    most = min(effects, key=lambda effect: effect.change, default=None)
+    return "nothing to switch off" if most is None else f"{'; '.join(most.edits)}, {most.change:+.3f} nats"
 
 
 def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:

@@ -272,6 +272,9 @@ class ExplanationPlots(TracePlots):
         super().__init__(explanation.records, tokens, first=first)
         self._explanation = explanation
 
+    def __repr__(self) -> str:
+        return f"<Figures of {self._explanation!r}>"
+
     def _following(self, texts: list[str]) -> list[str]:
         last = self._explanation.predictions[-1]
         return [*texts[1:], (last.actual or last.top[0]).piece]

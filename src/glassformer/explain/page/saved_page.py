@@ -372,6 +372,9 @@ class NotebookPage:
     def __init__(self, explanation: Explanation) -> None:
         self._explanation = explanation
 
+    def __repr__(self) -> str:
+        return f"<Page of {self._explanation!r}>"
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return {"text/plain": repr(self._explanation), "text/html": page_iframe(self._explanation)}
 

@@ -78,10 +78,10 @@ export async function attend(context: Context): Promise<TourStep | null> {
   return {
     title: written ? "Where does this token come from?" : "Which token does it attend to?",
     question: written
-      ? `While it computes “${written}”, the model attends to ${group.kind === "cross" ? "the source tokens" : "the tokens so far"}: each gets a weight. In ${placeOf(found)}, which gets the largest?`
+      ? `While it computes “${written}” (row ${row + 1}), the model attends to ${group.kind === "cross" ? "the source tokens" : "the tokens so far"}: each gets a weight. In ${placeOf(found)}, which gets the largest?`
       : `In ${placeOf(found)}, every token attends to all tokens: each gets a weight. Which gets the largest from “${name}” (token ${row + 1})?`,
     options: tokenNames(keys, options),
-    todo: `Select “${name}” in the left column of the lines.`,
+    todo: `Select “${name}”, row ${row + 1}, in the left column of the lines.`,
     control: `.arcs-query li:nth-child(${row + 1}) button`,
     open: () => context.open("attention", { node: step, head }),
     doIt: () => setParams({ cell: `${row},${best}` }),
@@ -111,11 +111,11 @@ function blockStep(context: Context, { step, head, key, effect }: BlockedKey, ro
     open: () => context.open("attention", { node: step, head, cell: `${row ?? key},${key}` }),
     doIt: () => setEdits([edit]),
     done: () => edits.value.includes(edit) && edited.value?.edited != null,
-    result: () => ({ ...changes(edited.value!.edited!, classifier), at: "[data-role=effect]" }),
+    result: () => ({ ...changes(edited.value!.edited!, context), at: "[data-role=effect]" }),
   };
 }
 
-function changes({ answer_before, answer_after, effects }: WhatIf, classifier: boolean) {
+function changes({ answer_before, answer_after, effects }: WhatIf, { classifier, masked }: Context) {
   const differ = effects.filter((one) => one.before !== one.after);
   const p = (nats: number) => percent(Math.exp(nats));
   if (classifier) {
@@ -129,9 +129,11 @@ function changes({ answer_before, answer_after, effects }: WhatIf, classifier: b
   }
   const most = [...(differ.length ? differ : effects)].sort((a, b) => a.log_prob_after - a.log_prob_before - (b.log_prob_after - b.log_prob_before))[0]!;
   const answer = answer_after !== null && answer_after !== answer_before ? `“${answer_before}” becomes “${answer_after}”. ` : "";
+  // The table compares predictions after the same tokens; in the new answer, later ones follow from other tokens.
+  const given = masked ? "" : "After the tokens of the first answer, ";
   return {
     right: Math.min(2, differ.length),
-    words: `${answer}${differ.length} of ${effects.length} predictions ${differ.length === 1 ? "differs" : "differ"}. The probability of “${visible(most.target)}” goes from ${p(most.log_prob_before)} to ${p(most.log_prob_after)}.`,
+    words: `${answer}${given}${differ.length} of ${effects.length} predictions ${differ.length === 1 ? "differs" : "differ"}. The probability of “${visible(most.target)}” goes from ${p(most.log_prob_before)} to ${p(most.log_prob_after)}.`,
     compare: differ.length ? "Compare the line above the pictures, before and after. What changes when a key is blocked depended on it."
       : "Compare the line above the pictures, before and after. Where no prediction differs, other heads or tokens carry the same information.",
   };

@@ -139,8 +139,12 @@ export async function force(context: Context): Promise<TourStep | null> {
   const { trace, classifier, masked } = context;
   if (classifier || masked || !source.live || trace.decode.kind === "given") return null;
   const { eos } = trace.model.special_ids;
-  const index = leastCertain(trace.predictions, (one) => !isGiven(trace, one.position ?? 0) && (one.position ?? 0) + 1 >= trace.generation.n_fixed
-    && one.actual!.id !== eos && alternative(context, one) !== undefined);
+  const { n_fixed } = trace.generation;
+  const half = (n_fixed + outputStream(trace).ids.length) / 2;
+  const among = (end: number) => leastCertain(trace.predictions, ({ position, ...one }) => !isGiven(trace, position ?? 0) && (position ?? 0) + 1 >= n_fixed
+    && (position ?? 0) < end && one.actual!.id !== eos && alternative(context, { position, ...one }) !== undefined);
+  const early = among(half); // so that many tokens follow
+  const index = early < 0 ? among(Infinity) : early;
   if (index < 0) return null;
   const prediction = trace.predictions[index]!;
   const other = alternative(context, prediction)!;
@@ -150,7 +154,7 @@ export async function force(context: Context): Promise<TourStep | null> {
   const rest = outputStream(trace).ids.slice(position + 2);
   return {
     title: "Another token",
-    question: `The model was least certain at “${was}”: ${percent(Math.exp(prediction.actual!.log_prob))}, against ${percent(Math.exp(other.log_prob))} for “${token}”. Forced to write “${token}” there, how does it continue?`,
+    question: `${early < 0 ? "The" : "In the first half of its answer the"} model was least certain at “${was}”: ${percent(Math.exp(prediction.actual!.log_prob))}, against ${percent(Math.exp(other.log_prob))} for “${token}”. Forced to write “${token}” there, how does it continue?`,
     options: ["With the same tokens as before", "With other tokens"],
     todo: `Select the bar of “${token}”, which forces it.`,
     control: `[data-role=force][data-candidate="${other.id}"]`,
@@ -167,7 +171,7 @@ export async function force(context: Context): Promise<TourStep | null> {
       const kept = rest.filter((id, i) => after[i] === id).length;
       return {
         right: same ? 0 : 1,
-        words: `It now answers “${short(now.answer.headline)}”; before it was “${short(trace.answer.headline)}”. Of the ${rest.length} tokens after it, ${kept} are as before. Each token is an input of the later steps, so one other token can change all that follow.`,
+        words: `It now answers “${short(now.answer.headline)}”; before it was “${short(trace.answer.headline)}”. ${rest.length === 1 ? `The token after it is ${same ? "as before" : "another one"}` : `Of the ${rest.length} tokens after it, ${kept} are as before`}. Each token is an input of the later steps, so one other token can change all that follow.`,
         compare: "Compare the answer at the top, and the colours of the tokens.",
         at: "[data-role=answer]",
       };
