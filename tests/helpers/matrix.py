@@ -212,6 +212,7 @@ SERVICE: dict[str, Call] = {
     "sweep:contributions": lambda c: c.service.sweep(c.body(kind="contributions")),
     "sweep:states": lambda c: c.service.sweep(c.body(kind="states", other=c.second)),
     "sweep:checkpoints": lambda c: c.service.sweep(c.body(kind="checkpoints")),
+    "save": lambda c: c.service.save({"request": c.e.request.to_json()}),
 }
 RUN: dict[str, Call] = {
     "predict": lambda c: c.run.predict(c.e.request.text),
@@ -255,7 +256,14 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
 """The calls that are refused, in which cells, and the sentence."""
 LONG_IN_SLOW = {"Explanation.attribute:integrated_gradients", "Explanation.attribute:prediction", "Explanation.save"}
 LONG_IN_SLOW |= {"Explanation.page", "Explanation._repr_mimebundle_", "Service.attribute:integrated_gradients"}
-LONG_IN_SLOW |= {"plot.attention", "plot.alignment", "plot.attribution", "Explanation.readings", "Service.alignment"}
+LONG_IN_SLOW |= {
+    "plot.attention",
+    "plot.alignment",
+    "plot.attribution",
+    "Explanation.readings",
+    "Service.alignment",
+    "Service.save",
+}
 """Calls that take seconds for a text of 512 tokens, and are made there in the slow test alone."""
 
 

@@ -111,11 +111,11 @@ function Problems() {
 
 /** What the tour is, once. */
 const Offer = () => useValue(offered) && (
-  <p class="offer note">
+  <aside class="offer note">
     New here?
     <button type="button" class="quiet" data-role="tour" onClick={() => openTour("tour")}>Take the tour</button>
     <button type="button" class="quiet" data-role="no-tour" onClick={() => openTour(null)}>No thanks</button>
-  </p>
+  </aside>
 );
 
 /** The help, the tour or "Share". */
