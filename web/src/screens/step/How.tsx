@@ -63,7 +63,7 @@ function termsOf({ op, attrs, block }: TraceNode): string {
 export function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
   const inputs = trace.nodes.filter((one) => step.inputs.includes(one.id));
   const said = new Set<number>();
-  termsIn(title(step) + sentence(step, trace), said);
+  termsIn(`${title(step)} ${sentence(step, trace)}`, said);
   const terms = termsOf(step).split(" · ").filter((name) => termsIn(name, new Set(said)).some((piece) => typeof piece !== "string")).join(" · ");
   return (
     <dl class="step-from">

@@ -66,7 +66,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
           <p class="axes">{shapeText(step.axes.map((axis) => axis.size))}{" "}
             <span>{step.axes.map((axis) => axisNames(axis.name)[1]).join(" × ")}</span></p>
         </div>
-        <p class="step-says"><Terms after={unlike + title(step)}>{sentence(step, trace)}</Terms></p>
+        <p class="step-says"><Terms after={`${unlike} ${title(step)}`}>{sentence(step, trace)}</Terms></p>
         <div class="step-how">
           <div>
             <Formula node={step} model={trace.model} />
