@@ -15,7 +15,7 @@ export function adopt(text: string) {
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, styles];
 }
 
-/** Each term as a group of its own, in the order of TERMS, so that the group tells which one was found. */
+/** Each term as a group of its own, in the order of TERMS, so that the group says which one was found. */
 const ANY = new RegExp(`(?<![\\w-])(?:${TERMS.map(([, words]) => `((?:${words})s?)`).join("|")})(?![\\w-])`, "gi");
 
 /** The text in pieces, of which the terms are pairs of the index in TERMS and the word. A term in `seen` stays text, and is added to it. */

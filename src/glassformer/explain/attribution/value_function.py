@@ -326,7 +326,7 @@ def erased_with(task: Task) -> str:
 
 
 def prediction_index(explanation: Explanation, prediction: int | None) -> int:
-    """Return the index of a prediction, by default that of the first generated token."""
+    """Return the index of a prediction, by default the first of the answer."""
     n = len(explanation.predictions)
     if prediction is None:
         return next(iter(explanation.answered), n - 1)

@@ -1,4 +1,5 @@
 /** The keyboard shortcuts, in a modal dialog, and the way to the tour; and the style sheet of both. */
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { guide, openTour } from "../../state/guide";
 import sheet from "../../styles/tour.css";
@@ -21,13 +22,22 @@ const KEYS: [string, string][] = [
   ["?", "show this help"],
 ];
 
-export function Help() {
+/** A modal dialog, opened at once; closing it also says so in `guide`. */
+export function Dialog({ name, title, children }: { name: "help" | "share"; title: string; children: ComponentChildren }) {
   useStyles();
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current!.showModal(), []);
   return (
-    <dialog ref={dialog} class="help" aria-labelledby="help-title" onClose={() => guide.value === "help" && (guide.value = null)}>
-      <h2 id="help-title">Keys</h2>
+    <dialog ref={dialog} class="help" aria-labelledby={`${name}-title`} onClose={() => guide.value === name && (guide.value = null)}>
+      <h2 id={`${name}-title`}>{title}</h2>
+      {children}
+    </dialog>
+  );
+}
+
+export function Help() {
+  return (
+    <Dialog name="help" title="Keys">
       <dl>
         {KEYS.map(([key, does]) => (
           <div key={key}><dt><kbd>{key}</kbd></dt><dd>{does}</dd></div>
@@ -37,6 +47,6 @@ export function Help() {
         <button type="submit">Close</button>
         <button type="button" class="quiet" data-role="tour" onClick={() => openTour("tour")}>Take the tour</button>
       </form>
-    </dialog>
+    </Dialog>
   );
 }

@@ -1,13 +1,12 @@
 /**
  * "Share": a link to what is shown, and the page as one file. A saved page has the link alone: it cannot make a file.
  */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { paramsFromRequest } from "../../state/address";
-import { guide } from "../../state/guide";
 import { base, edited, edits, hrefTo, other, route, runFacts, source } from "../../state/page";
 import { toErrorMessage, useValue } from "../../state/signals";
 import type { SavedPageFile } from "../../types";
-import { useStyles } from "./Help";
+import { Dialog } from "./Help";
 
 /** Offers a file of the browser's own to its downloads; the policies of the page allow this, as nothing is fetched. */
 function download(html: string, name: string) {
@@ -24,16 +23,12 @@ function toSave() {
 }
 
 export function Share() {
-  useStyles();
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current!.showModal(), []);
   return (
-    <dialog ref={dialog} class="help" aria-labelledby="share-title" onClose={() => guide.value === "share" && (guide.value = null)}>
-      <h2 id="share-title">Share this view</h2>
+    <Dialog name="share" title="Share this view">
       <Link />
       {source.save && <Save />}
       <form method="dialog"><button type="submit" class="quiet">Close</button></form>
-    </dialog>
+    </Dialog>
   );
 }
 
