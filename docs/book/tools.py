@@ -51,6 +51,37 @@ def show_table(rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def find_date(run: Any, dates: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], list[str]]:
+    """Return the first American date that heads of the encoder decide, and the edits under which it is read otherwise.
+
+    Each head is kept from attending to the tag, token 0, on all dates at once. Where no head alone decides a date, the
+    heads under which most dates are lost are blocked together, one more each time: at most 15 passes over the dates,
+    whatever the model has learned.
+
+    Raises:
+        ValueError: No date is read the British way even without all heads.
+    """
+    texts = [f"[en_US] {month:02}/{day:02}/2026" for month, day in dates]
+    right = [f"2026-{month:02}-{day:02}" for month, day in dates]
+    swapped = [f"2026-{day:02}-{month:02}" for month, day in dates]
+
+    def read(edits: list[str]) -> list[str]:
+        return [answer["translation"] for answer in run.predict(texts, edits=edits)]
+
+    unchanged = read([])
+    n_layers, n_heads = run.config.model.n_layers, run.config.model.n_heads
+    edits = [f"encoder.{i}.self.scores[head:{h};key:0]=blocked" for i in range(n_layers) for h in range(n_heads)]
+    answers = {(edit,): read([edit]) for edit in edits}
+    lost = {edit: sum(a != b for a, b in zip(read, unchanged, strict=True)) for (edit,), read in answers.items()}
+    together = sorted(edits, key=lambda edit: -lost[edit])
+    for blocked in [(edit,) for edit in edits] + [(*together[:n],) for n in range(2, len(edits) + 1)]:
+        changed = answers.get(blocked) or read([*blocked])
+        for date, before, after, *both in zip(dates, unchanged, changed, right, swapped, strict=True):
+            if [before, after] == both:
+                return date, [*blocked]
+    raise ValueError("no date is read the British way, whichever heads are kept from the tag")
+
+
 def recorded_scores(names: Sequence[str]) -> list[list[str]]:
     """Return rows for `show_table` of recorded runs: what they were tested on, score, its spread, and time."""
     recorded = json.loads(RESULTS.read_text(encoding="utf-8"))
