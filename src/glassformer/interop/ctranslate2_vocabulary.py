@@ -7,14 +7,27 @@ row of the unknown token, and it is never written, since its logit is far below 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from glassformer.errors import CheckpointError
-from glassformer.utils.safe_read import LIMITS, read_json, read_text
+import torch
+
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.ctranslate2_binary import Variables
+from glassformer.interop.ctranslate2_weights import TransformerWeights
+from glassformer.text import backends
+from glassformer.text.tokenizer import MASK, SPECIAL_TOKENS, Tokenizer
+from glassformer.utils.safe_read import LIMITS, check_types, read_json, read_text
 
 MAX_TOKENS = 1 << 22
 """Most tokens of a vocabulary; larger ones have no model."""
+NEVER_WRITTEN = -100.0
+"""Added to the logit of a token that a model cannot write: its probability is 0 in float32."""
+NAMES = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+FLAGS = {"with_source_bos": 0, "with_source_eos": 0, "with_target_bos": 1, "user_decoder_start_tokens": 0}
+"""Settings of a file before version 6, which are variables, and their defaults."""
 _HINT = "copy the folder whole, or convert the model again"
 
 
@@ -70,3 +83,111 @@ def read_vocabulary(folder: Path, name: str, unk: str) -> list[str] | None:
             seen.add(token)
         return tokens
     return None
+
+
+def read_roles(folder: Path, config: Mapping[str, Any], variables: Variables) -> Roles:
+    """Return the tokens with a role: those of `config.json`, or of a file before version 6 its variables.
+
+    Raises:
+        CheckpointError: a value is of another type.
+        UsageError: the first token of a translation is left to the caller, or is none of the others.
+    """
+    if variables.version < 6:
+        texts = {name: variables.text(name, text) for name, text in NAMES.items()}
+        flags = {name: bool(variables.number(name, default)) for name, default in FLAGS.items()}
+        if flags["user_decoder_start_tokens"]:
+            start = None
+        else:
+            start = texts["bos_token"] if flags["with_target_bos"] else texts["eos_token"]
+        around = flags["with_source_bos"], flags["with_source_eos"]
+    else:
+        where = folder / "config.json"
+        check_types(
+            config, dict.fromkeys(NAMES, str) | dict.fromkeys(("add_source_bos", "add_source_eos"), bool), where
+        )
+        texts = {name: config.get(name, text) for name, text in NAMES.items()}
+        start = config.get("decoder_start_token", texts["bos_token"])
+        around = bool(config.get("add_source_bos")), bool(config.get("add_source_eos"))
+    if not isinstance(start, str):
+        message = f"{folder} leaves the first token of a translation to its caller (decoder_start_token null)"
+        raise UsageError(message, "import a model of one pair of languages")
+    before = (texts["bos_token"],) if around[0] else ()
+    after = (texts["eos_token"],) if around[1] else ()
+    return Roles(texts["unk_token"], start, texts["eos_token"], before, after)
+
+
+@dataclass(frozen=True)
+class JointVocabulary:
+    """One vocabulary of both sides.
+
+    Attributes:
+        tokens: by id; the first five are our special tokens.
+        source: for each, the row of the source's vocabulary.
+        target: for each, the row of the target's.
+        is_written: for each, whether the model can write it.
+    """
+
+    tokens: list[str]
+    source: list[int]
+    target: list[int]
+    is_written: list[bool]
+
+
+def join(source: Sequence[str], target: Sequence[str], roles: Roles) -> JointVocabulary:
+    """Return one vocabulary for both sides: our special tokens, the tokens of the target, those of the source alone.
+
+    Padding is the first token where that has no other role; no model reads what it pads with.
+
+    Raises:
+        CheckpointError: a token with a role is missing, or one of our special tokens is a token without its role.
+    """
+    of_source, of_target = ({token: i for i, token in enumerate(side)} for side in (source, target))
+    needed = [(roles.bos, of_target), (roles.eos, of_target)]
+    needed += [(token, of_source) for token in (*roles.prefix, *roles.suffix)]
+    if missing := [token for token, side in needed if token not in side]:
+        raise CheckpointError(f"the vocabulary lacks {missing[0][:40]!r}, which begins or ends a text", _HINT)
+    taken = {roles.unk, roles.bos, roles.eos}
+    pad = target[0] if target[0] == source[0] and target[0] not in taken else None
+    mask = MASK if MASK in of_source and MASK in of_target else None
+    special = [pad, roles.unk, roles.bos, roles.eos, mask]
+    others = [token for token in dict.fromkeys([*target, *source]) if token not in special]
+    if odd := [token for token in others if token in SPECIAL_TOKENS]:
+        raise CheckpointError(f"the vocabulary has {odd[0]} as a token of texts", _HINT)
+    rows = [*special, *others]
+
+    def rows_of(side: Mapping[str, int]) -> list[int]:
+        return [side[roles.unk] if token is None else side.get(token, side[roles.unk]) for token in rows]
+
+    # A start token that is the end token, too, has a row of its own here, which is never written.
+    double = {2} if roles.bos in (roles.unk, roles.eos) else set[int]()
+    return JointVocabulary(
+        tokens=[*SPECIAL_TOKENS, *others],
+        source=rows_of(of_source),
+        target=rows_of(of_target),
+        is_written=[token in of_target and i not in double for i, token in enumerate(rows)],
+    )
+
+
+def with_joint_vocabulary(found: TransformerWeights, joint: JointVocabulary) -> None:
+    """Arrange the rows of a translator's weights by the ids of its joint vocabulary, in place."""
+    weights, source, target = found.weights, torch.tensor(joint.source), torch.tensor(joint.target)
+    for name, index in {"src_embedding": source, "tgt_embedding": target, "output": target}.items():
+        if f"{name}.weight" in weights:
+            weights[f"{name}.weight"] = weights[f"{name}.weight"][index]
+    written = torch.tensor(joint.is_written)
+    if "output_bias" in weights or not written.all():
+        bias = weights["output_bias"][target] if "output_bias" in weights else torch.zeros(len(target))
+        weights["output_bias"] = bias + torch.where(written, 0.0, NEVER_WRITTEN)
+        found.settings["output_bias"] = True
+
+
+def character_tokenizer(tokens: Sequence[str]) -> Tokenizer:
+    """Return the tokenizer of a vocabulary whose tokens are characters, after the special tokens.
+
+    Raises:
+        UsageError: one is longer.
+    """
+    if longer := [token for token in tokens[len(SPECIAL_TOKENS) :] if len(token) != 1]:
+        message = f"its tokens are not characters ({longer[0][:40]!r}), and there is no tokenizer.json"
+        raise UsageError(message, "put the tokenizer.json into the folder that its texts are split with")
+    return Tokenizer(backends.backend_of_characters(tokens))
