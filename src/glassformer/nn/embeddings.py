@@ -98,6 +98,23 @@ class Rotation:
         return x * cos + turned * sin
 
 
+class SegmentEmbedding(nn.Module):
+    """One trained vector per segment, which tells the two texts of a pair apart (Devlin et al. 2019, 3)."""
+
+    def __init__(self, n_segments: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_segments, d_model))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def segment_ids(self, ids: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
+        """Return the segment of each token: the first one, since a text is not a pair."""
+        return torch.zeros_like(ids)
+
+    def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+        """Return the vector of each token's segment."""
+        return nn.functional.embedding(self.segment_ids(ids), self.weight)
+
+
 class TokenEmbedding(nn.Module):
     """embedding[id] · √d_model + position, then dropout (paper, 3.4, 3.5 and 5.4).
 
@@ -111,16 +128,23 @@ class TokenEmbedding(nn.Module):
         dropout: probability of dropout on the sum.
         std: the paper's scale and N(0, 1/d_model) when absent. A number is the standard deviation of the initial
             weights of an embedding without the scale √d_model, in which the vectors of rare tokens stay small.
+        norm: a norm of the sum, before dropout, as in BERT; None for none.
     """
 
     def __init__(
-        self, vocab_size: int, d_model: int, positions: nn.Module | None, dropout: float, std: float | None = None
+        self,
+        vocab_size: int,
+        d_model: int,
+        positions: nn.Module | None,
+        dropout: float,
+        std: float | None = None,
+        norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.scale = math.sqrt(d_model) if std is None else 1.0
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         nn.init.normal_(self.weight, std=std or d_model**-0.5)
-        self.positions, self.dropout = positions, Dropout(dropout)
+        self.positions, self.norm, self.dropout = positions, norm, Dropout(dropout)
 
     def forward(
         self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"]
@@ -129,4 +153,5 @@ class TokenEmbedding(nn.Module):
         x = nn.functional.embedding(ids, self.weight) * self.scale
         for added in more:
             x = x + added
-        return self.dropout(x if self.positions is None else x + self.positions(positions))
+        x = x if self.positions is None else x + self.positions(positions)
+        return self.dropout(x if self.norm is None else self.norm(x))

@@ -128,7 +128,7 @@ class Translate(Task):
     ignores = (
         HASHED_NGRAMS
         | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
-        | {"model.pooling"}
+        | {"model.pooling", "model.pooler", "model.n_segments"}
     )
 
     @classmethod

@@ -84,6 +84,9 @@ def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[
             backend = _train_byte_bpe(counted, config, trained_size)
         case "bpe":
             backend = _train_bpe(counted, config, trained_size, mark_start=not extra_tokens)
+        case "imported":
+            message = "text.tokenizer imported is that of a pretrained model, and none is named"
+            raise UsageError(message, "add --init-from with a folder that glassformer import wrote")
         case other:
             raise UsageError(f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe')
     if not counted.any_text:

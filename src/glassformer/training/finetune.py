@@ -28,7 +28,7 @@ from glassformer.utils.safe_read import sha256_regular
 logger = logging.getLogger(__name__)
 
 
-FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "ensemble_size"}
+FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "pooler", "ensemble_size"}
 """Model settings that may differ from the pretrained run's: they change no copied weight's shape or meaning."""
 MODEL_SETTINGS = [f.name for f in fields(ModelConfig) if f.name not in FREE_MODEL_SETTINGS]
 TEXT_SETTINGS = ["tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "max_len"]
