@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.helpers.exports import CONTEXT, SOME, TOKENS, V, random_model
+from tests.helpers.exports import CONTEXT, PRETRAINED, SOME, TOKENS, V, random_model
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, GlassformerError, UsageError
@@ -35,10 +35,11 @@ def written(model: Any, folder: Path, quantization: str | None = None) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("form", SOME, ids=str)
+@pytest.mark.parametrize("form", [*SOME, *PRETRAINED], ids=str)
 @pytest.mark.parametrize("kind", [Translator, LanguageModel])
 def test_an_export_comes_back_to_the_bit(kind: Any, form: dict[str, Any], tmp_path: Path) -> None:
-    model = random_model(kind, form)
+    biased = {"output_bias": True} if form in PRETRAINED and kind is Translator else {}
+    model = random_model(kind, form | biased)
     found = read(written(model, tmp_path))
     again = kind(ModelConfig(**found.settings), V, found.n_positions)
     expected = dict(model.named_parameters()) | dict(model.named_buffers())
@@ -48,7 +49,7 @@ def test_an_export_comes_back_to_the_bit(kind: Any, form: dict[str, Any], tmp_pa
     for name, tensor in {**found.weights, **dict(again.named_buffers())}.items():
         assert torch.equal(tensor, expected[name]), name
     assert not found.notes
-    if form["positions"] != "rotary":
+    if form.get("positions") != "rotary":
         assert found.n_positions == CONTEXT
 
 

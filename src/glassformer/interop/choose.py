@@ -201,8 +201,6 @@ def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice
     if model.max_ngram > 1:
         message = f"ctranslate2 has no embeddings of token n-grams: model.max_ngram {model.max_ngram}"
         raise UsageError(message, "use --to onnx or --to hf, or train with --model.max-ngram 0")
-    if obstacle := _of_own_class(model):
-        raise UsageError(f"ctranslate2 is not written with {obstacle}", "use --to onnx or --to hf")
     if kind == "language_model":
         return Choice("TransformerDecoderModel", (_SAMPLED,))
     return Choice("Transformer", (_BEAM,))

@@ -50,11 +50,14 @@ def write_ctranslate2(
         output = model.tgt_embedding.weight if model.output is None else model.output.weight
         _fill_encoder(spec.encoder, model.encoder, model.src_embedding, model.max_len)
         _fill_decoder(spec.decoder, model.decoder, model.tgt_embedding, output, model.max_len)
+        if model.output_bias is not None:
+            spec.decoder.projection.bias = _array(model.output_bias)
         spec.register_source_vocabulary(list(tokens))
         spec.register_target_vocabulary(list(tokens))
         spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
         spec.config.decoder_start_token = BOS
         spec.config.add_source_bos, spec.config.add_source_eos = False, True
+    spec.config.layer_norm_epsilon = model.config.norm_eps
     spec.validate()
     spec.optimize(quantization=quantization)
     with tempfile.TemporaryDirectory() as folder:
@@ -68,11 +71,12 @@ def _options(model: Translator | LanguageModel) -> dict[str, Any]:
     from ctranslate2.specs.common_spec import Activation
 
     c = model.config
-    activation = {"relu": Activation.RELU, "gelu": Activation.GELU, "swiglu": Activation.SWISH}[c.activation]
+    activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "gelu-tanh": Activation.GELUTanh}
+    activation = activations.get(c.activation, Activation.SWISH)  # of silu, and of the gate of swiglu
     options = {"pre_norm": c.pre_norm, "activation": activation, "ffn_glu": c.activation == "swiglu"}
-    options |= {"rms_norm": c.norm == "rms", "head_dim": d_head_of(c)}
+    options |= {"rms_norm": c.norm == "rms", "head_dim": d_head_of(c), "layernorm_embedding": c.embedding_norm}
     if c.positions == "rotary":
-        options |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10_000.0}
+        options |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": c.rope_base}
     return options
 
 
@@ -103,6 +107,8 @@ def _fill_embedding(spec: Any, table: Any, embedding: TokenEmbedding, max_len: i
     """Fill a token embedding and its positions: rotary ones are not added, "none" is a table of zeros."""
     table.weight = _array(embedding.weight)
     spec.scale_embeddings = embedding.scale != 1
+    if embedding.norm is not None:
+        _fill_norm(spec.layernorm_embedding, embedding.norm)
     if hasattr(spec.layer[0].self_attention, "rotary_dim"):
         return
     match embedding.positions:
