@@ -306,11 +306,11 @@ class CorpusWriter:
                 start, size = i, 0
 
     def truncate(self, ids: list[int], keep: str = "head") -> list[int]:
-        """Return at most max_len of the ids, and count the others."""
-        kept = truncate(ids, self.text.max_len, keep)
+        """Return at most max_len ids, with those that belong around a text, and count the others."""
+        kept = truncate(ids, self.tokenizer.room(self.text.max_len), keep)
         self.stats["n_truncated"] += len(kept) < len(ids)
         self.stats["n_tokens_cut"] += len(ids) - len(kept)
-        return kept
+        return self.tokenizer.framed(kept)
 
     def sequences(self, name: str) -> TokenColumn:
         """Return a new column of token ids."""

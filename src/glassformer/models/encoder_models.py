@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_norm, make_rotation
 from glassformer.nn.attention import Mask
-from glassformer.nn.embeddings import SegmentEmbedding, positions_of
-from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
+from glassformer.nn.embeddings import positions_of
+from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding, SegmentEmbedding
 
 
 class TextEncoder(nn.Module):

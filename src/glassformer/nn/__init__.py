@@ -10,14 +10,7 @@ The function `attention` is not imported here, since a module has that name: it 
 from glassformer.nn.attention import Mask, MultiHeadAttention, causal_mask, fused_attention
 from glassformer.nn.cache import DecoderCache, KVCache
 from glassformer.nn.dropout import Dropout
-from glassformer.nn.embeddings import (
-    LearnedPositions,
-    Rotation,
-    SegmentEmbedding,
-    SinusoidalPositions,
-    TokenEmbedding,
-    sinusoidal,
-)
+from glassformer.nn.embeddings import LearnedPositions, Rotation, SinusoidalPositions, TokenEmbedding, sinusoidal
 from glassformer.nn.layers import (
     Decoder,
     DecoderLayer,
@@ -46,7 +39,6 @@ __all__ = [
     "RMSNorm",
     "Residual",
     "Rotation",
-    "SegmentEmbedding",
     "SinusoidalPositions",
     "SwiGLU",
     "TokenEmbedding",

@@ -149,7 +149,10 @@ class Translate(Task):
 
     @property
     def suppress_tokens(self) -> list[int]:
-        return [self.tokenizer.pad_id, self.tokenizer.bos_id]
+        t = self.tokenizer
+        if t.special is not None:
+            return [i for i in t.without_text if i not in (t.eos_id, t.unk_id)]
+        return [t.pad_id, t.bos_id]
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write columns: ids, the sources with their end tokens; target, the targets without start and end tokens.

@@ -107,8 +107,12 @@ def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[
     return backend
 
 
-def kind_of(backend: tokenizers.Tokenizer) -> str:
-    """Return the kind of a trained backend, derived from its parts."""
+def kind_of(backend: tokenizers.Tokenizer, imported: bool = False) -> str:
+    """Return the kind of a backend, derived from its parts; of a pretrained model's that is no kind here "imported"."""
+    if isinstance(backend.model, models.WordPiece):
+        return "wordpiece"
+    if imported and not isinstance(backend.decoder, decoders.ByteLevel):
+        return "imported"
     if isinstance(backend.model, models.WordLevel):
         return "word" if backend.decoder is None else "char"
     return "byte-bpe" if isinstance(backend.decoder, decoders.ByteLevel) else "bpe"

@@ -26,8 +26,14 @@ from glassformer.explain.capture.hooks import replace_outputs
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.request import IDS, MAX_PREFIX, Request
 from glassformer.explain.streams import Stream
-from glassformer.nn.embeddings import SegmentEmbedding, TokenEmbedding
-from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch, NgramEmbedding
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.ngram_embeddings import (
+    BigramEmbedding,
+    HashedNgramEmbedding,
+    NgramBatch,
+    NgramEmbedding,
+    SegmentEmbedding,
+)
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK, UNK
 
@@ -301,7 +307,7 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
         position=prediction.position,
         target=target,
         foil=foil,
-        erase_id=tokenizer.mask_id if uses_mask_token(task) else tokenizer.unk_id,
+        erase_id=erase_id(task),
         ngram_batch=explanation.model_inputs.get("ngram_batch"),
         masked=explanation.generation.masked is not None,
     )
@@ -319,12 +325,25 @@ def _word_numbers(stream: Stream, n: int, first: int) -> np.ndarray:
 
 
 def uses_mask_token(task: Task) -> bool:
-    """Return True if the model was trained with words replaced by [MASK]."""
+    """Return True if the model was trained with words replaced by [MASK]; a pretrained encoder was."""
+    t = task.tokenizer
+    if t.special is not None:
+        return t.mask_id >= 0
     return task.explain_as == "masked_language_model" or task.config.train.word_mask_prob > 0
+
+
+def erase_id(task: Task) -> int:
+    """Return the id of the token that replaces an erased one; without [MASK] and [UNK] that of padding."""
+    t = task.tokenizer
+    if uses_mask_token(task):
+        return t.mask_id
+    return t.unk_id if t.unk_id >= 0 else t.pad_id
 
 
 def erased_with(task: Task) -> str:
     """Return the token that replaces an erased one."""
+    if task.tokenizer.special is not None:
+        return task.tokenizer.tokens([erase_id(task)])[0]
     return MASK if uses_mask_token(task) else UNK
 
 

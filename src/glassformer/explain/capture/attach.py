@@ -32,9 +32,15 @@ from glassformer.explain.capture.hooks import Arguments, AttentionHooks, CallRec
 from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.nn.attention import MultiHeadAttention
-from glassformer.nn.embeddings import SegmentEmbedding, TokenEmbedding
+from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import Decoder, Encoder, FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
-from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch, NgramEmbedding
+from glassformer.nn.ngram_embeddings import (
+    BigramEmbedding,
+    HashedNgramEmbedding,
+    NgramBatch,
+    NgramEmbedding,
+    SegmentEmbedding,
+)
 
 ID_PARTS = {
     "self_attention": "self",

@@ -20,9 +20,9 @@ from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifie
 from glassformer.models.encoder_models import Pooler
 from glassformer.nn import embeddings, layers
 from glassformer.nn.attention import Mask, MultiHeadAttention, additive_mask, attention, causal_mask
-from glassformer.nn.embeddings import SegmentEmbedding, TokenEmbedding
+from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import FeedForward, Residual, SwiGLU, activate
-from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramEmbedding
+from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramEmbedding, SegmentEmbedding
 from glassformer.text.ngrams import NgramVocabulary
 
 OPERATIONS: dict[str, tuple[str, str]] = {
@@ -187,9 +187,7 @@ SITES: dict[str, Site] = {
         editable=False,
         stream=True,
     ),
-    "segments": _site(
-        "lookup", inputs="table_ids", line=(SegmentEmbedding.forward, "functional.embedding("), stream=True
-    ),
+    "segments": _site("lookup", inputs="table_ids", line=(SegmentEmbedding.forward, "F.embedding("), stream=True),
     **_embedded("before added", "add", "with_segments", "x + added"),
     "positions:sinusoidal": _site(
         "positions", line=(embeddings.sinusoidal, "table[:, 0::2] = angle.sin()"), stream=True

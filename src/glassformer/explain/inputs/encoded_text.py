@@ -104,6 +104,11 @@ def encoder_input(
     return stream, inputs
 
 
+def framed_spans(t: Tokenizer, spans: Sequence[Span | None]) -> list[Span | None]:
+    """Return the characters of the tokens of a text with what belongs around it, which stands for none."""
+    return [*[None] * len(t.prefix), *spans, *[None] * len(t.suffix)]
+
+
 def input_warnings(
     ids: Sequence[int],
     kept: Sequence[int],
@@ -149,11 +154,13 @@ def encode_for_classifier(subject: Subject, request: TraceRequest, settings: Dec
     """Encode a text as in training, with its n-grams and bigrams. `settings` are not used."""
     t, text = subject.task.tokenizer, subject.task.config.text
     ids, spans = t.encode(request.text), t.offsets(request.text)
-    kept = truncate(list(range(len(ids))), min(text.max_len, MAX_LAYERED_TOKENS), text.truncate)
-    warnings = input_warnings(ids, kept, t, "the text", text.truncate, reads=text.max_len)
+    room = t.room(min(text.max_len, MAX_LAYERED_TOKENS))
+    kept = truncate(list(range(len(ids))), room, text.truncate)
+    warnings = input_warnings(ids, kept, t, "the text", text.truncate, reads=t.room(text.max_len))
     ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
     [(_, surfaces)] = t.encode_with_surfaces([request.text]) if t.ngrams else [([], [])]
     surfaces = [surfaces[i] for i in kept] if surfaces else []
+    ids, spans = t.framed(ids), framed_spans(t, spans)
     stream, inputs = encoder_input(subject, request, ids, spans, surfaces, min(text.max_len, MAX_LAYERED_TOKENS))
     decode = DecodeLog("none", subject.task.config.decode)
     return EncodedText(
