@@ -215,12 +215,8 @@ def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenize
 def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenizer:
     """Train on every character of the texts, in the order of Unicode."""
     alphabet = {character for text in texts for character in (text.lower() if config.lowercase else text)}
-    return backend_of_characters([*SPECIAL_TOKENS, *sorted(alphabet)], config)
-
-
-def backend_of_characters(tokens: Sequence[str], config: TextConfig | None = None) -> tokenizers.Tokenizer:
-    """Return a backend of the special tokens and characters, by id."""
-    backend = _char_backend({token: i for i, token in enumerate(tokens)}, config or TextConfig())
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])}
+    backend = _char_backend(vocabulary, config)
     backend.add_special_tokens(list(SPECIAL_TOKENS))
     return backend
 

@@ -95,6 +95,10 @@ class Tokenizer:
         """Return the ids of a text with what the model expects around it; as they are where that is nothing."""
         return [*self.prefix, *ids, *self.suffix]
 
+    def with_end(self, framed: Sequence[int]) -> list[int]:
+        """Return what `framed` gave as the source of a translation: with an end token, if that is not in `suffix`."""
+        return [*framed, self.eos_id] if self.special is None else [*framed]
+
     def room(self, max_len: int) -> int:
         """Return how many tokens of a text fit into `max_len` with what is around it."""
         return max(0, max_len - len(self.prefix) - len(self.suffix))

@@ -180,10 +180,13 @@ def encode_for_translator(subject: Subject, request: TraceRequest, settings: Dec
     reads, empty = subject.task.config.text.max_len, not request.text.strip()
     max_len = min(reads, MAX_LAYERED_TOKENS - 1)  # and [EOS], or [BOS]
     ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
-    warnings = input_warnings(ids, range(min(max_len, len(ids))), t, "the text", "head", reads=reads)
-    source: list[int] = [*ids[:max_len], t.eos_id]
+    room = t.room(max_len)
+    warnings = input_warnings(ids, range(min(room, len(ids))), t, "the text", "head", reads=t.room(reads))
+    source = t.with_end(t.framed(ids[:room])) or [t.pad_id]
+    source_spans = framed_spans(t, spans[:room])
+    source_spans += [None] * (len(source) - len(source_spans))
     check_length(len(source), request.pad, min(model.max_len, MAX_LAYERED_TOKENS))
-    src = make_stream(t, "source", source, [*spans[:max_len], None], request.text, n_pad=request.pad)
+    src = make_stream(t, "source", source, source_spans, request.text, n_pad=request.pad)
     if request.target is not None:
         target, target_spans = t.encode(request.target), t.offsets(request.target)
         warnings += input_warnings(
