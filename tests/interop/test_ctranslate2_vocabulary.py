@@ -52,16 +52,12 @@ def test_a_damaged_vocabulary_is_one_sentence(name: str, data: bytes, sentence: 
 
 def test_two_vocabularies_become_one() -> None:
     joint = join(SOURCE, TARGET, ROLES)
-    assert joint.tokens == ["[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", "x", ".", "a", "b"]
-    assert [SOURCE[i] for i in joint.source] == ["<blank>", "<unk>", "<s>", "</s>", "<unk>", "<unk>", ".", "a", "b"]
-    assert [TARGET[i] for i in joint.target] == ["<blank>", "<unk>", "<s>", "</s>", "<unk>", "x", ".", "<unk>", "<unk>"]
-    assert [t for t, is_written in zip(joint.tokens, joint.is_written, strict=True) if not is_written] == [
-        "[MASK]",
-        "a",
-        "b",
-    ]
-    tokenizer = character_tokenizer(joint.tokens)
-    assert tokenizer.encode("ab.xy") == [7, 8, 6, 5, tokenizer.unk_id] and tokenizer.decode([3, 5, 6]) == "x."
+    assert joint.tokens == ["<blank>", "<s>", "</s>", "x", ".", "<unk>", "a", "b"] and joint.n_written == 6
+    assert [SOURCE[i] for i in joint.source] == ["<blank>", "<s>", "</s>", "<unk>", ".", "<unk>", "a", "b"]
+    assert [TARGET[i] for i in joint.target] == ["<blank>", "<s>", "</s>", "x", ".", "<unk>", "<unk>", "<unk>"]
+    tokenizer = character_tokenizer(joint.tokens, joint.special, Path())
+    assert (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id) == (0, 1, 2, 5)
+    assert tokenizer.encode("ab.xy") == [6, 7, 4, 3, tokenizer.unk_id] and tokenizer.decode([1, 3, 4, 2]) == "x."
 
 
 def test_what_cannot_be_written_has_no_probability() -> None:
@@ -72,18 +68,23 @@ def test_what_cannot_be_written_has_no_probability() -> None:
     found.weights["src_embedding.weight"] = torch.randn(len(SOURCE), 4)
     with_joint_vocabulary(found, joint)
     w = found.weights
-    assert found.settings["output_bias"] and w["src_embedding.weight"].shape == (9, 4)
+    assert found.settings["output_bias"] and w["src_embedding.weight"].shape == (8, 4) and len(found.notes) == 1
     ours = (x @ w["output.weight"].T + w["output_bias"]).log_softmax(dim=-1)
-    theirs = (x @ output.T).log_softmax(dim=-1)
-    written = torch.tensor(joint.is_written)
-    torch.testing.assert_close(ours[:, written], theirs[:, torch.tensor(joint.target)[written]])
-    assert (ours[:, ~written].exp() < 1e-30).all()
+    torch.testing.assert_close(ours[:, :6], (x @ output.T).log_softmax(dim=-1))
+    assert (ours[:, 6:].exp() < 1e-30).all()
 
 
-def test_a_start_token_that_is_the_end_token_is_written_once() -> None:
-    joint = join(SOURCE, SOURCE, Roles("<unk>", "</s>", "</s>"))
-    assert joint.tokens[5:] == ["<s>", "a", "b", "."] and joint.target[2] == joint.target[3]
-    assert joint.is_written == [True, True, False, True, False, True, True, True, True]
+def test_equal_vocabularies_stay_as_they_are() -> None:
+    found, joint = (
+        TransformerWeights("translator"),
+        join(SOURCE, SOURCE, Roles("<unk>", "</s>", "</s>", suffix=("</s>",))),
+    )
+    table = torch.randn(len(SOURCE), 4)
+    found.weights = {"tgt_embedding.weight": table}
+    with_joint_vocabulary(found, joint)
+    assert joint.tokens == SOURCE and torch.equal(found.weights["tgt_embedding.weight"], table)
+    assert not found.notes and "output_bias" not in found.weights
+    assert joint.special.bos == joint.special.eos == 2 and joint.special.suffix == (2,)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,6 @@ def test_a_start_token_that_is_the_end_token_is_written_once() -> None:
     [
         (SOURCE, TARGET, Roles("<unk>", "<go>", "</s>"), "lacks '<go>'"),
         (SOURCE, TARGET, Roles("<unk>", "<s>", "</s>", suffix=("<2de>",)), "lacks '<2de>'"),
-        ([*SOURCE, "[BOS]"], TARGET, ROLES, r"has \[BOS\] as a token of texts"),
     ],
 )
 def test_vocabularies_that_do_not_fit_are_refused(
@@ -102,6 +102,7 @@ def test_vocabularies_that_do_not_fit_are_refused(
 
 
 def test_pieces_of_words_need_their_tokenizer() -> None:
+    tokens = [*SOURCE, "\u2581the"]
     with pytest.raises(UsageError, match="are not characters") as error:
-        character_tokenizer(["[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", "a", "\u2581the"])
+        character_tokenizer(tokens, join(tokens, tokens, ROLES).special, Path("folder"))
     assert "tokenizer.json" in error.value.hint

@@ -1,12 +1,13 @@
 """Read the vocabularies of a CTranslate2 folder, and join those of a translator into one.
 
-A translator here has one vocabulary. Where source and target have two, the joint one begins with our special tokens,
+A translator here has one vocabulary. Where source and target have two, the joint one begins with that of the target,
 and each token has the row of its own side. A token that one side lacks is unknown to that side: as an input it has the
 row of the unknown token, and it is never written, since its logit is far below the others.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,8 @@ import torch
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.ctranslate2_binary import Variables
 from glassformer.interop.ctranslate2_weights import TransformerWeights
-from glassformer.text import backends
-from glassformer.text.tokenizer import MASK, SPECIAL_TOKENS, Tokenizer
+from glassformer.text.special_tokens import NONE, SpecialTokens
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import LIMITS, check_types, read_json, read_text
 
 MAX_TOKENS = 1 << 22
@@ -26,6 +27,8 @@ MAX_TOKENS = 1 << 22
 NEVER_WRITTEN = -100.0
 """Added to the logit of a token that a model cannot write: its probability is 0 in float32."""
 NAMES = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+PADDING, MASKS = ("<blank>", "<pad>", "[PAD]"), ("<mask>", "[MASK]")
+"""Names of the padding token and of the mask, where a vocabulary has one."""
 FLAGS = {"with_source_bos": 0, "with_source_eos": 0, "with_target_bos": 1, "user_decoder_start_tokens": 0}
 """Settings of a file before version 6, which are variables, and their defaults."""
 _HINT = "copy the folder whole, or convert the model again"
@@ -118,54 +121,51 @@ def read_roles(folder: Path, config: Mapping[str, Any], variables: Variables) ->
 
 @dataclass(frozen=True)
 class JointVocabulary:
-    """One vocabulary of both sides.
+    """One vocabulary of both sides: the tokens of the target by their ids there, then those of the source alone.
 
     Attributes:
-        tokens: by id; the first five are our special tokens.
+        tokens: by id.
         source: for each, the row of the source's vocabulary.
         target: for each, the row of the target's.
-        is_written: for each, whether the model can write it.
+        n_written: number of the first ones, which the model can write.
+        special: the ids of special tokens.
     """
 
     tokens: list[str]
     source: list[int]
     target: list[int]
-    is_written: list[bool]
+    n_written: int
+    special: SpecialTokens
 
 
 def join(source: Sequence[str], target: Sequence[str], roles: Roles) -> JointVocabulary:
-    """Return one vocabulary for both sides: our special tokens, the tokens of the target, those of the source alone.
-
-    Padding is the first token where that has no other role; no model reads what it pads with.
+    """Return one vocabulary for both sides; where they are equal, it is theirs.
 
     Raises:
-        CheckpointError: a token with a role is missing, or one of our special tokens is a token without its role.
+        CheckpointError: a token with a role is missing.
     """
     of_source, of_target = ({token: i for i, token in enumerate(side)} for side in (source, target))
+    tokens = [*target, *(token for token in source if token not in of_target)]
+    ids = {token: i for i, token in enumerate(tokens)}
     needed = [(roles.bos, of_target), (roles.eos, of_target)]
     needed += [(token, of_source) for token in (*roles.prefix, *roles.suffix)]
     if missing := [token for token, side in needed if token not in side]:
         raise CheckpointError(f"the vocabulary lacks {missing[0][:40]!r}, which begins or ends a text", _HINT)
-    taken = {roles.unk, roles.bos, roles.eos}
-    pad = target[0] if target[0] == source[0] and target[0] not in taken else None
-    mask = MASK if MASK in of_source and MASK in of_target else None
-    special = [pad, roles.unk, roles.bos, roles.eos, mask]
-    others = [token for token in dict.fromkeys([*target, *source]) if token not in special]
-    if odd := [token for token in others if token in SPECIAL_TOKENS]:
-        raise CheckpointError(f"the vocabulary has {odd[0]} as a token of texts", _HINT)
-    rows = [*special, *others]
-
-    def rows_of(side: Mapping[str, int]) -> list[int]:
-        return [side[roles.unk] if token is None else side.get(token, side[roles.unk]) for token in rows]
-
-    # A start token that is the end token, too, has a row of its own here, which is never written.
-    double = {2} if roles.bos in (roles.unk, roles.eos) else set[int]()
-    return JointVocabulary(
-        tokens=[*SPECIAL_TOKENS, *others],
-        source=rows_of(of_source),
-        target=rows_of(of_target),
-        is_written=[token in of_target and i not in double for i, token in enumerate(rows)],
+    # No model reads what it is padded with. The token is never written, nor is the one that begins a translation.
+    pad = next((token for token in PADDING if token in of_target), roles.bos)
+    mask = next((token for token in MASKS if token in of_target), None)
+    special = SpecialTokens(
+        n_ids=len(tokens),
+        pad=ids[pad],
+        unk=ids[roles.unk],
+        bos=ids[roles.bos],
+        eos=ids[roles.eos],
+        mask=NONE if mask is None else ids[mask],
+        prefix=tuple(ids[token] for token in roles.prefix),
+        suffix=tuple(ids[token] for token in roles.suffix),
     )
+    rows = [[side.get(token, side[roles.unk]) for token in tokens] for side in (of_source, of_target)]
+    return JointVocabulary(tokens, *rows, len(target), special)
 
 
 def with_joint_vocabulary(found: TransformerWeights, joint: JointVocabulary) -> None:
@@ -174,20 +174,38 @@ def with_joint_vocabulary(found: TransformerWeights, joint: JointVocabulary) -> 
     for name, index in {"src_embedding": source, "tgt_embedding": target, "output": target}.items():
         if f"{name}.weight" in weights:
             weights[f"{name}.weight"] = weights[f"{name}.weight"][index]
-    written = torch.tensor(joint.is_written)
-    if "output_bias" in weights or not written.all():
+    if joint.n_written < len(joint.tokens):
         bias = weights["output_bias"][target] if "output_bias" in weights else torch.zeros(len(target))
-        weights["output_bias"] = bias + torch.where(written, 0.0, NEVER_WRITTEN)
-        found.settings["output_bias"] = True
+        bias[joint.n_written :] += NEVER_WRITTEN
+        weights["output_bias"], found.settings["output_bias"] = bias, True
+        found.notes.append(
+            f"the vocabularies, of {len({*joint.source})} and {joint.n_written} tokens, became one of {len(target)}: "
+            f"{len(target) - joint.n_written} tokens of the source alone have {NEVER_WRITTEN:g} in the output bias"
+        )
 
 
-def character_tokenizer(tokens: Sequence[str]) -> Tokenizer:
-    """Return the tokenizer of a vocabulary whose tokens are characters, after the special tokens.
+def character_tokenizer(tokens: Sequence[str], special: SpecialTokens, where: Path) -> Tokenizer:
+    """Return the tokenizer of a vocabulary whose tokens are characters, beside special ones.
 
     Raises:
         UsageError: one is longer.
     """
-    if longer := [token for token in tokens[len(SPECIAL_TOKENS) :] if len(token) != 1]:
-        message = f"its tokens are not characters ({longer[0][:40]!r}), and there is no tokenizer.json"
+    if longer := [token for i, token in enumerate(tokens) if len(token) != 1 and i not in special.ids]:
+        message = f"the tokens of {where} are not characters ({longer[0][:40]!r}), and there is no tokenizer.json"
         raise UsageError(message, "put the tokenizer.json into the folder that its texts are split with")
-    return Tokenizer(backends.backend_of_characters(tokens))
+    content = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False},
+        "post_processor": None,
+        "decoder": {"type": "Fuse"},
+        "model": {
+            "type": "WordLevel",
+            "vocab": {token: i for i, token in enumerate(tokens)},
+            "unk_token": tokens[special.unk],
+        },
+    }
+    return Tokenizer.imported(json.dumps(content), special, where)

@@ -20,15 +20,19 @@ from glassformer.models.build import d_head_of
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding
 from glassformer.nn.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, LayerNorm, RMSNorm, SwiGLU
+from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import BOS, EOS, UNK
 
 
 def write_ctranslate2(
-    model: Translator | LanguageModel, tokens: Sequence[str], quantization: str | None
+    model: Translator | LanguageModel,
+    tokens: Sequence[str],
+    quantization: str | None,
+    special: SpecialTokens | None = None,
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each file of a CTranslate2 model.
 
-    `quantization` is "int8", "float16", "bfloat16", or None for float32.
+    `quantization` is "int8", "float16", "bfloat16", or None for float32; `special` are those of an imported tokenizer.
 
     Raises:
         UsageError: the package ctranslate2 is not installed.
@@ -38,11 +42,15 @@ def write_ctranslate2(
 
     spec: Any
     options = _options(model)
+    unk, bos, eos = UNK, BOS, EOS
+    if special is not None:
+        eos = tokens[special.eos]
+        unk, bos = (eos if i < 0 else tokens[i] for i in (special.unk, special.bos))
     if isinstance(model, LanguageModel):
         spec = specs.TransformerDecoderModelSpec.from_config(len(model.decoder.layers), model.config.n_heads, **options)
         _fill_decoder(spec.decoder, model.decoder, model.embedding, model.lm_head_weight, model.max_len)
         spec.register_vocabulary(list(tokens))
-        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, EOS, EOS
+        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, eos, eos
     else:
         encoder = specs.TransformerEncoderSpec(len(model.encoder.layers), model.config.n_heads, **options)
         decoder = specs.TransformerDecoderSpec(len(model.decoder.layers), model.config.n_heads, **options)
@@ -54,9 +62,10 @@ def write_ctranslate2(
             spec.decoder.projection.bias = _array(model.output_bias)
         spec.register_source_vocabulary(list(tokens))
         spec.register_target_vocabulary(list(tokens))
-        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
-        spec.config.decoder_start_token = BOS
-        spec.config.add_source_bos, spec.config.add_source_eos = False, True
+        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
+        spec.config.decoder_start_token = bos
+        spec.config.add_source_bos = special is not None and bool(special.prefix)
+        spec.config.add_source_eos = special is None or bool(special.suffix)
     spec.config.layer_norm_epsilon = model.config.norm_eps
     spec.validate()
     spec.optimize(quantization=quantization)

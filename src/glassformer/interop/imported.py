@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -113,7 +113,7 @@ class ImportedModel:
     def make_task(self) -> Task:
         """Return the task of the run."""
         text = TextConfig(
-            tokenizer="imported",
+            tokenizer="imported" if self.tokenizer.special else cast(Any, self.tokenizer.kind),
             vocab_size=max(6, self.tokenizer.vocab_size),
             lowercase=bool(self.tokenizer.lowercases),
             max_len=self.max_len,
