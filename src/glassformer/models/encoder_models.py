@@ -152,6 +152,14 @@ class TextClassifier(TextEncoder):
         return logits
 
 
+class TextEmbedder(TextEncoder):
+    """Text encoder and pooling: one vector per text. Arguments as for `TextEncoder`."""
+
+    def forward(self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None) -> Float[Tensor, "B P"]:
+        """Return vectors (B, P) of texts (B, S)."""
+        return pool(self.encode(ids, padding_mask, None), padding_mask, self.config.pooling)
+
+
 class MaskedLanguageModel(TextEncoder):
     """Text encoder and a head that predicts tokens: linear layer, GELU, norm, projection to the vocabulary.
 
