@@ -17,11 +17,14 @@ import pytest
 import torch
 from tests.helpers.exports import TEXTS, run_of
 
+from glassformer.api import load
 from glassformer.config import DecodeConfig
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, GlassformerError, UsageError
+from glassformer.interop.ctranslate2_check import check_with_ctranslate2
 from glassformer.interop.ctranslate2_reader import is_ctranslate2, read_ctranslate2
 from glassformer.interop.imported import restore_imported
+from glassformer.interop.read import import_folder
 
 ROOT = Path(os.environ.get("GLASSFORMER_DATA", "/nowhere")) / "pretrained"
 needs_data = pytest.mark.skipif(not (ROOT / "aren-transliteration").is_dir(), reason="GLASSFORMER_DATA has no copy")
@@ -108,7 +111,7 @@ def test_an_export_of_ours_is_the_run_again(
     assert imported.max_len == run.task.config.text.max_len and not imported.notes
     assert task.config.text.tokenizer == run.task.config.text.tokenizer
     assert task.tokenizer.sha256 == run.task.tokenizer.sha256
-    options = {"max_new_tokens": 12} | ({"temperature": 0.0} if kind == "lm" else {"beam_size": 2})
+    options: dict[str, Any] = {"max_new_tokens": 12} | ({"temperature": 0.0} if kind == "lm" else {"beam_size": 2})
     decode = replace(task.config.decode, **options)
     assert task.predict(model, TEXTS, decode) == run.predict(TEXTS, **options)
 
@@ -130,6 +133,7 @@ def test_without_a_tokenizer_the_letters_are_the_tokens(monkeypatch: pytest.Monk
     folder = translator_folder(monkeypatch, tmp_path)
     task, model = restore_imported(read_ctranslate2(folder, None))
     assert task.tokenizer.special is not None and task.tokenizer.suffix == [3]
+    options: dict[str, Any]
     for options in ({"beam_size": 1}, {"beam_size": 3, "n_best": 2}):
         ours = run.predict(TEXTS, max_new_tokens=9, **options)
         theirs = task.predict(model, TEXTS, replace(task.config.decode, max_new_tokens=9, **options))
@@ -199,3 +203,27 @@ def test_a_language_model_of_others_needs_its_tokenizer(monkeypatch: pytest.Monk
         (tmp_path / "out" / name).unlink()
     with pytest.raises(UsageError, match="there is no tokenizer"):
         read_ctranslate2(tmp_path / "out", None)
+
+
+@pytest.mark.parametrize("kind", ["translate", "lm"])
+def test_an_import_is_compared_with_the_library(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run_of(kind, monkeypatch).export("ctranslate2", tmp_path / "out")
+    made = import_folder(tmp_path / "out", tmp_path / "run")
+    assert made.check is not None and made.check.library == f"ctranslate2 {ctranslate2.__version__}"
+    assert made.check.differences["log-probabilities"] < 1e-4 and made.check.equal_answers == 1
+    again = load(tmp_path / "run")
+    assert again.predict("abc", beam_size=1) if kind == "translate" else again.predict("abc", temperature=0.0)
+    with torch.no_grad():
+        next(p for n, p in again.model.named_parameters() if n.endswith("q_proj.weight")).mul_(1.5)
+    check = check_with_ctranslate2(again.task, again.model, tmp_path / "out")
+    assert check is not None and check.differences["log-probabilities"] > 1e-3
+
+
+def test_a_start_token_can_be_the_end_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in the models of Marian and M2M: nothing else would end a translation."""
+    folder = translator_folder(monkeypatch, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    _write(folder, "config.json", json.dumps(config | {"decoder_start_token": "[EOS]"}))
+    made = import_folder(folder, tmp_path / "run")
+    assert made.check is not None and made.check.differences["log-probabilities"] < 1e-4
+    assert made.check.equal_answers == 1 and made.model.tokenizer.bos_id == made.model.tokenizer.eos_id

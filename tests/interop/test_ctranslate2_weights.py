@@ -90,7 +90,7 @@ def name_of(text: str) -> bytes:
     return struct.pack("<H", len(data)) + data
 
 
-def variable(name: str, values: np.ndarray, kind: int | None = None) -> bytes:
+def variable(name: str, values: Any, kind: int | None = None) -> bytes:
     types = {"float32": F32, "int8": I8, "int16": I16, "int32": I32, "float16": F16, "uint16": BF16}
     head = name_of(name) + struct.pack(f"<B{values.ndim}I", values.ndim, *values.shape)
     return (
@@ -98,7 +98,7 @@ def variable(name: str, values: np.ndarray, kind: int | None = None) -> bytes:
     )
 
 
-def binary(variables: Mapping[str, np.ndarray], aliases: Mapping[str, str] | None = None, **changes: Any) -> bytes:
+def binary(variables: Mapping[str, Any], aliases: Mapping[str, str] | None = None, **changes: Any) -> bytes:
     head = {"version": 6, "spec": "TransformerDecoderSpec", "revision": 8, "n": len(variables)} | changes
     data = struct.pack("<I", head["version"]) + name_of(head["spec"]) + struct.pack("<II", head["revision"], head["n"])
     data += b"".join(variable(name, values) for name, values in variables.items())

@@ -8,6 +8,7 @@ row of the unknown token, and it is never written, since its logit is far below 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ PADDING, MASKS = ("<blank>", "<pad>", "[PAD]"), ("<mask>", "[MASK]")
 """Names of the padding token and of the mask, where a vocabulary has one."""
 FLAGS = {"with_source_bos": 0, "with_source_eos": 0, "with_target_bos": 1, "user_decoder_start_tokens": 0}
 """Settings of a file before version 6, which are variables, and their defaults."""
+_NAMED = re.compile(r"<[^<>]+>|\[[A-Z]+\]")
+"""A token that no text holds, such as "<s>" where it has no role."""
 _HINT = "copy the folder whole, or convert the model again"
 
 
@@ -164,8 +167,10 @@ def join(source: Sequence[str], target: Sequence[str], roles: Roles) -> JointVoc
         prefix=tuple(ids[token] for token in roles.prefix),
         suffix=tuple(ids[token] for token in roles.suffix),
     )
-    rows = [[side.get(token, side[roles.unk]) for token in tokens] for side in (of_source, of_target)]
-    return JointVocabulary(tokens, *rows, len(target), special)
+    from_source, from_target = (
+        [side.get(token, side[roles.unk]) for token in tokens] for side in (of_source, of_target)
+    )
+    return JointVocabulary(tokens, from_source, from_target, len(target), special)
 
 
 def with_joint_vocabulary(found: TransformerWeights, joint: JointVocabulary) -> None:
@@ -190,7 +195,8 @@ def character_tokenizer(tokens: Sequence[str], special: SpecialTokens, where: Pa
     Raises:
         UsageError: one is longer.
     """
-    if longer := [token for i, token in enumerate(tokens) if len(token) != 1 and i not in special.ids]:
+    longer = [token for i, token in enumerate(tokens) if len(token) != 1 and i not in special.ids]
+    if longer := [token for token in longer if not _NAMED.fullmatch(token)]:
         message = f"the tokens of {where} are not characters ({longer[0][:40]!r}), and there is no tokenizer.json"
         raise UsageError(message, "put the tokenizer.json into the folder that its texts are split with")
     content = {

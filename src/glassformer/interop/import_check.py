@@ -31,6 +31,10 @@ TOLERANCE = 1e-3
 
 def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: Path) -> ImportCheck | None:
     """Return the comparison with the source library; None where it is not installed, or cannot read the folder."""
+    if imported.source.library == "ctranslate2":
+        from glassformer.interop.ctranslate2_check import check_with_ctranslate2
+
+        return check_with_ctranslate2(task, model, folder)
     if imported.source.library != "transformers":
         return None
     try:

@@ -40,7 +40,9 @@ def read_source(source: Path | str, labels: Sequence[str] | None = None, max_len
     if folder.has("model/manifest.json") or (folder.has("manifest.json") and not is_exported(folder.path)):
         raise UsageError(f"{source} is a run of Glassformer already", "use it as it is")
     if _is_ctranslate2(folder):
-        return _read_ctranslate2(folder, max_len)
+        from glassformer.interop.ctranslate2_reader import read_ctranslate2
+
+        return read_ctranslate2(folder.path, max_len)
     if not folder.has("config.json"):
         raise CheckpointError(f"{source} holds no config.json", "give the folder that save_pretrained wrote")
     from glassformer.interop.hf_reader import read_hf
@@ -51,10 +53,6 @@ def read_source(source: Path | str, labels: Sequence[str] | None = None, max_len
 def _is_ctranslate2(folder: SourceFolder) -> bool:
     """Return whether a folder holds a model of CTranslate2, whose `config.json` names no model type."""
     return folder.has("model.bin") and "model_type" not in folder.json_if_there("config.json")
-
-
-def _read_ctranslate2(folder: SourceFolder, max_len: int | None) -> ImportedModel:
-    raise UsageError(f"{folder.path} is a model of CTranslate2, which is not read yet", "give a Hugging Face folder")
 
 
 def import_folder(
