@@ -151,6 +151,8 @@ HF_CLASSES = {
     "marian": "MarianMTModel",
 }
 """Classes of transformers, by model type."""
+OF_IMPORTED = {("ctranslate2", "translator"), ("ctranslate2", "language_model"), ("onnx", "translator")}
+"""Exports that know the special tokens of an imported tokenizer."""
 _SAMPLED = "sampled texts differ, since the random numbers do"
 _BEAM = "beam search there ends by another rule, so some translations and n-best lists differ; greedy ones do not"
 
@@ -181,7 +183,7 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
     """
     if kind not in REGISTERED:
         raise UsageError(f"{target} holds no model of the task {config.task!r}")
-    if config.text.tokenizer == "imported":
+    if config.text.tokenizer == "imported" and (target, kind) not in OF_IMPORTED:
         message = f"{target} is not written with the tokenizer of an imported model: text.tokenizer imported"
         raise UsageError(message, "use the folder that the model was imported from, or glassformer predict")
     match target:

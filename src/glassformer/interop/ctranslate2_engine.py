@@ -17,9 +17,15 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.export_facts import ExportFacts, FieldReader, checked_fields, library, not_exported, require
-from glassformer.runs.folder import TOKENIZER
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.interop.export_facts import (
+    ExportFacts,
+    FieldReader,
+    checked_fields,
+    library,
+    not_exported,
+    require,
+    tokenizer_of,
+)
 from glassformer.utils import cpu_threads
 from glassformer.utils.safe_read import read_json, read_json_object
 
@@ -117,7 +123,7 @@ class CTranslate2Engine(Engine):
         # A worker a core, each with one thread: on two cores, models of this size translate a sentence alone as fast
         # with one thread as with two, which wait for each other at every step, and in bulk 1.3 times as many.
         self._workers = cpu_threads.n_threads()
-        self._tokenizer = Tokenizer.load(path / TOKENIZER)
+        self._tokenizer = tokenizer_of(path, facts)
         self._tokens = self._tokenizer.vocabulary()
         self._ids = {token: id for id, token in enumerate(self._tokens)}
         self.n_tokens = len(self._tokens)

@@ -17,7 +17,6 @@ from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.ctranslate2_binary import FILE, open_variables
 from glassformer.interop.ctranslate2_vocabulary import (
-    JointVocabulary,
     character_tokenizer,
     join,
     read_roles,
@@ -25,7 +24,7 @@ from glassformer.interop.ctranslate2_vocabulary import (
     with_joint_vocabulary,
 )
 from glassformer.interop.ctranslate2_weights import TransformerWeights, read_weights
-from glassformer.interop.export_facts import FACTS, decode_of, read_facts
+from glassformer.interop.export_facts import FACTS, decode_of, read_facts, tokenizer_of
 from glassformer.interop.imported import ImportedModel, ImportSource
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.tokenizer import Tokenizer
@@ -75,12 +74,19 @@ def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
     is_translator = found.kind == "translator"
     tokens = _vocabularies(folder, found, roles.unk)
     joint = join(*tokens, roles)
-    tokenizer = _tokenizer(folder, names, joint)
-    if tokenizer is None:
-        if not is_translator:
-            message = f"there is no {TOKENIZER} in {folder}, and the tokens of a language model are pieces of words"
-            raise UsageError(message, f"put the {TOKENIZER} into the folder that its texts are split with")
+    if facts is not None and TOKENIZER in names:  # an export of ours, which knows the roles
+        tokenizer = tokenizer_of(folder, facts)
+    elif TOKENIZER in names:
+        path = folder / TOKENIZER
+        tokenizer = Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), joint.special, path)
+    elif is_translator:
         tokenizer = character_tokenizer(joint.tokens, joint.special, folder)
+    else:
+        message = f"there is no {TOKENIZER} in {folder}, and the tokens of a language model are pieces of words"
+        raise UsageError(message, f"put the {TOKENIZER} into the folder that its texts are split with")
+    if tokenizer.vocabulary() != joint.tokens:
+        message = f"{folder / TOKENIZER} has other tokens than the vocabulary of the model"
+        raise CheckpointError(message, "copy the folder whole")
     with_joint_vocabulary(found, joint)
     positions = found.n_positions - is_translator
     if max_len is not None and max_len > positions:
@@ -128,21 +134,3 @@ def _vocabularies(folder: Path, found: TransformerWeights, unk: str) -> tuple[li
             message = f"{folder}: the vocabulary of the {name} has {len(tokens):,} tokens, and its embedding {n:,} rows"
             raise CheckpointError(message, "copy the folder whole, or convert the model again")
     return source, target
-
-
-def _tokenizer(folder: Path, names: list[str], joint: JointVocabulary) -> Tokenizer | None:
-    """Return the tokenizer of a `tokenizer.json` whose tokens are those of the model, or None where there is none.
-
-    Raises:
-        CheckpointError: it is damaged, or has other tokens.
-    """
-    if TOKENIZER not in names:
-        return None
-    path = folder / TOKENIZER
-    if FACTS in names:  # an export of ours, whose special tokens are in their places
-        tokenizer = Tokenizer.load(path)
-    else:
-        tokenizer = Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), joint.special, path)
-    if tokenizer.vocabulary() != joint.tokens:
-        raise CheckpointError(f"{path} has other tokens than the vocabulary of the model", "copy the folder whole")
-    return tokenizer
