@@ -65,13 +65,17 @@ def with_pretrained_settings(config: Config, path: str) -> Config:
     They are no longer chosen automatically. Flags are applied afterwards; `check_compatible` rejects those that differ.
     """
     changes: dict[str, dict[str, Any]] = {"model": {}, "text": {}}
-    for section, name, _, pretrained_value in _differences(config, load_pretrained(path).config):
+    pretrained = load_pretrained(path)
+    for section, name, _, pretrained_value in _differences(config, pretrained.config):
         changes[section][name] = pretrained_value
     changed = [f"{section}.{name} {_format(v)}" for section, values in changes.items() for name, v in values.items()]
     if changed:
         logger.info(f"taken from {path}: {', '.join(changed)}")
     model, text = replace(config.model, **changes["model"]), replace(config.text, **changes["text"])
-    return replace(config, model=model, text=text, auto=remaining_auto(config, {*MODEL_SETTINGS, *TEXT_SETTINGS}))
+    settled = {*MODEL_SETTINGS, *TEXT_SETTINGS}
+    if pretrained.tokenizer.special is not None:  # members of an ensemble would begin with the same weights
+        settled.add("ensemble_size")
+    return replace(config, model=model, text=text, auto=remaining_auto(config, settled))
 
 
 def check_compatible(config: Config, pretrained: PretrainedModel) -> None:
