@@ -242,6 +242,7 @@ def test_an_imported_translator_can_leave_again(target: Any, monkeypatch: pytest
     assert run.task.tokenizer.special is not None and run.task.tokenizer.suffix == []
     run.export(target, tmp_path / "again")
     model = load_exported(tmp_path / "again")
+    options: dict[str, Any]
     for options in ({"beam_size": 1}, {"beam_size": 3}):
         ours, theirs = (one.predict(TEXTS, max_new_tokens=3, **options) for one in (run, model))
         assert [answer["translation"] for answer in theirs] == [answer["translation"] for answer in ours]

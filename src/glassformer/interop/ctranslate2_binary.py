@@ -1,6 +1,6 @@
 """Read `model.bin`, CTranslate2's file of weights: sizes are checked before numbers are read, one variable at a time.
 
-The layout, little-endian, from CTranslate2's `model_spec.py` (which writes it) and `model.cc` (which reads it):
+The layout, little-endian, from CTranslate2's `specs/model_spec.py` (which writes it) and `model.cc` (which reads it):
 
     version: u32, name of the specification, its revision: u32
     number of variables: u32, then for each: name, number of axes: u8, each axis: u32,

@@ -68,6 +68,9 @@ _UNUSED |= {"multi_query_attention"}  # says what num_heads_kv says
 _ACTIVATIONS = {0: "relu", 1: "gelu-tanh", 2: "silu", 3: "gelu"}
 
 
+_LAYER = re.compile(r"(encoder|decoder)/layer_([0-9]{1,6})/")
+
+
 @dataclass
 class TransformerWeights:
     """A model in our terms.
@@ -192,7 +195,8 @@ class _Reader:
         self._read_heads(blocks)
 
     def _n_layers(self, scope: str) -> int:
-        found = {int(m[1]) for name in self.v.names() if (m := re.match(rf"{scope}/layer_(\d{{1,6}})/", name))}
+        matches = [match for name in self.v.names() if (match := _LAYER.match(name)) and match[1] == scope]
+        found = {int(match[2]) for match in matches}
         if not found or found != set(range(len(found))):
             raise self.v.error(f"the layers of its {scope} are not numbered from 0")
         return len(found)
