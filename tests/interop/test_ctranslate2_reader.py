@@ -17,6 +17,7 @@ import pytest
 import tokenizers
 import torch
 from tests.helpers.exports import TEXTS, run_of
+from tests.helpers.recompute import check_every_record
 
 from glassformer.api import load
 from glassformer.config import DecodeConfig
@@ -263,3 +264,25 @@ def test_other_tokens_around_a_source_are_refused_for_ctranslate2(
     with pytest.raises(UsageError, match="puts no a, "):
         run.export("ctranslate2", tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_training_and_explaining_read_a_source_as_prediction_does(
+    ends: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = translator_folder(monkeypatch, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    _write(folder, "config.json", json.dumps(config | {"add_source_eos": ends}))
+    run = load(import_folder(folder, tmp_path / "run").out)
+    t = run.task.tokenizer
+    expected = [*t.encode("abc"), *([t.eos_id] if ends else [])]
+    corpus = run.task.encode(Split(["abc"], ["cba"], ""), training=True)
+    assert corpus.ids[0].tolist() == expected and corpus.targets[0].tolist() == t.encode("cba")
+    batch = run.task.make_batch(corpus, np.array([0]))
+    assert batch.tgt_in is not None and batch.tgt_in.tolist() == [[t.bos_id, *t.encode("cba")]]
+    assert batch.labels.tolist() == [[*t.encode("cba"), t.eos_id]]
+    explanation = run.explain("abc", beam_size=1)
+    assert explanation.streams[0].ids == expected
+    assert explanation.answer["headline"] == run.predict("abc", beam_size=1)["translation"]
+    check_every_record(explanation, run.model)
+    assert run.explain("", beam_size=1).answer["headline"] == ""
