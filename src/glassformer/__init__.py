@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glassformer import errors as errors
     from glassformer.api import Run as Run
+    from glassformer.api import import_model as import_model
     from glassformer.api import load as load
     from glassformer.api import resume as resume
     from glassformer.api import train as train
@@ -42,6 +43,7 @@ _HOMES = {
     "Translator": "models.translator",
     "attention": "nn.attention",
     "errors": "",
+    "import_model": "api",
     "load": "api",
     "load_recipe": "config.recipes",
     "resume": "api",

@@ -180,6 +180,31 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
     return Run(run.path, run.task, Ensemble(members).eval(), run.device, run.precision, paths)
 
 
+@log_to_stderr()
+def import_model(
+    source: str | Path, out: str | Path, *, labels: Sequence[str] | None = None, max_len: int | None = None
+) -> Run:
+    """Write the pretrained model in a folder of another library as a run, and load it.
+
+    Where that library is installed, the two are compared, layer by layer; `out/import.json` and the card of the model
+    say how they differ, what was changed, and where the model came from.
+
+    Args:
+        source: a folder that transformers wrote: BERT (sentence encoders too), DistilBERT, RoBERTa or GPT-2.
+        out: the run folder, new or empty.
+        labels: the classes of a classifier whose head is new, and is to be trained.
+        max_len: most tokens of a text; all positions of the model when absent.
+
+    Raises:
+        UsageError: the model is of a kind that is not read, or `out` is not empty.
+        CheckpointError: the folder is damaged, holds a pickle alone, or other tensors than its kind has.
+    """
+    from glassformer.interop.read import import_folder
+
+    import_folder(_folder(source), _folder(out), labels, max_len)
+    return load(out)
+
+
 def _folder(path: Any) -> Path:
     """Return an argument that names a folder as a path; raise UsageError for what is neither text nor a path."""
     check_type(path, (str, PathLike), "the path of a folder", 'as in: glassformer.load("runs/imdb")')

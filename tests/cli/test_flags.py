@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ ARGUMENTS = {
     "evaluate": evaluate.EvaluateArguments,
     "explain": explain.ExplainArguments,
     "export": export.ExportArguments,
+    "import": import_module("glassformer.cli.import").ImportArguments,
     "predict": predict.PredictArguments,
     "recipes": recipes.RecipesArguments,
     "train": train.TrainArguments,

@@ -48,6 +48,8 @@ def test_an_edit_acts_on_what_is_on_the_way() -> None:
         "bigram_ids",
         "with_ngrams",
         "with_bigrams",
+        "segment_ids",
+        "with_segments",
         "q_heads",
         "k_heads",
     }

@@ -35,6 +35,13 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 FORMS = [dict(zip(OPTIONS, values, strict=True)) for values in itertools.product(*OPTIONS.values())]
 SOME = random.Random(0).sample(FORMS, 40)
+PRETRAINED: list[dict[str, Any]] = [
+    {"activation": "gelu-tanh", "positions": "learned", "norm_eps": 0.01, "embedding_init_std": 1.0},
+    {"activation": "silu", "embedding_norm": True, "pre_norm": False, "tie_embeddings": False},
+    {"activation": "swiglu", "norm": "rms", "positions": "rotary", "rope_base": 500.0, "norm_eps": 0.02, "bias": False},
+    {"activation": "relu", "embedding_norm": True, "tie_embeddings": False, "positions": "none"},
+]
+"""Options that only models of others need."""
 
 
 def random_model(kind: type[Translator] | type[LanguageModel], form: dict[str, Any]) -> Any:

@@ -22,7 +22,7 @@ def recompute(t: Trace, model: nn.Module, record: Step) -> Tensor | None:
     x = [value.double() if value.is_floating_point() else value for value in x]
     attrs, kinds = record.attrs, [t[name].op for name in record.inputs]
     match record.op:
-        case "ids" | "mask" | "input" | "ngram_ids" | "bigram_ids":
+        case "ids" | "mask" | "input" | "ngram_ids" | "bigram_ids" | "segment_ids":
             return None
         case "lookup":
             return p["weight"][x[0]]
@@ -61,6 +61,12 @@ def recompute(t: Trace, model: nn.Module, record: Step) -> Tensor | None:
             return x[0].clamp(min=0)
         case "gelu":
             return x[0] * (1 + torch.erf(x[0] / 2**0.5)) / 2
+        case "gelu_tanh":
+            return x[0] * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x[0] + 0.044715 * x[0] ** 3))) / 2
+        case "silu":
+            return x[0] * torch.sigmoid(x[0])
+        case "tanh":
+            return x[0].tanh()
         case "swiglu":
             return x[0] * torch.sigmoid(x[0]) * x[1]
         case "pool":

@@ -11,7 +11,19 @@ import pytest
 import tokenizers
 import torch
 from tests.browser.models import subject_of
-from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, printed_by_card, random_model, run_of
+from tests.helpers.exports import (
+    CONTEXT,
+    FORMS,
+    PRETRAINED,
+    SIZE,
+    SOME,
+    TEXTS,
+    TOKENS,
+    V,
+    printed_by_card,
+    random_model,
+    run_of,
+)
 
 from glassformer.api import Run
 from glassformer.config import Config, ModelConfig
@@ -30,7 +42,7 @@ def written(model: Any, folder: Path, quantization: str | None = None) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("form", SOME, ids=str)
+@pytest.mark.parametrize("form", [*SOME, *PRETRAINED], ids=str)
 def test_numbers_are_those_of_the_model(form: dict[str, Any], tmp_path: Path) -> None:
     model = random_model(LanguageModel, form)
     ids = torch.randint(5, V, (1, CONTEXT))
@@ -40,7 +52,7 @@ def test_numbers_are_those_of_the_model(form: dict[str, Any], tmp_path: Path) ->
         logits = model(ids).numpy()
     assert logits.std() > 0.1
     np.testing.assert_allclose(theirs, logits, atol=1e-4)
-    model = random_model(Translator, form)
+    model = random_model(Translator, form | ({"output_bias": True} if form in PRETRAINED else {}))
     source, target = torch.randint(5, V, (1, 7)), torch.randint(5, V, (1, 9))
     translator = ctranslate2.Translator(written(model, tmp_path), compute_type="float32")
     [score] = translator.score_batch([[TOKENS[i] for i in source[0]]], [[TOKENS[i] for i in target[0]]])

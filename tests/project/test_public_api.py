@@ -22,6 +22,7 @@ def test_the_public_names_are_sorted_and_all_there() -> None:
         "Translator",
         "attention",
         "errors",
+        "import_model",
         "load",
         "load_recipe",
         "resume",

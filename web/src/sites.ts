@@ -8,6 +8,7 @@
  *   scale [x] attrs.factor                   x · factor
  *   ngram_ids []                             ids of each token's n-grams (L, G), padded with 0
  *   bigram_ids []                            row of the word bigram that ends at each token (L); 0 for none
+ *   segment_ids []                           segment of each token (L): 0, the first
  *   embedding_bag [ngram_ids] {weight} attrs.how"mean" or "sum" of weight[ngram_ids], without 0; zeros if there are none
  *   positions [] attrs.scheme, {weight?}     "sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight
  *   add [a, b]                               a + b
@@ -23,11 +24,14 @@
  *   concat_heads [x (H, L, E)]               (L, H·E)
  *   relu [x]                                 max(0, x)
  *   gelu [x]                                 with erf
+ *   gelu_tanh [x]                            x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))
+ *   silu [x]                                 x / (1 + e^-x)
+ *   tanh [x]                                 tanh x
  *   swiglu [gate, x]                         silu(gate) · x
  *   pool [x, mask?] attrs.how                "mean" | "max" | "mean+max" | "first", over real tokens
  *   pin_zero [head (1)]                      (0, head): two classes share one logit
  */
-export type Op = "ids" | "lookup" | "scale" | "ngram_ids" | "bigram_ids" | "embedding_bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads" | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "swiglu" | "pool" | "pin_zero";
+export type Op = "ids" | "lookup" | "scale" | "ngram_ids" | "bigram_ids" | "segment_ids" | "embedding_bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads" | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "gelu_tanh" | "silu" | "tanh" | "swiglu" | "pool" | "pin_zero";
 
 /** Operation and axes of every step, by its name with its kind where there are several. */
 export const SITES: Record<string, [Op, ...string[]]> = {
@@ -45,11 +49,17 @@ export const SITES: Record<string, [Op, ...string[]]> = {
   "with_ngrams:last": ["add", "token", "feature"],
   "with_bigrams": ["add", "token", "feature"],
   "with_bigrams:last": ["add", "token", "feature"],
+  "segment_ids": ["segment_ids", "token"],
+  "segments": ["lookup", "token", "feature"],
+  "with_segments": ["add", "token", "feature"],
+  "with_segments:last": ["add", "token", "feature"],
   "positions:sinusoidal": ["positions", "token", "feature"],
   "positions:amplitude": ["positions", "token", "feature"],
   "positions:learned": ["positions", "token", "feature"],
   "positions:other": ["positions", "token", "feature"],
   "sum": ["add", "token", "feature"],
+  "embedding_norm:layer_norm": ["layer_norm", "token", "feature"],
+  "embedding_norm:rms_norm": ["rms_norm", "token", "feature"],
   "norm:layer_norm": ["layer_norm", "token", "feature"],
   "norm:rms_norm": ["rms_norm", "token", "feature"],
   "q_proj": ["linear", "token", "heads_features"],
@@ -78,6 +88,8 @@ export const SITES: Record<string, [Op, ...string[]]> = {
   "w_in:FeedForward": ["linear", "token", "hidden"],
   "hidden:relu": ["relu", "token", "hidden"],
   "hidden:gelu": ["gelu", "token", "hidden"],
+  "hidden:gelu-tanh": ["gelu_tanh", "token", "hidden"],
+  "hidden:silu": ["silu", "token", "hidden"],
   "hidden:swiglu": ["swiglu", "token", "hidden"],
   "out:SwiGLU": ["linear", "token", "feature"],
   "out:FeedForward": ["linear", "token", "feature"],
@@ -85,6 +97,9 @@ export const SITES: Record<string, [Op, ...string[]]> = {
   "pooled:max": ["pool", "pooled"],
   "pooled:mean+max": ["pool", "pooled"],
   "pooled:first": ["pool", "pooled"],
+  "pooler": ["linear", "pooled"],
+  "pooler_hidden:tanh": ["tanh", "pooled"],
+  "pooler_hidden:relu": ["relu", "pooled"],
   "head": ["linear", "class"],
   "logits:class": ["linear", "class"],
   "logits:pin_zero": ["pin_zero", "class"],

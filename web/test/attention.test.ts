@@ -6,7 +6,7 @@ import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention/line
 import { alignedPositions, differingTokens, filmSlice, nearestText, smallestProbability, pairRows } from "../src/screens/compare/pair";
 import { alignment, difference, headOf, meanOfHeads, selectCells, selectMask, type Grid } from "../src/tensors/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
-import { sentence } from "../src/trace/steps";
+import { sentence } from "../src/trace/descriptions";
 import { teacherForcedRequest } from "../src/trace/generation";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
 

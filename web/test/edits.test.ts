@@ -10,7 +10,8 @@ import type { TensorValue } from "../src/tensors/tensor";
 import { changeOfNext, changesOf } from "../src/trace/changes";
 import { describeEdit, maskOfHead } from "../src/trace/edits";
 import { rowTexts, rowTextsOf } from "../src/trace/generation";
-import { formula, piecesOf, scaleOfNode, stepsOf } from "../src/trace/steps";
+import { formula, piecesOf } from "../src/trace/descriptions";
+import { scaleOfNode, stepsOf } from "../src/trace/steps";
 import type { Manifest, Prediction, Stream, TraceNode } from "../src/types";
 
 const value = (data: number[], dtype: TensorValue["dtype"] = "f32"): TensorValue =>

@@ -5,7 +5,8 @@ import { SITES } from "../src/sites";
 import { paramsFromRequest, requestFromParams } from "../src/state/address";
 import { OPERATIONS } from "../src/trace/operations";
 import type { Step } from "../src/trace/stepData";
-import { formula, sentence, title } from "../src/trace/steps";
+import { formula, sentence } from "../src/trace/descriptions";
+import { title } from "../src/trace/steps";
 import type { Manifest, TraceNode } from "../src/types";
 
 const TABLE = [[9, 9], [1, 2], [3, 6], [5, 1]]; // row 0 stands for no n-gram, and never counts

@@ -28,6 +28,7 @@ COMMANDS = {
     "train": "train a recipe, or go on with a run: --resume RUN",
     "evaluate": "score a run on its test split, or on files of yours",
     "predict": "label, translate or continue text from the arguments or stdin",
+    "import": "make a run of a pretrained model of another library, and compare the two",
     "export": "write a run in the form of another library, and compare what was written",
     "explain": "look inside a run: every step of its forward pass on a text, in the browser",
     "data": "check files, show what a recipe reads, or encode large text ahead",
@@ -36,7 +37,7 @@ COMMANDS = {
     "doctor": "look at this machine, or at what went wrong in a run",
 }
 
-WORK = (["demo"], ["train"], ["export"], ["explain"], ["data", "encode"], ["data", "check"])
+WORK = (["demo"], ["train"], ["import"], ["export"], ["explain"], ["data", "encode"], ["data", "check"])
 """Commands that do more than print, or whose exit code has a meaning: they continue when nobody reads their output."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 

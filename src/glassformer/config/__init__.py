@@ -71,18 +71,30 @@ class ModelConfig:
     """Dropout probability on embeddings; without it, the same as `dropout`."""
     norm: Literal["layer", "rms"] = "layer"
     """LayerNorm (the paper's) or RMSNorm."""
+    norm_eps: float | None = number(None, "(0, 1)")
+    """Term added to the variance in each norm; without it, 1e-5 (LayerNorm) or 1e-6 (RMSNorm)."""
     pre_norm: bool = True
     """Norm before each sublayer, which trains more stably, instead of after the residual (the paper's)."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Activation of the feed-forward block; ReLU is the paper's."""
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"] = "relu"
+    """Activation of the feed-forward block; ReLU is the paper's, GELU through tanh is GPT-2's."""
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     """Positional encoding; sinusoidal is the paper's."""
+    rope_base: float = number(10_000.0, "[1, 1e12]")
+    """Base of the wavelengths of rotary positions."""
+    embedding_norm: bool = False
+    """Norm after the sum of the embeddings, as in BERT."""
+    n_segments: int = number(0, "[0, 16]")
+    """Number of segment embeddings, as BERT has for pairs of texts; every token is of the first segment. 0 for none."""
     bias: bool = True
     """Biases in linear layers."""
     tie_embeddings: bool = True
     """Share the weights of input embedding and output projection (of the source embedding too if translating)."""
     pooling: Literal["mean", "max", "mean+max", "first"] = "mean"
     """Pooling of token vectors into one per text (classifier), padding excluded."""
+    pooler: Literal["none", "tanh", "relu"] = "none"
+    """Linear layer and activation between the pooled vector and the head (classifier), as in BERT (tanh)."""
+    output_bias: bool = False
+    """Bias of the output projection (translator)."""
     max_ngram: int = number(0, "[0, 16]")
     """Length of the longest token n-grams whose embeddings are added to that of their last token (language model)."""
     ngram_dropout: float = number(0.5, "[0, 1)")
@@ -170,8 +182,9 @@ class DataConfig:
 class TextConfig:
     """Tokenizer and truncation."""
 
-    tokenizer: Literal["word", "char", "byte-bpe", "bpe"] = "byte-bpe"
-    """Tokenizer: words and punctuation, characters, byte-level BPE (GPT-2), or BPE (joint in translation)."""
+    tokenizer: Literal["word", "char", "byte-bpe", "bpe", "imported"] = "byte-bpe"
+    """Tokenizer: words and punctuation, characters, byte-level BPE (GPT-2), or BPE (joint in translation); `imported`
+    is that of a pretrained model, which --init-from names."""
     vocab_size: int = number(8000, "[6, 10000000]")
     """Maximum vocabulary size, special tokens included (char: all characters of the training split)."""
     lowercase: bool = False

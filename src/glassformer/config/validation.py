@@ -25,7 +25,7 @@ Section = TypeVar("Section")
 kinds = cache(get_type_hints)
 """The type of each field of a section, by name."""
 
-TASK_NAMES = ["classify", "translate", "lm", "pretrain"]
+TASK_NAMES = ["classify", "translate", "lm", "pretrain", "embed"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
 MAX_EXACT = 2**53
 """Integers beyond this are not converted to a float, nor printed."""

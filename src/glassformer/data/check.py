@@ -151,7 +151,7 @@ def count_unknown_tokens(
     parts = [p for t in texts for p in chain.from_iterable(split_document(t, tokenizer.kind))] if running else texts
     for start in range(0, len(parts), CHUNK):
         for ids in tokenizer.encode_batch(parts[start : start + CHUNK]):
-            kept = ids if running else truncate(ids, text.max_len, text.truncate)
+            kept = ids if running else truncate(ids, tokenizer.room(text.max_len), text.truncate)
             unknown = kept.count(tokenizer.unk_id)
             n_tokens, n_cut = n_tokens + len(kept), n_cut + (len(kept) < len(ids))
             n_unknown, n_texts = n_unknown + unknown, n_texts + (unknown > 0)

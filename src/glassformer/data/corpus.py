@@ -305,12 +305,16 @@ class CorpusWriter:
                 yield split.take(range(start, i))
                 start, size = i, 0
 
-    def truncate(self, ids: list[int], keep: str = "head") -> list[int]:
-        """Return at most max_len of the ids, and count the others."""
-        kept = truncate(ids, self.text.max_len, keep)
+    def truncate(self, ids: list[int], keep: str = "head", framed: bool = True) -> list[int]:
+        """Return at most max_len ids, with those that belong around a text, and count the others.
+
+        A translation is not `framed`: what begins and ends it is put there with each batch.
+        """
+        room = self.tokenizer.room(self.text.max_len) if framed else self.text.max_len
+        kept = truncate(ids, room, keep)
         self.stats["n_truncated"] += len(kept) < len(ids)
         self.stats["n_tokens_cut"] += len(ids) - len(kept)
-        return kept
+        return self.tokenizer.framed(kept) if framed else kept
 
     def sequences(self, name: str) -> TokenColumn:
         """Return a new column of token ids."""

@@ -140,7 +140,7 @@ def beam_search(
     if not limits:
         return []
     forced = _forced_tokens(prefixes, len(limits), {bos, eos, pad}, decoder.device)
-    beam = _Beam(config, torch.tensor(limits, device=decoder.device), forced, eos, sorted({bos, pad}), log)
+    beam = _Beam(config, torch.tensor(limits, device=decoder.device), forced, eos, sorted({bos, pad} - {eos}), log)
     results: list[list[Hypothesis]] = [[] for _ in limits]
     newest = torch.full((len(limits), 1), bos, device=decoder.device)
     while True:

@@ -102,7 +102,7 @@ class _Job:
         limits = [length_limit(n, max_len, self.config.max_new_tokens) for n in lengths]
         if self.config.sample:
             rows = [(self.first_row + i) * repeats + k for i in batch.tolist() for k in range(repeats)]
-            prompts, suppress = [[bos]] * len(rows), [bos, pad]
+            prompts, suppress = [[bos]] * len(rows), sorted({bos, pad} - {eos})
             samples = sample(decoder, prompts, self.config, limits=limits, rows=rows, eos=eos, suppress_tokens=suppress)
             return [samples[i : i + repeats] for i in range(0, len(samples), repeats)]
         prefixes = None if self.prefixes is None else [self.prefixes[i] for i in batch.tolist()]

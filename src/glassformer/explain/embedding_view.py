@@ -17,7 +17,6 @@ from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.record_store import get_parameter
 from glassformer.explain.streams import Stream
-from glassformer.text.tokenizer import SPECIAL_TOKENS
 
 N_NEIGHBOURS = 10
 MAX_OTHERS = 20
@@ -66,10 +65,11 @@ def embedding_view(explanation: Explanation, id: str, row: int) -> EmbeddingView
     )
     tokenizer, token = explanation.subject.task.tokenizer, stream.ids[row]
     cosines = torch.nn.functional.cosine_similarity(table[token], table[: tokenizer.vocab_size], dim=-1)
-    cosines[[token, *range(len(SPECIAL_TOKENS))]] = -2.0  # below every cosine
+    without_text = {*tokenizer.without_text}
+    cosines[[token, *without_text]] = -2.0  # below every cosine
     n_compared = int((cosines >= -1.5).sum())
     near = cosines.argsort(descending=True, stable=True)[: min(N_NEIGHBOURS, n_compared)].tolist()
-    others = [i for i in dict.fromkeys(stream.ids) if i not in (token, *near) and i >= len(SPECIAL_TOKENS)][:MAX_OTHERS]
+    others = [i for i in dict.fromkeys(stream.ids) if i not in {token, *near} | without_text][:MAX_OTHERS]
     ids, kinds = [token, *near, *others], ["token"] + ["neighbour"] * len(near) + ["text"] * len(others)
     points, explained = principal_plane(table[ids])
     pieces = tokenizer.tokens(ids)

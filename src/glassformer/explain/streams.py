@@ -141,7 +141,7 @@ def make_stream(
         n_pad: the number of [PAD] tokens to append.
     """
     ids = [*ids, *[tokenizer.pad_id] * n_pad]
-    special_ids = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id}
+    special_ids = tokenizer.special_ids - {tokenizer.unk_id}
     special = [i in special_ids for i in ids]
     unknown = [i == tokenizer.unk_id for i in ids]
     padding = [index >= len(ids) - n_pad for index in range(len(ids))]
@@ -207,9 +207,9 @@ def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[S
     spans: list[Span | None] = []
     for index, token in enumerate(ids):
         start, end = ends[index], ends[index + 1]
-        if end == start and token > tokenizer.mask_id:
+        if end == start and token not in tokenizer.special_ids:
             end = next((later for later in ends[index + 1 :] if later > start), start)
-        while tokenizer.kind == "word" and start < end and text[start].isspace():
+        while tokenizer.kind in ("word", "wordpiece") and start < end and text[start].isspace():
             start += 1
         spans.append((start, end))
     return text, spans

@@ -7,6 +7,7 @@ from glassformer.report import text
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.reporting import TaskReport
+from glassformer.text.special_tokens import SpecialTokens
 
 _TOKENIZER = """\
 from tokenizers import Tokenizer
@@ -149,8 +150,27 @@ def example_of(facts: ExportFacts, spelled: bool) -> str:
         return "".join([*parts, _RESULT[facts.kind]])
     n_new = min(40, facts.context // 2)  # positions end with the context
     example = EXAMPLES[facts.target, facts.kind].replace("40", str(n_new))
+    if facts.special is not None:
+        example = _with_ids(example, SpecialTokens.from_json(facts.special, facts.run))
     if facts.architecture.startswith("Glassformer"):
         return f"import glassformer.interop.hf_class  # it registers the class\n{example}"
+    return example
+
+
+def _with_ids(example: str, special: SpecialTokens) -> str:
+    """Return the example of a translator in ONNX with the ids of an imported tokenizer."""
+    plain, never = (
+        'tokenizer.encode("a text", add_special_tokens=False).ids',
+        {special.pad, special.bos} - {special.eos},
+    )
+    around = ", ".join([*map(str, special.prefix), f"*{plain}", *map(str, special.suffix)])
+    for ours, theirs in {
+        f"*{plain}, 3]])  # 3 is [EOS]": f"{around}]])",
+        "[[2]]), []  # 2 is [BOS]": f"[[{special.bos}]]), []  # its start token",
+        "[0, 2]] = -np.inf  # [PAD] and [BOS] are": f"{sorted(never)}] = -np.inf  # these are",
+        "== 3:": f"== {special.eos}:",
+    }.items():
+        example = example.replace(ours, theirs)
     return example
 
 

@@ -138,8 +138,9 @@ def _translator_difference(
     """Return the largest difference of the log-probability of a token of an answer."""
     t, worst, device = task.tokenizer, 0.0, next(model.parameters()).device
     for text, answer in zip(texts, answers, strict=True):
-        source, target = (t.encode(each)[: task.config.text.max_len - 1] for each in (text, answer))
-        inputs = (torch.tensor([ids], device=device) for ids in ([*source, t.eos_id], [t.bos_id, *target]))
+        source, target = (t.encode(each)[: t.room(task.config.text.max_len - 1)] for each in (text, answer))
+        source = t.framed(source)
+        inputs = (torch.tensor([ids], device=device) for ids in (t.with_end(source), [t.bos_id, *target]))
         logits = model(*inputs)[0].cpu().float()
         labels = torch.tensor([*target, t.eos_id])
         ours = logits.log_softmax(dim=-1).gather(1, labels[:, None])[:, 0].numpy()

@@ -151,6 +151,8 @@ HF_CLASSES = {
     "marian": "MarianMTModel",
 }
 """Classes of transformers, by model type."""
+OF_IMPORTED = {("ctranslate2", "translator"), ("ctranslate2", "language_model"), ("onnx", "translator")}
+"""Exports that know the special tokens of an imported tokenizer."""
 _SAMPLED = "sampled texts differ, since the random numbers do"
 _BEAM = "beam search there ends by another rule, so some translations and n-best lists differ; greedy ones do not"
 
@@ -181,6 +183,9 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
     """
     if kind not in REGISTERED:
         raise UsageError(f"{target} holds no model of the task {config.task!r}")
+    if config.text.tokenizer == "imported" and (target, kind) not in OF_IMPORTED:
+        message = f"{target} is not written with the tokenizer of an imported model: text.tokenizer imported"
+        raise UsageError(message, "use the folder that the model was imported from, or glassformer predict")
     match target:
         case "ctranslate2":
             return _choose_ctranslate2(kind, config.model, n_members)
@@ -229,6 +234,8 @@ def hf_model_type(kind: str, m: ModelConfig) -> tuple[str, str]:
         return "", "its classes have a norm after the embedding"
     if m.max_ngram > 1:
         return "", f"model.max_ngram {m.max_ngram}"
+    if obstacle := _of_own_class(m):
+        return "", obstacle
     positions, wide = f"model.positions {m.positions}", m.d_head is not None and m.d_head * m.n_heads != m.d_model
     if kind == "language_model" and not m.pre_norm:
         return "", "model.pre_norm false"
@@ -252,6 +259,16 @@ def hf_model_type(kind: str, m: ModelConfig) -> tuple[str, str]:
     return ("marian", "") if m.embedding_init_std is None else ("", f"model.embedding_init_std {m.embedding_init_std}")
 
 
+def _of_own_class(m: ModelConfig) -> str:
+    """Return the first setting that only the modules here have in exports, or ""."""
+    default = ModelConfig()
+    names = ("norm_eps", "embedding_norm", "n_segments", "pooler", "rope_base", "output_bias")
+    odd = next((name for name in names if getattr(m, name) != getattr(default, name)), "")
+    if not odd and m.activation in ("gelu-tanh", "silu"):
+        odd = "activation"
+    return f"model.{odd} {str(getattr(m, odd)).lower()}" if odd else ""
+
+
 def _choose_onnx(kind: str, n_members: int) -> Choice:
     if kind in ("translator", "language_model"):
         _check_members("onnx", n_members)
@@ -266,6 +283,8 @@ def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:
     obstacles += [f"text.tokenizer {text.tokenizer}"] if text.tokenizer != "byte-bpe" else []
     obstacles += ["text.lowercase true"] if text.lowercase else []
     obstacles += ["text.max_len 1"] if text.max_len == 1 else []  # one token less than that is read
+    own_class = _of_own_class(m)
+    obstacles += [own_class] if own_class else []
     architecture = gguf_architecture(m)
     if not architecture and not obstacles:
         shape = f"model.norm {m.norm}, activation {m.activation}, positions {m.positions}, pre_norm {m.pre_norm}"

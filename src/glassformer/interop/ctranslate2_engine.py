@@ -17,9 +17,15 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.export_facts import ExportFacts, FieldReader, checked_fields, library, not_exported, require
-from glassformer.runs.folder import TOKENIZER
-from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
+from glassformer.interop.export_facts import (
+    ExportFacts,
+    FieldReader,
+    checked_fields,
+    library,
+    not_exported,
+    require,
+    tokenizer_of,
+)
 from glassformer.utils import cpu_threads
 from glassformer.utils.safe_read import read_json, read_json_object
 
@@ -117,7 +123,8 @@ class CTranslate2Engine(Engine):
         # A worker a core, each with one thread: on two cores, models of this size translate a sentence alone as fast
         # with one thread as with two, which wait for each other at every step, and in bulk 1.3 times as many.
         self._workers = cpu_threads.n_threads()
-        self._tokens = Tokenizer.load(path / TOKENIZER).vocabulary()
+        self._tokenizer = tokenizer_of(path, facts)
+        self._tokens = self._tokenizer.vocabulary()
         self._ids = {token: id for id, token in enumerate(self._tokens)}
         self.n_tokens = len(self._tokens)
 
@@ -135,9 +142,9 @@ class CTranslate2Engine(Engine):
             raise not_exported(f"ctranslate2 cannot read {self.path}: {error}") from error
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
-        beam = max(1, decode.beam_size)
+        beam, t = max(1, decode.beam_size), self._tokenizer
         results = self.model.translate_batch(
-            self._words(sources),
+            self._words([self._unframed(ids) for ids in sources]),
             max_batch_size=BATCH_TOKENS,
             batch_type="tokens",
             beam_size=beam,
@@ -149,7 +156,7 @@ class CTranslate2Engine(Engine):
             max_decoding_length=limit,
             min_decoding_length=0,
             max_input_length=0,
-            suppress_sequences=[[PAD], [BOS]],
+            suppress_sequences=[[self._tokens[i]] for i in sorted({t.pad_id, t.bos_id} - {t.eos_id})],
             return_scores=True,
             return_end_token=True,
         )
@@ -173,10 +180,10 @@ class CTranslate2Engine(Engine):
             max_batch_size=BATCH_TOKENS,
             batch_type="tokens",
             max_length=n_new,
-            end_token=EOS,
+            end_token=self._tokens[self._tokenizer.eos_id],
             return_end_token=True,
             include_prompt_in_result=False,
-            suppress_sequences=[[PAD], [UNK], [BOS], [MASK]],
+            suppress_sequences=[[self._tokens[i]] for i in self._tokenizer.without_text if i != self._tokenizer.eos_id],
             sampling_topk=1 if greedy else decode.top_k,
             sampling_topp=1.0 if greedy else decode.top_p,
             sampling_temperature=1.0 if greedy else decode.temperature,
@@ -187,8 +194,13 @@ class CTranslate2Engine(Engine):
         return np.array(self.model.forward_batch(self._words([ids])))[0]
 
     def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
-        [score] = self.model.score_batch(self._words([source]), self._words([target]))
+        [score] = self.model.score_batch(self._words([self._unframed(source)]), self._words([target]))
         return np.array(score.log_probs)
+
+    def _unframed(self, ids: list[int]) -> list[int]:
+        """Return a source without the tokens around it, which the library adds itself."""
+        t = self._tokenizer
+        return ids[len(t.prefix) : len(ids) - len(t.suffix)]
 
     def _words(self, texts: Sequence[list[int]]) -> list[list[str]]:
         return [[self._tokens[i] for i in ids] for ids in texts]

@@ -20,15 +20,19 @@ from glassformer.models.build import d_head_of
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding
 from glassformer.nn.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, LayerNorm, RMSNorm, SwiGLU
+from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import BOS, EOS, UNK
 
 
 def write_ctranslate2(
-    model: Translator | LanguageModel, tokens: Sequence[str], quantization: str | None
+    model: Translator | LanguageModel,
+    tokens: Sequence[str],
+    quantization: str | None,
+    special: SpecialTokens | None = None,
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each file of a CTranslate2 model.
 
-    `quantization` is "int8", "float16", "bfloat16", or None for float32.
+    `quantization` is "int8", "float16", "bfloat16", or None for float32; `special` are those of an imported tokenizer.
 
     Raises:
         UsageError: the package ctranslate2 is not installed.
@@ -38,11 +42,15 @@ def write_ctranslate2(
 
     spec: Any
     options = _options(model)
+    unk, bos, eos = UNK, BOS, EOS
+    if special is not None:
+        eos = tokens[special.eos]
+        unk, bos = (eos if i < 0 else tokens[i] for i in (special.unk, special.bos))
     if isinstance(model, LanguageModel):
         spec = specs.TransformerDecoderModelSpec.from_config(len(model.decoder.layers), model.config.n_heads, **options)
         _fill_decoder(spec.decoder, model.decoder, model.embedding, model.lm_head_weight, model.max_len)
         spec.register_vocabulary(list(tokens))
-        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, EOS, EOS
+        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, eos, eos
     else:
         encoder = specs.TransformerEncoderSpec(len(model.encoder.layers), model.config.n_heads, **options)
         decoder = specs.TransformerDecoderSpec(len(model.decoder.layers), model.config.n_heads, **options)
@@ -50,11 +58,15 @@ def write_ctranslate2(
         output = model.tgt_embedding.weight if model.output is None else model.output.weight
         _fill_encoder(spec.encoder, model.encoder, model.src_embedding, model.max_len)
         _fill_decoder(spec.decoder, model.decoder, model.tgt_embedding, output, model.max_len)
+        if model.output_bias is not None:
+            spec.decoder.projection.bias = _array(model.output_bias)
         spec.register_source_vocabulary(list(tokens))
         spec.register_target_vocabulary(list(tokens))
-        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
-        spec.config.decoder_start_token = BOS
-        spec.config.add_source_bos, spec.config.add_source_eos = False, True
+        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
+        spec.config.decoder_start_token = bos
+        spec.config.add_source_bos = special is not None and bool(special.prefix)
+        spec.config.add_source_eos = special is None or bool(special.suffix)
+    spec.config.layer_norm_epsilon = model.config.norm_eps
     spec.validate()
     spec.optimize(quantization=quantization)
     with tempfile.TemporaryDirectory() as folder:
@@ -68,11 +80,12 @@ def _options(model: Translator | LanguageModel) -> dict[str, Any]:
     from ctranslate2.specs.common_spec import Activation
 
     c = model.config
-    activation = {"relu": Activation.RELU, "gelu": Activation.GELU, "swiglu": Activation.SWISH}[c.activation]
+    activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "gelu-tanh": Activation.GELUTanh}
+    activation = activations.get(c.activation, Activation.SWISH)  # of silu, and of the gate of swiglu
     options = {"pre_norm": c.pre_norm, "activation": activation, "ffn_glu": c.activation == "swiglu"}
-    options |= {"rms_norm": c.norm == "rms", "head_dim": d_head_of(c)}
+    options |= {"rms_norm": c.norm == "rms", "head_dim": d_head_of(c), "layernorm_embedding": c.embedding_norm}
     if c.positions == "rotary":
-        options |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": 10_000.0}
+        options |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": c.rope_base}
     return options
 
 
@@ -103,6 +116,8 @@ def _fill_embedding(spec: Any, table: Any, embedding: TokenEmbedding, max_len: i
     """Fill a token embedding and its positions: rotary ones are not added, "none" is a table of zeros."""
     table.weight = _array(embedding.weight)
     spec.scale_embeddings = embedding.scale != 1
+    if embedding.norm is not None:
+        _fill_norm(spec.layernorm_embedding, embedding.norm)
     if hasattr(spec.layer[0].self_attention, "rotary_dim"):
         return
     match embedding.positions:

@@ -26,6 +26,7 @@ from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
 from glassformer.tasks import Task
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.atomic_io import remove_folder, sync
 
 _counter = itertools.count()
@@ -179,6 +180,8 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
         model = run.model
     task = run.task
     choice = choose(task.explain_as, task.config, len(members_of(model)), target, o.native)
+    if target == "ctranslate2":
+        check_frame(task.tokenizer)
     facts = _facts(run, target, choice, model, o.quantization)
     if o.dry_run:
         return Export(out, facts, "nothing was written")
@@ -226,7 +229,8 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
             from glassformer.interop.ctranslate2_writer import write_ctranslate2
 
             quantization = None if facts.dtype == "float32" else facts.dtype
-            return write_ctranslate2(members_of(model)[0], task.tokenizer.vocabulary(), quantization)  # pyright: ignore[reportArgumentType]
+            tokens, special = task.tokenizer.vocabulary(), task.tokenizer.special
+            return write_ctranslate2(members_of(model)[0], tokens, quantization, special)  # pyright: ignore[reportArgumentType]
         case "hf":
             from glassformer.interop.hf_writer import write_hf
 
@@ -247,7 +251,7 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
     notes += choice.notes
     notes += [run.note] if isinstance(run, BakedRun) else []
     notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
-    c = run.task.config
+    c, special = run.task.config, run.task.tokenizer.special
     return ExportFacts(
         target=target,
         architecture=choice.architecture,
@@ -262,7 +266,17 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
         truncate=c.text.truncate,
         labels=list(run.task.label_names or []),
         notes=notes,
+        special=None if special is None else special.to_json(),
     )
+
+
+def check_frame(tokenizer: Tokenizer) -> None:
+    """Refuse what CTranslate2 cannot put around a source by itself: other tokens than the start and the end token."""
+    if (special := tokenizer.special) is None:
+        return
+    if special.prefix not in ((), (special.bos,)) or special.suffix not in ((), (special.eos,)):
+        around = ", ".join(tokenizer.tokens([*special.prefix, *special.suffix]))
+        raise UsageError(f"ctranslate2 puts no {around} around a text", "use --to onnx")
 
 
 def _n_exported(run: Exportable, member: int | None) -> int:

@@ -22,7 +22,9 @@ from glassformer.config.recipes import config_from_dict
 from glassformer.config.validation import TASK_NAMES, build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
-from glassformer.utils.safe_read import check_regular, open_regular, read_json_object
+from glassformer.text.special_tokens import SpecialTokens
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.safe_read import LIMITS, check_regular, open_regular, read_json_object, read_text
 
 KIND, FACTS, CARD = "glassformer export", EXPORT_FACTS, "README.md"
 ENGINES = {
@@ -130,6 +132,7 @@ class ExportFacts:
         labels: the classes of a classifier, in the order of the logits.
         notes: what differs from the run, one sentence each.
         check: the comparison with the run (`interop/check.py`); None if it was not made.
+        special: special tokens of an imported tokenizer, by role (`text/special_tokens.py`); None for those of ours.
     """
 
     target: str
@@ -145,6 +148,7 @@ class ExportFacts:
     labels: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     check: dict[str, Any] | None = None
+    special: dict[str, Any] | None = None
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
@@ -185,7 +189,7 @@ def read_facts(folder: Path) -> ExportFacts:
     if unknown := values.keys() - known.keys():
         raise CheckpointError(f"{path} names {min(unknown)!r}, which this version does not know", "update Glassformer")
     for name in known:
-        if name not in values and name not in ("truncate", "labels", "notes", "check"):
+        if name not in values and name not in ("truncate", "labels", "notes", "check", "special"):
             raise not_exported(f"{path} lacks {name}")
     facts = ExportFacts(**values)
     for name in known:
@@ -197,6 +201,8 @@ def read_facts(folder: Path) -> ExportFacts:
         raise not_exported(f"{path}: {facts.target} holds no {facts.kind.replace('_', ' ')}")
     if (facts.kind == "classifier") != bool(facts.labels):
         raise not_exported(f"{path}: a {facts.kind} with {len(facts.labels)} labels")
+    if facts.special is not None:
+        SpecialTokens.from_json(facts.special, path)
     try:
         config_from_dict({"task": facts.task, "decode": facts.decode}, str(path))
     except UsageError as error:
@@ -222,6 +228,15 @@ def check_files(folder: Path, facts: ExportFacts, names: set[str]) -> None:
             with open_regular(path, most) as file:
                 if not begins(file.read(16)):
                     raise not_exported(f"{path} is not a file of {facts.target}")
+
+
+def tokenizer_of(folder: Path, facts: ExportFacts) -> Tokenizer:
+    """Return the tokenizer of an exported folder; special tokens of an imported one are in its description."""
+    path = folder / TOKENIZER
+    if facts.special is None:
+        return Tokenizer.load(path)
+    special = SpecialTokens.from_json(facts.special, folder / FACTS)
+    return Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), special, path)
 
 
 def decode_of(facts: ExportFacts) -> DecodeConfig:
@@ -269,5 +284,6 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "labels": lambda value: _are_texts(value) and len(set(value)) == len(value),
     "notes": _are_texts,
     "check": _is_check,
+    "special": lambda value: value is None or isinstance(value, dict),
 }
 """Test of each field."""

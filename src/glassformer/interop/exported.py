@@ -22,8 +22,17 @@ from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import CheckedEngine, Engine, Hypotheses
-from glassformer.interop.export_facts import ENGINES, FACTS, KIND, ExportFacts, check_files, decode_of, read_facts
-from glassformer.runs.folder import TOKENIZER, RunFolder
+from glassformer.interop.export_facts import (
+    ENGINES,
+    FACTS,
+    KIND,
+    ExportFacts,
+    check_files,
+    decode_of,
+    read_facts,
+    tokenizer_of,
+)
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
@@ -38,7 +47,6 @@ from glassformer.text.answers import (
     warn_of_cut,
 )
 from glassformer.text.long_text import chunks_of, length_limit, window_start
-from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import sha256_regular
 
 logger = logging.getLogger(__name__)
@@ -98,7 +106,7 @@ class ExportedModel:
 
     def __init__(self, path: Path, facts: ExportFacts, device: str) -> None:
         self.path, self.facts, self.device = path, facts, device
-        self.tokenizer = Tokenizer.load(path / TOKENIZER)
+        self.tokenizer = tokenizer_of(path, facts)
         self.config = replace(Config(), task=facts.task, decode=decode_of(facts))
 
     def __repr__(self) -> str:
@@ -208,7 +216,8 @@ class ExportedModel:
             raise UsageError(f"a beam of {decode.beam_size} has no {decode.n_best} hypotheses", hint)
         encoded = self.tokenizer.encode_cut(texts, self.facts.max_len)
         sources = [cut.ids if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
-        limits = [length_limit(len(ids) + 1, self.facts.context, decode.max_new_tokens) for ids in sources]
+        lengths = [len(self.tokenizer.with_end(ids)) for ids in sources]
+        limits = [length_limit(n, self.facts.context, decode.max_new_tokens) for n in lengths]
         wanted = [i for i, ids in enumerate(sources) if ids]
         limit = max((limits[i] for i in wanted), default=1)
         results = self._answering.search([sources[i] for i in wanted], decode, limit, decode.n_best) if wanted else []
@@ -234,7 +243,7 @@ class ExportedModel:
 
     def _continue(self, texts: Sequence[str], decode: DecodeConfig, first: int) -> list[dict[str, Any]]:
         eos, context = self.tokenizer.eos_id, self.facts.context
-        prompts = [ids or [eos] for ids in self.tokenizer.encode_batch(texts)]
+        prompts = [self.tokenizer.framed(ids) or [eos] for ids in self.tokenizer.encode_batch(texts)]
         written: list[list[int]] = [[] for _ in prompts]
         active = list(range(len(prompts)))
         while active:

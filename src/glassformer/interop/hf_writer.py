@@ -33,6 +33,7 @@ from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.model_folder import tensor_chunks
+from glassformer.text.imported_tokenizer import KEY
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 
 
@@ -45,6 +46,9 @@ def tokenizer_file(tokenizer: Tokenizer, ends: bool = False, masks: bool = False
     data = json.loads(tokenizer.to_json())
     # In a run a byte is a special token, so that "<0x41>" in a text is text. Others leave special tokens out of what
     # they decode. Without an entry it is in no text, and is decoded.
+    if tokenizer.special is not None:
+        data.pop(KEY)
+        return (json.dumps(data, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
     data["added_tokens"] = [t for t in data["added_tokens"] if t["id"] <= tokenizer.mask_id or not t["special"]]
     if masks:
         data["added_tokens"][tokenizer.mask_id]["lstrip"] = tokenizer.kind != "char"

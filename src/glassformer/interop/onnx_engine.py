@@ -20,8 +20,7 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import DivergedError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.export_facts import MAX_BYTES, ExportFacts, library, not_exported
-from glassformer.runs.folder import TOKENIZER
+from glassformer.interop.export_facts import MAX_BYTES, ExportFacts, library, not_exported, tokenizer_of
 from glassformer.text.ngrams import LENGTHS, MOST
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
@@ -287,7 +286,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
             graphs[file.stem] = onnxruntime.InferenceSession(data, options, providers=[provider])
         except Exception as error:  # the library raises classes of its own that share no base
             raise not_exported(f"onnxruntime cannot read {file}: {error}") from error
-    return OnnxEngine(graphs, Tokenizer.load(path / TOKENIZER), facts.kind != "classifier")
+    return OnnxEngine(graphs, tokenizer_of(path, facts), facts.kind != "classifier")
 
 
 class OnnxEngine(Engine):
@@ -324,9 +323,8 @@ class OnnxEngine(Engine):
             n_rows = max(1, BATCH_TOKENS // (max(1, decode.beam_size) * (len(sources[longest_first[0]]) + 1)))
             batch, longest_first = longest_first[:n_rows], longest_first[n_rows:]
             decoder = _Decoder(self._graphs["decoder_step"], None, self._memory([sources[i] for i in batch]))
-            results = beam_search(
-                decoder.step, len(batch), limit, decode, n_best, t.bos_id, t.eos_id, [t.pad_id, t.bos_id]
-            )
+            never = sorted({t.pad_id, t.bos_id} - {t.eos_id})
+            results = beam_search(decoder.step, len(batch), limit, decode, n_best, t.bos_id, t.eos_id, never)
             found |= dict(zip(batch, results, strict=True))
         return [found[i] for i in range(len(sources))]
 
@@ -334,7 +332,7 @@ class OnnxEngine(Engine):
         self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
     ) -> list[list[int]]:
         t, decoder = self._t, _Decoder(self._graphs["decoder_step"], np.array(prompts))
-        suppress = [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
+        suppress = [i for i in t.without_text if i != t.eos_id]
         return sample(decoder.step, decoder.logits[:, -1], decode, n_new, places, t.eos_id, suppress)
 
     def _of_text(self, ids: list[int], words: list[str]) -> np.ndarray:
@@ -351,10 +349,11 @@ class OnnxEngine(Engine):
 
     def _memory(self, sources: Sequence[list[int]]) -> dict[str, np.ndarray]:
         """Return the keys and values of sources, which end with an end token, and the mask of their padding."""
-        longest = max(map(len, sources)) + 1
-        ids, mask = np.zeros((len(sources), longest), np.int64), np.zeros((len(sources), longest), np.int64)
-        for i, source in enumerate(sources):
-            ids[i, : len(source) + 1], mask[i, : len(source) + 1] = [*source, self._t.eos_id], 1
+        rows = [self._t.with_end(source) for source in sources]
+        longest = max(map(len, rows))
+        ids, mask = np.zeros((len(rows), longest), np.int64), np.zeros((len(rows), longest), np.int64)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)], mask[i, : len(row)] = row, 1
         keys, values = self._graphs["encoder"].run(None, {"input_ids": ids, "attention_mask": mask})
         return {"memory_keys": keys, "memory_values": values, "attention_mask": mask}
 

@@ -45,7 +45,7 @@ class _NoInitialisation(TorchFunctionMode):
     """Leaves out what no shape depends on, and for which torch would import its compiler on "meta"."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (F.relu, F.gelu) or getattr(func, "__module__", "") == nn.init.__name__:
+        if func in (F.relu, F.gelu, F.silu) or getattr(func, "__module__", "") == nn.init.__name__:
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
 
@@ -101,9 +101,9 @@ def make_norm(config: ModelConfig) -> LayerNorm | RMSNorm:
     """Make a norm of the configured kind."""
     match config.norm:
         case "layer":
-            return LayerNorm(config.d_model)
+            return LayerNorm(config.d_model, config.norm_eps or 1e-5)
         case "rms":
-            return RMSNorm(config.d_model)
+            return RMSNorm(config.d_model, config.norm_eps or 1e-6)
 
 
 def make_feed_forward(config: ModelConfig) -> FeedForward | SwiGLU:
@@ -131,12 +131,13 @@ def make_embedding(config: ModelConfig, vocab_size: int, max_len: int) -> TokenE
         case "rotary" | "none":
             positions = None
     p = config.dropout if config.embedding_dropout is None else config.embedding_dropout
-    return TokenEmbedding(vocab_size, config.d_model, positions, p, config.embedding_init_std)
+    norm = make_norm(config) if config.embedding_norm else None
+    return TokenEmbedding(vocab_size, config.d_model, positions, p, config.embedding_init_std, norm)
 
 
 def make_rotation(config: ModelConfig, positions: Tensor) -> Rotation | None:
     """Return the rotation of positions (B, L) for self attention, or None if the model has no rotary positions."""
-    return Rotation.at(positions, d_head_of(config)) if config.positions == "rotary" else None
+    return Rotation.at(positions, d_head_of(config), config.rope_base) if config.positions == "rotary" else None
 
 
 def initialise(model: nn.Module) -> None:

@@ -14,7 +14,7 @@ from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_norm, make_rotation
 from glassformer.nn.attention import Mask
 from glassformer.nn.embeddings import positions_of
-from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
+from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding, SegmentEmbedding
 
 
 class TextEncoder(nn.Module):
@@ -45,6 +45,7 @@ class TextEncoder(nn.Module):
         d_model, std = config.d_model, config.embedding_init_std or 1.0
         self.ngrams = NgramEmbedding(n_ngrams, d_model, std) if n_ngrams else None
         self.bigrams = BigramEmbedding(bigrams, vocab_size, d_model, std) if bigrams else None
+        self.segments = SegmentEmbedding(config.n_segments, d_model) if config.n_segments else None
         self.encoder = make_encoder(config)
 
     def encode(
@@ -60,7 +61,8 @@ class TextEncoder(nn.Module):
         positions = positions_of(ids.shape[1], None, ids.device)
         ngrams = [] if self.ngrams is None or ngram_batch is None else [self.ngrams(ngram_batch)]
         bigrams = [] if self.bigrams is None else [self.bigrams(ids)]
-        x = self.embedding(ids, positions, *ngrams, *bigrams)
+        segments = [] if self.segments is None else [self.segments(ids)]
+        x = self.embedding(ids, positions, *ngrams, *bigrams, *segments)
         return self.encoder(x, Mask.of(padding_mask=padding_mask), make_rotation(self.config, positions))
 
 
@@ -90,8 +92,20 @@ def pool(x: Float[Tensor, "B S D"], padding_mask: Bool[Tensor, "B S"] | None, me
             return torch.cat([mean, peak], dim=-1)
 
 
+class Pooler(nn.Module):
+    """activation(dense(x)) of the pooled vector, as in BERT, which has tanh (Devlin et al. 2019)."""
+
+    def __init__(self, width: int, activation: Literal["tanh", "relu"]) -> None:
+        super().__init__()
+        self.dense, self.activation = nn.Linear(width, width), activation
+
+    def forward(self, x: Float[Tensor, "B P"]) -> Float[Tensor, "B P"]:
+        x = self.dense(x)
+        return x.tanh() if self.activation == "tanh" else x.relu()
+
+
 class TextClassifier(TextEncoder):
-    """Text encoder, pooling, one linear layer.
+    """Text encoder, pooling, one linear layer; before it a pooler where the configuration has one.
 
     Two classes share one logit: the other is fixed at zero, so that softmax is the sigmoid of that logit and
     cross-entropy is binary cross-entropy.
@@ -119,6 +133,7 @@ class TextClassifier(TextEncoder):
             raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
         self.n_classes = n_classes
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
+        self.pooler = None if config.pooler == "none" else Pooler(width, config.pooler)
         self.head = nn.Linear(width, 1 if n_classes == 2 else n_classes)
         initialise(self)
 
@@ -130,10 +145,19 @@ class TextClassifier(TextEncoder):
     ) -> Float[Tensor, "B C"]:
         """Return logits (B, C) of texts (B, S); arguments as in `TextEncoder.encode`."""
         x = self.encode(ids, padding_mask, ngram_batch)
-        logits = self.head(pool(x, padding_mask, self.config.pooling))
+        x = pool(x, padding_mask, self.config.pooling)
+        logits = self.head(x if self.pooler is None else self.pooler(x))
         if self.n_classes == 2:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
         return logits
+
+
+class TextEmbedder(TextEncoder):
+    """Text encoder and pooling: one vector per text. Arguments as for `TextEncoder`."""
+
+    def forward(self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None) -> Float[Tensor, "B P"]:
+        """Return vectors (B, P) of texts (B, S)."""
+        return pool(self.encode(ids, padding_mask, None), padding_mask, self.config.pooling)
 
 
 class MaskedLanguageModel(TextEncoder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -57,6 +58,7 @@ class Translator(nn.Module):
         self.encoder = make_encoder(config)
         self.decoder = make_decoder(config, cross=True)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if config.output_bias else None
         initialise(self)
 
     @staticmethod
@@ -113,7 +115,8 @@ class Translator(nn.Module):
             rotation=make_rotation(self.config, positions),
             cache=cache,
         )
-        return F.linear(x, self.tgt_embedding.weight) if self.output is None else self.output(x)
+        logits = F.linear(x, self.tgt_embedding.weight) if self.output is None else self.output(x)
+        return logits if self.output_bias is None else logits + self.output_bias
 
     def new_cache(self) -> DecoderCache:
         """Return an empty cache for `decode`."""

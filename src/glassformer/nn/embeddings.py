@@ -111,16 +111,23 @@ class TokenEmbedding(nn.Module):
         dropout: probability of dropout on the sum.
         std: the paper's scale and N(0, 1/d_model) when absent. A number is the standard deviation of the initial
             weights of an embedding without the scale √d_model, in which the vectors of rare tokens stay small.
+        norm: a norm of the sum, before dropout, as in BERT; None for none.
     """
 
     def __init__(
-        self, vocab_size: int, d_model: int, positions: nn.Module | None, dropout: float, std: float | None = None
+        self,
+        vocab_size: int,
+        d_model: int,
+        positions: nn.Module | None,
+        dropout: float,
+        std: float | None = None,
+        norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.scale = math.sqrt(d_model) if std is None else 1.0
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         nn.init.normal_(self.weight, std=std or d_model**-0.5)
-        self.positions, self.dropout = positions, Dropout(dropout)
+        self.positions, self.norm, self.dropout = positions, norm, Dropout(dropout)
 
     def forward(
         self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"]
@@ -129,4 +136,5 @@ class TokenEmbedding(nn.Module):
         x = nn.functional.embedding(ids, self.weight) * self.scale
         for added in more:
             x = x + added
-        return self.dropout(x if self.positions is None else x + self.positions(positions))
+        x = x if self.positions is None else x + self.positions(positions)
+        return self.dropout(x if self.norm is None else self.norm(x))

@@ -44,7 +44,7 @@ class RMSNorm(nn.Module):
         return (x * torch.rsqrt(mean_square + self.eps)).to(x.dtype) * self.weight.to(x.dtype)
 
 
-Activation = Literal["relu", "gelu", "swiglu"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"]
 """The last is a module of its own, `SwiGLU`."""
 
 
@@ -59,6 +59,10 @@ def activate(name: object, hidden: Float[Tensor, "... F"]) -> Float[Tensor, "...
             return F.relu(hidden)
         case "gelu":
             return F.gelu(hidden)
+        case "gelu-tanh":
+            return F.gelu(hidden, approximate="tanh")
+        case "silu":
+            return F.silu(hidden)
         case _:
             raise ValueError(f"there is no activation {name!r}: `activate` in nn/layers.py has no case")
 

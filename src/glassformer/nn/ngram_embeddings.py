@@ -148,3 +148,20 @@ class NgramCache(DecoderCache):
         if self._recent is not None:
             self._recent = self._recent.index_select(0, rows)
         super().select(rows)
+
+
+class SegmentEmbedding(nn.Module):
+    """One trained vector per segment, which tells the two texts of a pair apart (Devlin et al. 2019, 3)."""
+
+    def __init__(self, n_segments: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_segments, d_model))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def segment_ids(self, ids: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
+        """Return the segment of each token: the first one, since a text is not a pair."""
+        return torch.zeros_like(ids)
+
+    def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+        """Return the vector of each token's segment."""
+        return F.embedding(self.segment_ids(ids), self.weight)

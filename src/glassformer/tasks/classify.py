@@ -140,7 +140,7 @@ class Classify(Task):
     schema = DataSchema("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
     report = ClassifyReport()
-    ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "decode"}
+    ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "model.output_bias", "decode"}
     fits_baselines = True
     explain_as = "classifier"
 

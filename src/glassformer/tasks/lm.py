@@ -174,6 +174,9 @@ class LanguageModelling(Task):
         "text.ngrams",
         "text.bigrams",
         "model.pooling",
+        "model.pooler",
+        "model.n_segments",
+        "model.output_bias",
         "decode.beam_size",
         "decode.length_penalty",
         "decode.n_best",
@@ -193,6 +196,8 @@ class LanguageModelling(Task):
     @property
     def suppress_tokens(self) -> list[int]:
         t = self.tokenizer
+        if t.special is not None:
+            return [i for i in t.without_text if i != t.eos_id]
         return [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
@@ -305,7 +310,7 @@ class LanguageModelling(Task):
         the answer has "truncated": True.
         """
         t, context = self.tokenizer, self.config.text.max_len
-        prompts = [ids or [t.eos_id] for ids in t.encode_batch(list(texts))]
+        prompts = [t.framed(ids) or [t.eos_id] for ids in t.encode_batch(list(texts))]
         model = cast("LanguageModel | Ensemble", model)
         written = generate_ids(
             model, prompts, decode, eos=t.eos_id, suppress_tokens=self.suppress_tokens, first_row=first

@@ -6,7 +6,7 @@ classifier of texts of the same kind: `--init-from`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
@@ -53,18 +53,23 @@ which of the tokens it sees are true."""
 
 
 def mask_tokens(
-    ids: Int[Tensor, "B S"], ngram_batch: NgramBatch | None, mask_id: int, generator: torch.Generator | None = None
+    ids: Int[Tensor, "B S"],
+    ngram_batch: NgramBatch | None,
+    mask_id: int,
+    generator: torch.Generator | None = None,
+    special_ids: Collection[int] | None = None,
 ) -> tuple[Int[Tensor, "B S"], NgramBatch | None, Int[Tensor, "B S"]]:
     """Mask tokens of padded ids (B, S) and their n-grams.
 
     Return both, and labels: the original token where it is predicted, else IGNORE_INDEX.
 
-    The share is of every text's tokens, rounded, and at least one token; special tokens, whose ids come first, are
-    never chosen; where a batch has no others, nothing is masked. The choice is new at each call (Liu et al. 2019, 4.1),
-    drawn from `generator` or torch's own, which checkpoints keep. A token is replaced by one from anywhere in the
-    batch, with its n-grams.
+    The share is of every text's tokens, rounded, and at least one token; special tokens, by default the ids up to
+    `mask_id`, are never chosen; where a batch has no others, nothing is masked. The choice is new at each call (Liu et
+    al. 2019, 4.1), drawn from `generator` or torch's own, which checkpoints keep. A token is replaced by one from
+    anywhere in the batch, with its n-grams.
     """
-    eligible = ids > mask_id
+    special = range(mask_id + 1) if special_ids is None else sorted(special_ids)
+    eligible = ~torch.isin(ids, torch.tensor([*special]))
     n_chosen = (SHARE * eligible.sum(dim=1)).round().clamp(min=1)
     order = torch.rand(ids.shape, generator=generator).masked_fill(~eligible, 2.0)
     chosen = eligible & (order.argsort(dim=1).argsort(dim=1) < n_chosen[:, None])
@@ -138,7 +143,8 @@ class Pretrain(Task):
         PARALLEL_FILES
         | HASHED_NGRAMS
         | {"data.files.label_column", "data.use_test_as_validation", "text.truncate"}
-        | {"model.pooling", "model.ensemble_size", "train.word_mask_prob", "train.word_unknown_prob"}
+        | {"model.pooling", "model.pooler", "model.output_bias", "model.ensemble_size"}
+        | {"train.word_mask_prob", "train.word_unknown_prob"}
         | {f"decode.{f.name}" for f in fields(DecodeConfig) if f.name != "top_k"}
     )
 
@@ -148,14 +154,15 @@ class Pretrain(Task):
         A text longer than `max_len` gives several sequences, since nothing is truncated. Texts without a token to
         predict are skipped and counted.
         """
-        ids, surfaces, length = writer.sequences("ids"), writer.surfaces(), self.config.text.max_len
+        t, ids, surfaces = self.tokenizer, writer.sequences("ids"), writer.surfaces()
+        length = t.room(self.config.text.max_len)
         writer.stats |= {"n_empty": 0}
         for chunk in writer.chunks(split):
             for tokens, forms in masked_text.encode(self.tokenizer, chunk.text):
-                writer.stats["n_empty"] += not any(token > self.tokenizer.mask_id for token in tokens)
+                writer.stats["n_empty"] += t.special_ids.issuperset(tokens)
                 for start in range(0, len(tokens), length):
-                    if max(window := tokens[start : start + length]) > self.tokenizer.mask_id:
-                        ids.append(window)
+                    if not t.special_ids.issuperset(window := tokens[start : start + length]):
+                        ids.append(t.framed(window))
                         if surfaces is not None:
                             surfaces.append_surfaces(forms[start : start + length])
 
@@ -194,8 +201,8 @@ class Pretrain(Task):
             index = index[:, 0]
         else:
             ids, real = corpus.ids.padded(index, pad_id)
-        ngram_batch, mask_id = ngrams_of_batch(corpus, index), self.tokenizer.mask_id
-        seen, ngram_batch, labels = mask_tokens(torch.from_numpy(ids), ngram_batch, mask_id, generator)
+        ngram_batch, t = ngrams_of_batch(corpus, index), self.tokenizer
+        seen, ngram_batch, labels = mask_tokens(torch.from_numpy(ids), ngram_batch, t.mask_id, generator, t.special_ids)
         guessed = labels != IGNORE_INDEX
         if ngram_batch is not None and self._ahead is not None:
             ngram_batch = without_previews(ngram_batch, self._ahead, guessed)
@@ -268,11 +275,12 @@ class Pretrain(Task):
 
     def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[dict[str, Any]]]:
         """Return the k most probable tokens for each masked id, in chunks as in training, without special tokens."""
-        guesses, max_len, t = [], self.config.text.max_len, self.tokenizer
+        guesses, t = [], self.tokenizer
+        max_len = t.room(self.config.text.max_len)
         device = next(model.parameters()).device
         with evaluation_mode(model):
             for start in range(0, len(ids), max_len):
-                row = torch.tensor([ids[start : start + max_len]], device=device)
+                row = torch.tensor([t.framed(ids[start : start + max_len])], device=device)
                 if not bool((wanted := row == t.mask_id).any()):
                     continue
                 ngram_batch = self._ngram_batch(words[start : start + max_len])
@@ -293,7 +301,7 @@ class Pretrain(Task):
         rows, t = [], self.tokenizer
         for ids, words in masked_text.encode(t, [text[:EXAMPLE_CHARS] for text in split.text[:N_EXAMPLES]]):
             ids, words = ids[:EXAMPLE_TOKENS], words[:EXAMPLE_TOKENS]
-            places = [at for at, token in enumerate(ids) if token > t.mask_id]
+            places = [at for at, token in enumerate(ids) if token not in t.special_ids]
             if not places:
                 continue
             at = places[len(places) // 2]

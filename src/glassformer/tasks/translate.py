@@ -128,7 +128,7 @@ class Translate(Task):
     ignores = (
         HASHED_NGRAMS
         | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
-        | {"model.pooling"}
+        | {"model.pooling", "model.pooler", "model.n_segments"}
     )
 
     @classmethod
@@ -149,7 +149,10 @@ class Translate(Task):
 
     @property
     def suppress_tokens(self) -> list[int]:
-        return [self.tokenizer.pad_id, self.tokenizer.bos_id]
+        t = self.tokenizer
+        if t.special is not None:
+            return [i for i in t.without_text if i not in (t.eos_id, t.unk_id)]
+        return [t.pad_id, t.bos_id]
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write columns: ids, the sources with their end tokens; target, the targets without start and end tokens.
@@ -157,7 +160,7 @@ class Translate(Task):
         Either side may have `max_len` tokens, start and end tokens not counted. In training, pairs that are longer, or
         empty on one side, are skipped; every example of a test set keeps its target.
         """
-        max_len, end = self.config.text.max_len, self.tokenizer.eos_id
+        max_len, t = self.config.text.max_len, self.tokenizer
         writer.stats |= {"n_dropped": 0, "n_empty": 0}
         ids, targets = writer.sequences("ids"), writer.sequences("target")
         for chunk in writer.chunks(split):
@@ -165,11 +168,11 @@ class Translate(Task):
             for source, target in zip(*encoded, strict=True):
                 if training and (not source or not target):
                     writer.stats["n_empty"] += 1
-                elif training and max(len(source), len(target)) > max_len:
+                elif training and (len(source) > t.room(max_len) or len(target) > max_len):
                     writer.stats["n_dropped"] += 1
                 else:
-                    ids.append([*writer.truncate(source), end])
-                    targets.append(writer.truncate(target))
+                    ids.append(t.with_end(writer.truncate(source)))
+                    targets.append(writer.truncate(target, framed=False))
 
     def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         src, tgt = corpus.lengths, corpus.targets.lengths + 1  # one for the start, or the end, token
@@ -245,8 +248,8 @@ class Translate(Task):
         and has "truncated": True.
         """
         encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len)
-        end = self.tokenizer.eos_id
-        sources = [[*cut.ids, end] if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
+        end = self.tokenizer.with_end
+        sources = [end(cut.ids) if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
         results = []
         translated = self._translate(model, sources, decode, first)
         for text, cut, hypotheses in zip(texts, encoded, translated, strict=True):

@@ -61,13 +61,13 @@ def top_predictions(tokenizer: Tokenizer, logits: np.ndarray, k: int) -> list[li
 
     `logits` (n, V) are those of the masked tokens.
     """
-    n_special = tokenizer.mask_id + 1
-    logits = logits[:, n_special:].astype(np.float64)
+    ids = np.delete(np.arange(logits.shape[1]), tokenizer.without_text)
+    logits = logits[:, ids].astype(np.float64)
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
     p = check_probabilities(p / p.sum(axis=1, keepdims=True))
     best = (-p).argsort(axis=1, kind="stable")[:, :k]
     return [
-        [{"token": written(tokenizer, int(i) + n_special), "probability": float(row[i])} for i in tokens]
+        [{"token": written(tokenizer, int(ids[i])), "probability": float(row[i])} for i in tokens]
         for row, tokens in zip(p, best, strict=True)
     ]
 

@@ -84,6 +84,9 @@ def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[
             backend = _train_byte_bpe(counted, config, trained_size)
         case "bpe":
             backend = _train_bpe(counted, config, trained_size, mark_start=not extra_tokens)
+        case "imported":
+            message = "text.tokenizer imported is that of a pretrained model, and none is named"
+            raise UsageError(message, "add --init-from with a folder that glassformer import wrote")
         case other:
             raise UsageError(f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe')
     if not counted.any_text:
@@ -104,8 +107,12 @@ def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[
     return backend
 
 
-def kind_of(backend: tokenizers.Tokenizer) -> str:
-    """Return the kind of a trained backend, derived from its parts."""
+def kind_of(backend: tokenizers.Tokenizer, imported: bool = False) -> str:
+    """Return the kind of a backend, derived from its parts; of a pretrained model's that is no kind here "imported"."""
+    if isinstance(backend.model, models.WordPiece):
+        return "wordpiece"
+    if imported and not isinstance(backend.decoder, decoders.ByteLevel):
+        return "imported"
     if isinstance(backend.model, models.WordLevel):
         return "word" if backend.decoder is None else "char"
     return "byte-bpe" if isinstance(backend.decoder, decoders.ByteLevel) else "bpe"

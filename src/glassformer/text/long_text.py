@@ -241,7 +241,8 @@ class LongTextEncoder:
         if self._kind == "char":
             return next((place for place in range(stop, first, -1) if self._outside_extra(text, place)), None)
         found = [m.start() for m in _BORDER.finditer(text, first, stop)]
-        found += [place for place in range(max(first, stop - 256), stop) if self._between_unspaced(text, place)]
+        if self._kind == "word":
+            found += [place for place in range(max(first, stop - 256), stop) if self._between_unspaced(text, place)]
         return next((place for place in sorted(found, reverse=True) if self._outside_extra(text, place)), None)
 
     def _between_unspaced(self, text: str, place: int) -> bool:

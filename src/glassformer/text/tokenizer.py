@@ -1,7 +1,7 @@
 """From text to ids and back: one thin wrapper around Hugging Face `tokenizers`, for the four kinds here.
 
-The library reads any component there is: normalizers that make a text exponentially longer, patterns that never end.
-So a file is compared with the table of parts that Glassformer writes before the library sees it.
+A file is checked before the library reads it: `written_tokenizer.py`, and `imported_tokenizer.py` for the tokenizer of
+a pretrained model.
 
 A tokenizer is trained on the training split alone and lives in one `tokenizer.json`, from which everything,
 its kind included, is restored. How each kind cuts text is in `backends.py`; [BOS] and [EOS] are put around
@@ -23,102 +23,14 @@ import tokenizers
 from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text import backends
-from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK, written_backends
+from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
+from glassformer.text.imported_tokenizer import KEY, backend_of, imported_backend
 from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text, truncate
 from glassformer.text.ngrams import NgramVocabulary, bigrams_of_texts, surface_forms
+from glassformer.text.special_tokens import SpecialTokens
+from glassformer.text.written_tokenizer import HINT, check_tokenizer_json
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS
-
-COMPONENTS = ("model", "normalizer", "pre_tokenizer", "decoder")
-_ENTRIES = {"vocab", "merges"}
-"""Keys of a model that are no setting: what it has learned."""
-_ENDS: list[dict[str, Any]] = [
-    {"Sequence": {"id": "A", "type_id": 0}},
-    {"SpecialToken": {"id": EOS, "type_id": 0}},
-    {"Sequence": {"id": "B", "type_id": 1}},
-    {"SpecialToken": {"id": EOS, "type_id": 1}},
-]
-_END_ID = SPECIAL_TOKENS.index(EOS)
-_POST_PROCESSORS = (
-    None,
-    {  # of an exported translator: [EOS] ends a text
-        "type": "TemplateProcessing",
-        "single": _ENDS[:2],
-        "pair": _ENDS,
-        "special_tokens": {EOS: {"id": EOS, "ids": [_END_ID], "tokens": [EOS]}},
-    },
-)
-_HINT = "use a tokenizer that Glassformer wrote"
-_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
-"""What changes where an added token is found in a text."""
-
-
-def check_tokenizer_json(content: Any, where: Path | str) -> None:
-    """Check the value of a `tokenizer.json` before the library reads it.
-
-    Raises:
-        CheckpointError: a component, a setting or an id is none that Glassformer writes.
-    """
-    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-        raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)", _HINT)
-    given = {name: content.get(name) for name in COMPONENTS}
-    given["model"] = {key: value for key, value in content["model"].items() if key not in _ENTRIES}
-    if not any(all(_fits(given[name], parts[name]) for name in COMPONENTS) for parts in _written_parts()):
-        odd = next((n for n in COMPONENTS if not any(_fits(given[n], parts[n]) for parts in _written_parts())), "model")
-        raise CheckpointError(f"{where}: its {odd} is none that Glassformer writes", _HINT)
-    if not any(_fits(content.get("post_processor"), written) for written in _POST_PROCESSORS):
-        raise CheckpointError(f"{where}: its post_processor is none that Glassformer writes", _HINT)
-    for name in ("truncation", "padding"):
-        if content.get(name) is not None:
-            raise CheckpointError(f"{where}: {name} should be null", _HINT)
-    _check_ids(content, where)
-
-
-def _check_ids(content: dict[str, Any], where: Path | str) -> None:
-    """Refuse ids that are not 0, 1, 2, …, each of one token: a model has a row for each, and for no other."""
-    vocabulary, added = content["model"].get("vocab"), content.get("added_tokens")
-    if not isinstance(vocabulary, dict) or not isinstance(added, list):
-        raise CheckpointError(f"{where}: this is not a readable tokenizer (no vocabulary)", _HINT)
-    ids = dict(vocabulary)
-    for token in added:
-        if not isinstance(token, dict) or not isinstance(token.get("content"), str) or not token["content"]:
-            raise CheckpointError(f"{where}: an added token has no text", _HINT)
-        name = token["content"]
-        spaced = name == MASK and token.get("lstrip") is True  # an exported [MASK] takes the space before it
-        if any(token.get(flag, False) is not (flag == "lstrip" and spaced) for flag in _FLAGS):
-            raise CheckpointError(f"{where}: the added token {name[:40]!r} is found in another way", _HINT)
-        if ids.setdefault(name, token.get("id")) != token.get("id"):
-            raise CheckpointError(f"{where}: the token {name[:40]!r} has two ids", _HINT)
-    if any(type(id) is not int for id in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
-        message = f"{where}: the ids of its {len(ids):,} tokens should be 0 to {len(ids) - 1:,}, each once"
-        raise CheckpointError(message, _HINT)
-
-
-def _fits(value: Any, written: Any) -> bool:
-    """Return True if a part is as it is written; settings that an older library did not write may be missing."""
-    if isinstance(written, dict):
-        same_type = isinstance(value, dict) and value.get("type") == written.get("type")
-        return same_type and all(key in written and _fits(item, written[key]) for key, item in value.items())
-    if isinstance(written, list):
-        same_length = isinstance(value, list) and len(value) == len(written)
-        return same_length and all(map(_fits, value, written))
-    return type(value) is type(written) and value == written
-
-
-@cache
-def _written_parts() -> list[dict[str, Any]]:
-    """Return the components of every tokenizer that Glassformer writes or wrote."""
-    found = []
-    for backend in written_backends():
-        content = json.loads(backend.to_str())
-        parts = {name: content[name] for name in COMPONENTS}
-        parts["model"] = {key: value for key, value in parts["model"].items() if key not in _ENTRIES}
-        found.append(parts)
-        if parts["model"].get("byte_fallback"):  # before there was a byte fallback
-            decoder = parts["decoder"] | {"decoders": parts["decoder"]["decoders"][1:]}
-            found.append(parts | {"model": parts["model"] | {"byte_fallback": False}, "decoder": decoder})
-    return found
-
 
 __all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer"]
 
@@ -140,23 +52,56 @@ class Tokenizer:
     - `word`: the words joined by single spaces.
 
     A lower-casing tokenizer gives the lower-cased text back.
+
+    That of a pretrained model has special tokens of its own (`special`), of any ids, and may have none for a role,
+    whose id is -1 then; its `prefix` and `suffix` belong around each text (`framed`).
     """
 
     pad_id, unk_id, bos_id, eos_id, mask_id = range(len(SPECIAL_TOKENS))
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
-        """Wrap a trained backend whose first five ids are the special tokens; see `train` and `load`.
+    def __init__(self, backend: tokenizers.Tokenizer, special: SpecialTokens | None = None) -> None:
+        """Wrap a trained backend whose first five ids are the special tokens, or `special`; see `train` and `load`.
 
         `ngrams` holds the n-grams of a word tokenizer, if it has some, and `bigrams` its pairs of ids.
         """
         _keep_threads_quiet()
         backend.encode_special_tokens = True  # "[PAD]" in a text is text; not stored in the file, so set here
-        self._backend = backend
-        self.kind: str = backends.kind_of(backend)
+        self._backend, self.special = backend, special
+        self.kind: str = backends.kind_of(backend, imported=special is not None)
+        self.prefix: list[int] = list(special.prefix) if special else []
+        self.suffix: list[int] = list(special.suffix) if special else []
+        self.special_ids = special.ids if special else frozenset(range(len(SPECIAL_TOKENS)))
+        self.ngrams, self.bigrams = None, list[tuple[int, int]]()
+        if special is not None:
+            self.pad_id, self.unk_id, self.bos_id = special.pad, special.unk, special.bos
+            self.eos_id, self.mask_id = special.eos, special.mask
+            self.vocab_size: int = special.n_ids
+            return
         ngrams, self.bigrams = backends.more_in(backend) if self.kind == "word" else ([], [])
         self.ngrams = NgramVocabulary(ngrams) if ngrams else None
         n_more = len(ngrams) + len(self.bigrams)
-        self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True) - n_more
+        self.vocab_size = backend.get_vocab_size(with_added_tokens=True) - n_more
+
+    @staticmethod
+    def imported(text: str, special: SpecialTokens, where: object = "tokenizer.json") -> Tokenizer:
+        """Return the tokenizer of a pretrained model from the content of its `tokenizer.json`.
+
+        Raises:
+            CheckpointError: a part is none that is known, or an id has no row in the embedding.
+        """
+        return Tokenizer(imported_backend(text, special, where), special)
+
+    def framed(self, ids: Sequence[int]) -> list[int]:
+        """Return the ids of a text with what the model expects around it; as they are where that is nothing."""
+        return [*self.prefix, *ids, *self.suffix]
+
+    def with_end(self, framed: Sequence[int]) -> list[int]:
+        """Return what `framed` gave as the source of a translation: with an end token, if that is not in `suffix`."""
+        return [*framed, self.eos_id] if self.special is None else [*framed]
+
+    def room(self, max_len: int) -> int:
+        """Return how many tokens of a text fit into `max_len` with what is around it."""
+        return max(0, max_len - len(self.prefix) - len(self.suffix))
 
     @staticmethod
     def train(texts: Iterable[str], config: TextConfig, extra_tokens: Sequence[str] = ()) -> Tokenizer:
@@ -225,25 +170,27 @@ class Tokenizer:
     def encode_cut(self, texts: Sequence[str], max_len: int, keep: str = "head") -> list[CutText]:
         """Return the ids of each text cut to `max_len`, as `limits.truncate` cuts, and whether there were more.
 
-        Of a long text no more is encoded than is kept, as far as its end can be reached otherwise.
+        What belongs around a text is counted and there. Of a long text no more is encoded than is kept, as far as its
+        end can be reached otherwise.
 
         Raises:
             DataError: as in `encode_batch`.
         """
         short = [text for text in texts if not isinstance(text, str) or len(text) <= LONG]
         encoded = iter(self.encode_with_surfaces(short) if self.ngrams else self.encode_batch(short))
-        results = list[CutText]()
+        results, room = list[CutText](), self.room(max_len)
         for text in texts:
             if isinstance(text, str) and len(text) > LONG:
                 try:
-                    results.append(cut_long(self.parts(text, bool(self.ngrams)), max_len, keep))
+                    cut = cut_long(self.parts(text, bool(self.ngrams)), room, keep)
+                    results.append(cut._replace(ids=self.framed(cut.ids)))
                 except UnicodeEncodeError as error:
                     raise not_text([text]) from error
                 continue
             found = next(encoded)
             ids, words = found if isinstance(found, tuple) else (found, [])
-            kept = truncate(ids, max_len, keep)
-            results.append(CutText(kept, truncate(words, max_len, keep), len(kept) < len(ids)))
+            kept = truncate(ids, room, keep)
+            results.append(CutText(self.framed(kept), truncate(words, room, keep), len(kept) < len(ids)))
         return results
 
     def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
@@ -265,6 +212,14 @@ class Tokenizer:
                 yield encoding.ids, [word.lower() for word in surfaces] if lowercase else surfaces
 
     @cached_property
+    def without_text(self) -> list[int]:
+        """Return the ids that stand for no text, in order: of special tokens, and those that have no token."""
+        if self.special is None:
+            return sorted(self.special_ids)
+        missing = {i for i in range(self.vocab_size) if self._backend.id_to_token(i) is None}
+        return sorted(self.special_ids | missing)
+
+    @cached_property
     def lowercases(self) -> bool:
         """Return True if texts are lowercased first."""
         normalizer = self._backend.normalizer
@@ -278,7 +233,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids` without special tokens. How exact it is depends on the kind (see the class)."""
-        kept = [i for i in map(int, ids) if i >= len(SPECIAL_TOKENS)]
+        kept = [i for i in map(int, ids) if i not in self.special_ids]
         return self._backend.decode(kept, skip_special_tokens=False)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -290,7 +245,8 @@ class Tokenizer:
 
     def vocabulary(self) -> list[str]:
         """Return the token of each id, as it is stored."""
-        return [str(self._backend.id_to_token(i)) for i in range(self.vocab_size)]
+        named = map(self._backend.id_to_token, range(self.vocab_size))
+        return [f"<no token {i}>" if token is None else token for i, token in enumerate(named)]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return for each token of `encode(text)` the characters text[start:end] that it covers.
@@ -310,7 +266,14 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """Return the content of `tokenizer.json`."""
-        return self._backend.to_str(pretty=True)
+        if self.special is None:
+            return self._backend.to_str(pretty=True)
+        return json.dumps(self._content(), ensure_ascii=False, indent=2)
+
+    def _content(self) -> dict[str, Any]:
+        """Return the content of `tokenizer.json` as JSON data."""
+        content = json.loads(self._backend.to_str(pretty=False))
+        return content if self.special is None else content | {KEY: self.special.to_json()}
 
     @staticmethod
     def load(path: Path) -> Tokenizer:
@@ -327,6 +290,9 @@ class Tokenizer:
             content = safe_read.parse_json(data, path)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", again) from error
+        if isinstance(content, dict) and KEY in content:
+            special = SpecialTokens.from_json(content[KEY], path)
+            return Tokenizer(backend_of(content, special, path), special)
         check_tokenizer_json(content, path)
         try:
             backend = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
@@ -337,24 +303,25 @@ class Tokenizer:
         tokens = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
         if tokens != list(SPECIAL_TOKENS):
             wanted = ", ".join(SPECIAL_TOKENS)
-            raise CheckpointError(f"{path}: the first tokens should be {wanted}, but are {tokens}", _HINT)
+            raise CheckpointError(f"{path}: the first tokens should be {wanted}, but are {tokens}", HINT)
         try:
             return Tokenizer(backend)
         except CheckpointError as error:
-            raise CheckpointError(f"{path}: {error.message}", _HINT) from error
+            raise CheckpointError(f"{path}: {error.message}", HINT) from error
 
     @cached_property
     def sha256(self) -> str:
         """Hash of the tokenizer's content, whatever the layout of its file."""
-        content = json.loads(self._backend.to_str(pretty=False))
-        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        canonical = json.dumps(self._content(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 
     def _piece(self, token_id: int) -> str:
         token = self._backend.id_to_token(token_id)
+        if token is None and 0 <= token_id < self.vocab_size:
+            return f"<no token {token_id}>"
         if token is None:
             raise DataError(f"id {token_id} is not in this vocabulary of {self.vocab_size} tokens")
-        if token_id < len(SPECIAL_TOKENS):
+        if token_id in self.special_ids:
             return token
         if self.kind == "byte-bpe":
             token = backends.readable_bytes(token)

@@ -28,7 +28,7 @@ from glassformer.utils.safe_read import sha256_regular
 logger = logging.getLogger(__name__)
 
 
-FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "ensemble_size"}
+FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "pooler", "ensemble_size"}
 """Model settings that may differ from the pretrained run's: they change no copied weight's shape or meaning."""
 MODEL_SETTINGS = [f.name for f in fields(ModelConfig) if f.name not in FREE_MODEL_SETTINGS]
 TEXT_SETTINGS = ["tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "max_len"]
@@ -65,13 +65,17 @@ def with_pretrained_settings(config: Config, path: str) -> Config:
     They are no longer chosen automatically. Flags are applied afterwards; `check_compatible` rejects those that differ.
     """
     changes: dict[str, dict[str, Any]] = {"model": {}, "text": {}}
-    for section, name, _, pretrained_value in _differences(config, load_pretrained(path).config):
+    pretrained = load_pretrained(path)
+    for section, name, _, pretrained_value in _differences(config, pretrained.config):
         changes[section][name] = pretrained_value
     changed = [f"{section}.{name} {_format(v)}" for section, values in changes.items() for name, v in values.items()]
     if changed:
         logger.info(f"taken from {path}: {', '.join(changed)}")
     model, text = replace(config.model, **changes["model"]), replace(config.text, **changes["text"])
-    return replace(config, model=model, text=text, auto=remaining_auto(config, {*MODEL_SETTINGS, *TEXT_SETTINGS}))
+    settled = {*MODEL_SETTINGS, *TEXT_SETTINGS}
+    if pretrained.tokenizer.special is not None:  # members of an ensemble would begin with the same weights
+        settled.add("ensemble_size")
+    return replace(config, model=model, text=text, auto=remaining_auto(config, settled))
 
 
 def check_compatible(config: Config, pretrained: PretrainedModel) -> None:

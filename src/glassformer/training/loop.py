@@ -171,9 +171,9 @@ def word_dropout(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_p
     """Replace a share of the input tokens by [MASK] and another by [UNK] (word dropout; Iyyer et al. 2015).
 
     A masked token loses its n-gram features too; an unknown one keeps them, as words not seen in training do. Special
-    tokens, which have the lowest ids, stay.
+    tokens stay.
     """
-    is_word = batch.ids > tokenizer.mask_id
+    is_word = ~torch.isin(batch.ids, torch.tensor(sorted(tokenizer.special_ids), device=batch.ids.device))
     if unknown_prob > 0.0:
         chosen = is_word & (torch.rand(batch.ids.shape, device=batch.ids.device) < unknown_prob)
         batch = replace(batch, ids=batch.ids.masked_fill(chosen, tokenizer.unk_id))

@@ -112,6 +112,7 @@ export function normalShare(x: number): number {
 
 export const relu = (x: number) => Math.max(0, x);
 export const gelu = (x: number) => x * normalShare(x);
+export const geluTanh = (x: number) => (x / 2) * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
 export const silu = (x: number) => x / (1 + Math.exp(-x));
 
 const POOLS: Record<string, (values: number[]) => number> = {

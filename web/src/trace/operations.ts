@@ -69,7 +69,7 @@ export const OPERATIONS: Record<Op, Operation> = {
   lookup: {
     recompute: rowsPicked,
     cell: async (step, cell) =>
-      lines(`Row ${(await inputData(step, 0))[cell.row]} of the ${/bigrams$/.test(step.node.id) ? "bigram table" : "embedding table"}, feature ${cell.col}: ${n(await cellValue(step, cell))}.`),
+      lines(`Row ${(await inputData(step, 0))[cell.row]} of the ${/(bigram|segment)s$/.exec(step.node.id)?.[1] ?? "embedding"} table, feature ${cell.col}: ${n(await cellValue(step, cell))}.`),
   },
   ngram_ids: {
     recompute: async ({ trace }) => trace.streams[0]?.ngram_ids?.flat() ?? [],
@@ -89,6 +89,10 @@ export const OPERATIONS: Record<Op, Operation> = {
       const [row, pair] = [await cellValue(step, cell), step.trace.streams[0]?.bigrams?.[cell.col + firstPosition(step)]];
       return lines(row ? `“${pair}” has row ${row} of the bigram table.` : "This token and the one before it are not a listed bigram.");
     },
+  },
+  segment_ids: {
+    recompute: async ({ node }) => new Float64Array(lastSize(node)),
+    cell: async () => lines("A text alone is the first segment, 0; the second text of a pair would be 1."),
   },
   scale: {
     recompute: async (step) => Float64Array.from(await inputData(step, 0), (x) => x * Number(step.node.attrs.factor)),
@@ -216,6 +220,9 @@ export const OPERATIONS: Record<Op, Operation> = {
   },
   relu: elementwise(ops.relu, (x) => `max(0, ${n(x)})`),
   gelu: elementwise(ops.gelu, (x) => `${n(x)} · Φ(${n(x)}) = ${n(x)} · ${n(ops.normalShare(x))}`),
+  gelu_tanh: elementwise(ops.geluTanh, (x) => `${n(x)} / 2 · (1 + tanh ${p(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))})`),
+  silu: elementwise(ops.silu, (x) => `${n(x)} / (1 + e^${p(-x)})`),
+  tanh: elementwise(Math.tanh, (x) => `tanh ${p(x)}`),
   swiglu: {
     recompute: async (step) => {
       const [gate, x] = [await inputData(step, 0), await inputData(step, 1)];

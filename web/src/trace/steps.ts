@@ -1,10 +1,10 @@
 /**
- * The nodes of a trace as steps, in groups, each with a title, a description and a formula. `operations.ts` computes
- * them.
+ * The nodes of a trace as steps, in groups, each with a title. `descriptions.ts` explains them, `operations.ts`
+ * computes them.
  */
-import { number, nodeLocation } from "../tensors/format";
+import { nodeLocation } from "../tensors/format";
 import type { Manifest, ModelInfo, TraceNode } from "../types";
-import { PROBABILITIES, times } from "./stepData";
+import { PROBABILITIES } from "./stepData";
 
 /** What a step is, without its variant: "q_proj", "weights", "rows". */
 export const leaf = (node: TraceNode) => (node.id === PROBABILITIES ? node.id : node.site.split(":")[0]!);
@@ -16,127 +16,88 @@ export function role(node: TraceNode): string {
   return name !== "norm" ? name : node.stack === "head" ? "head_norm" : "final_norm";
 }
 
-type Words = [title: string, says: string, formula: string];
-
-const split: Words = ["", "Head h gets the features from h·{d_head} on. Heads attend independently of each other.", "#_t^{(h)} = #_t [h E : (h + 1) E]"];
-const rotated = "Rotary position embedding: pairs of features are rotated by an angle proportional to the position, so that query · key depends on the distance.";
-const rotation = "#_j^′ = #_j cos~θ_{t,j} ∓ #_{j ± E/2} sin~θ_{t,j}";
-const rms = "y = \\frac{x}{\\sqrt{mean(x^2) + ε}} · γ";
-const scaled = "is divided by its root mean square and multiplied by a trained weight.";
-const summed = "Residual connection: the output of the block is added to its input.";
-const last = "Each token's vector is normalised before the output layer.";
-const pooled = "The token vectors are pooled into one vector for the whole text.";
-
-/**
- * The key is the step with its variant ("k:rotate"), else with its block ("ff.out"), else alone ("k").
- * {name} is replaced by a field of the model; # is the letter of queries, keys or values, % the amplitude of positions.
- * For the syntax of formulas see `How.tsx`.
- */
-const STEPS: Record<string, Words> = {
-  ids: ["Token ids", "The tokenizer maps the text to token ids, the input of the model.", "t_1, t_2, …, t_L = tokenizer(text)"],
-  rows: ["Embedding rows", "Each id selects a row of the embedding table, a trained vector.", "x_t = E[id_t]"],
-  scaled: ["Embedding, scaled", "Multiplied by √d, as in the paper (section 3.4).", "x_t · \\sqrt{d}"],
-  ngram_ids: ["N-gram ids", "Character n-grams of 3 to 5 letters of each token, with < and > at its ends, or its bytes.", "g_t = ngrams(t)"],
-  "ngram_ids:hashed": ["N-gram ids", "The n-grams of tokens that end at each token, each hashed to a row of a table.", "g_{t,n} = hash_n(t)"],
-  "ngrams:sum": ["N-gram embedding", "The sum of the vectors of a token’s n-grams, which include the tokens before it.", "s_t = ∑_n G[g_{t,n}]"],
-  ngrams: ["N-gram embedding", "The mean of the vectors of a token’s n-grams, which unknown words have, too.", "s_t = \\frac{1}{n} ∑_i G[g_{t,i}]"],
-  with_ngrams: ["Token + n-grams", "The n-gram embedding is added to the token embedding.", "x_t = x_t + s_t"],
-  bigram_ids: ["Bigram ids", "The bigram of each token and the one before it, if it is in the bigram table; else 0.", "b_t = bigram(t − 1, t)"],
-  bigrams: ["Bigram embedding", "Each bigram id selects a row of the bigram table; zeros where there is no bigram.", "w_t = W[b_t]"],
-  with_bigrams: ["Token + bigram", "The bigram embedding is added to the token embedding.", "x_t = x_t + w_t"],
-  positions: ["Positions", "Attention ignores order, so each position has a vector (here trained).", "p_t = P[t]"],
-  "positions:sinusoidal": ["Positions", "Attention ignores order, so each position has a vector: sinusoids of its index (paper, section 3.5).",
-    "p_{t,2i} = %sin~\\frac{t}{10000^{2i/d}}\np_{t,2i+1} = %cos~\\frac{t}{10000^{2i/d}}"],
-  sum: ["Embedding + position", "The position vector is added. The sum is the start of the residual stream, to which every layer adds.", "x_t = x_t + p_t"],
-  "norm:layer_norm": ["Norm", "Each token's vector is normalised to mean 0 and variance 1, then multiplied by a trained weight and shifted by a bias.",
-    "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β"],
-  "norm:rms_norm": ["Norm", `Each token's vector ${scaled}`, rms],
-  "final_norm:layer_norm": ["Final norm", last, "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β"],
-  "final_norm:rms_norm": ["Final norm", last, rms],
-  q_proj: ["Queries, all heads", "A linear projection of {stream}: what each token looks for.", "Q = x W_Q^T"],
-  k_proj: ["Keys, all heads", "A linear projection of {stream}: what each token is found by.", "K = x W_K^T"],
-  v_proj: ["Values, all heads", "A linear projection of {stream}: what each token passes on to those that attend to it.", "V = x W_V^T"],
-  q_heads: ["Queries by head", split[1], split[2]],
-  k_heads: ["Keys by head", split[1], split[2]],
-  q: ["Queries Q", split[1], split[2]],
-  k: ["Keys K", split[1], split[2]],
-  v: ["Values V", split[1], split[2]],
-  "q:rotate": ["Queries Q, rotated", rotated, rotation],
-  "k:rotate": ["Keys K, rotated", rotated, rotation],
-  products: ["Query · key", "The dot product of every query with every key.", "P = Q K^T"],
-  scores: ["Scores, scaled", "Divided by √d_head, since the variance of a dot product grows with d_head, which would saturate the softmax.", "S = \\frac{Q K^T}{\\sqrt{d_{head}}}"],
-  "scores:scaled": ["Scores, scaled", "Multiplied by a scale, which sets how sharp the softmax is.", "S = {factor} · Q K^T"],
-  mask: ["Mask", "[PAD] tokens only fill a batch and are masked.", "M_s = [t_s ≠ [PAD]]"],
-  "mask:causal": ["Mask", "A token attends to itself and to earlier tokens. Masked positions are hatched.", "M_{t,s} = [s ≤ t]"],
-  weights: ["Attention weights", "Softmax of each row of scores: nonnegative weights that sum to 1.",
-    "A_{t,s} = \\frac{e^{S_{t,s}}}{∑_r e^{S_{t,r}}}"],
-  context: ["Weights · values", "The output of each head: the mean of the values, weighted by attention.", "C = A V"],
-  concat: ["Heads concatenated", "The outputs of all heads are concatenated to one vector per token.", "C = [C_1 ; … ; C_H]"],
-  out: ["Output projection", "A linear projection of the concatenated heads to the width of the residual stream.", "y = x W_O^T"],
-  residual: ["Residual sum", summed, "x ← x + Attention({read})"],
-  "ff.residual": ["Residual sum", summed, "x ← x + FeedForward({read})"],
-  w_gate: ["Gate", "A second projection, which gates each hidden feature.", "g = x W_G^T"],
-  w_in: ["Hidden projection", "A linear projection of each token from {d_model} to {d_ff} features.", "h = x W_1^T"],
-  "hidden:relu": ["Activation", "ReLU: negative values become 0.", "max(0, h)"],
-  "hidden:gelu": ["Activation", "GELU: a smooth version of ReLU.", "h · Φ(h)"],
-  "hidden:swiglu": ["Activation", "SwiGLU: the SiLU of the gate multiplies the hidden projection.", "\\frac{g}{1 + e^{−g}} · h"],
-  "ff.out": ["Output projection", "A linear projection back to the width of the residual stream.", "y = x W_2^T"],
-  "pooled:mean": ["Pooled", pooled, "c = \\frac{1}{L} ∑_t x_t"],
-  "pooled:max": ["Pooled", pooled, "c = max_t x_t"],
-  "pooled:first": ["Pooled", pooled, "c = x_1"],
-  "pooled:mean+max": ["Pooled", pooled, "c = [mean_t x_t ; max_t x_t]"],
-  head: ["Classifier head", "The pooled vector times one weight vector: a single logit, whose sign decides the class.", "z = x w^T"],
-  mlm_transform: ["Head projection", "A linear projection of each token’s final vector, before the token at its position is predicted.", "h = x W^T"],
-  mlm_hidden: ["Head activation", "GELU: a smooth version of ReLU.", "h · Φ(h)"],
-  "head_norm:layer_norm": ["Head norm", "Each token’s vector is normalised before the output layer.", "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β"],
-  "head_norm:rms_norm": ["Head norm", "Each token’s vector is normalised before the output layer.", rms],
-  logits: ["Logits", "Each token's final vector times the embedding table: one logit per token of the vocabulary.", "z = x E^T"],
-  "logits:untied": ["Logits", "Each token's final vector times a separate output matrix: one logit per token of the vocabulary.", "z = x W^T"],
-  "logits:class": ["Logits", "A linear projection of the pooled vector: one logit per class.", "z = x W^T"],
-  "logits:pin_zero": ["Logits", "Two classes need only one logit: that of the first class is fixed at 0.", "z = (0, s)"],
-  [PROBABILITIES]: ["Probabilities", "Softmax of the logits: the predicted probabilities.", "p_i = \\frac{e^{z_i}}{∑_j e^{z_j}}"],
+/** The key is the step with its variant ("k:rotate"), else with its block ("ff.out"), else alone ("k"). */
+const TITLES: Record<string, string> = {
+  ids: "Token ids",
+  rows: "Embedding rows",
+  scaled: "Embedding, scaled",
+  ngram_ids: "N-gram ids",
+  ngrams: "N-gram embedding",
+  with_ngrams: "Token + n-grams",
+  bigram_ids: "Bigram ids",
+  bigrams: "Bigram embedding",
+  with_bigrams: "Token + bigram",
+  segment_ids: "Segment ids",
+  segments: "Segment embedding",
+  with_segments: "Token + segment",
+  "embedding_norm:layer_norm": "Embedding norm",
+  "embedding_norm:rms_norm": "Embedding norm",
+  positions: "Positions",
+  sum: "Embedding + position",
+  "norm:layer_norm": "Norm",
+  "norm:rms_norm": "Norm",
+  "final_norm:layer_norm": "Final norm",
+  "final_norm:rms_norm": "Final norm",
+  q_proj: "Queries, all heads",
+  k_proj: "Keys, all heads",
+  v_proj: "Values, all heads",
+  q_heads: "Queries by head",
+  k_heads: "Keys by head",
+  q: "Queries Q",
+  k: "Keys K",
+  v: "Values V",
+  "q:rotate": "Queries Q, rotated",
+  "k:rotate": "Keys K, rotated",
+  products: "Query · key",
+  scores: "Scores, scaled",
+  mask: "Mask",
+  weights: "Attention weights",
+  context: "Weights · values",
+  concat: "Heads concatenated",
+  out: "Output projection",
+  residual: "Residual sum",
+  "ff.residual": "Residual sum",
+  w_gate: "Gate",
+  w_in: "Hidden projection",
+  "hidden:relu": "Activation",
+  "hidden:gelu": "Activation",
+  "hidden:gelu_tanh": "Activation",
+  "hidden:silu": "Activation",
+  "hidden:swiglu": "Activation",
+  "ff.out": "Output projection",
+  "pooled:mean": "Pooled",
+  "pooled:max": "Pooled",
+  "pooled:first": "Pooled",
+  "pooled:mean+max": "Pooled",
+  pooler: "Pooler",
+  "pooler_hidden:tanh": "Pooler activation",
+  "pooler_hidden:relu": "Pooler activation",
+  head: "Classifier head",
+  mlm_transform: "Head projection",
+  mlm_hidden: "Head activation",
+  "head_norm:layer_norm": "Head norm",
+  "head_norm:rms_norm": "Head norm",
+  logits: "Logits",
+  [PROBABILITIES]: "Probabilities",
 };
 
-function words(node: TraceNode, model?: ModelInfo): Words {
+/** The keys of a step in tables of titles and descriptions: with its variant, with its block, alone. */
+export function keysOf(node: TraceNode, model?: ModelInfo): string[] {
   const { kind, scheme, how, factor } = node.attrs;
   const across = node.axes.at(-1)?.name;
   const scaled = leaf(node) === "scores" && Math.abs(Number(factor) * Math.sqrt(model?.d_head ?? NaN) - 1) > 1e-6;
   const untied = across === "vocab" && !/embedding\.weight$/.test(node.params.weight ?? "embedding.weight");
   const variant = scaled ? "scaled" : untied ? "untied" : kind ?? scheme ?? how ?? (node.op === "linear" ? across : node.op);
   const name = node.block === null ? role(node) : leaf(node);
-  return STEPS[`${name}:${variant}`] ?? STEPS[role(node)] ?? STEPS[name] ?? [node.id, "", ""];
+  return [`${name}:${variant}`, role(node), name];
 }
 
-export const title = (node: TraceNode) => words(node)[0];
-
-/** A short description of a step; of a difference, of what the two passes compute. */
-export function sentence(node: TraceNode, { model }: Pick<Manifest, "model">): string {
-  const memory = node.block === "cross" && leaf(node) !== "q_proj";
-  const stream = memory ? "the encoder's output" : model.pre_norm ? "the normalised residual stream" : "the residual stream";
-  const says = node.attrs.difference && leaf(node) === "weights" ? "Softmax of each row of scores; what one weight of a row gains, the others lose."
-    : words(node, model)[1].replace(/{(\w+)}/g, (_, name: string) => String({ ...model, stream }[name as keyof ModelInfo]));
-  return node.attrs.difference ? `The change of this step, after minus before. In each of the two: ${says}` : says;
+/** The first entry of a table for a step. */
+export function entryOf<T>(table: Record<string, T>, node: TraceNode, model?: ModelInfo): T | undefined {
+  return keysOf(node, model).map((key) => table[key]).find((found) => found !== undefined);
 }
 
-/** The formula, with its bias if the step has one. */
-export function formula(node: TraceNode, model: ModelInfo): string {
-  const put: Record<string, string> = { read: model.pre_norm ? "Norm(x)" : "x", factor: number(Number(node.attrs.factor)) };
-  return words(node, model)[2].replace(/#/g, leaf(node)[0]!).replace(/%/g, times(node)).replace(/{(read|factor)}/g, (_, name: string) => put[name]!)
-    + (node.op === "linear" && node.params.bias ? " + b" : "");
-}
-
-/** The pieces of a formula between which it may break: it breaks before its operators, outside of groups and brackets. */
-export function piecesOf(tex: string): string[] {
-  const pieces = [""];
-  let depth = 0;
-  for (const token of tex.match(/\\\w+|\s+|./gu) ?? []) {
-    if (/^[{([]$/.test(token)) depth++;
-    if (/^[})\]]$/.test(token)) depth--;
-    if (depth === 0 && /^[=+∓·←]$/.test(token)) pieces.push("");
-    pieces[pieces.length - 1] += token;
-  }
-  return pieces.filter((piece) => piece.trim());
-}
+export const title = (node: TraceNode) => entryOf(TITLES, node) ?? node.id;
 
 /** Sequential for weights, masks and ids, signed for other values. */
 export const scaleOfNode = (node: TraceNode) =>

@@ -27,7 +27,13 @@ from glassformer.explain.explanation import Explanation
 from glassformer.explain.request import IDS, MAX_PREFIX, Request
 from glassformer.explain.streams import Stream
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch, NgramEmbedding
+from glassformer.nn.ngram_embeddings import (
+    BigramEmbedding,
+    HashedNgramEmbedding,
+    NgramBatch,
+    NgramEmbedding,
+    SegmentEmbedding,
+)
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK, UNK
 
@@ -113,7 +119,7 @@ class ValueFunction:
                 except _StopForwardError as stopped:
                     # Projected to the vocabulary, often the most expensive part, at one position instead of all.
                     table = getattr(self.model.output, "weight", self.embeddings[-1].weight)
-                    return F.linear(stopped.output[:, -1], table)
+                    return F.linear(stopped.output[:, -1], table, getattr(self.model, "output_bias", None))
         raise RuntimeError("the model did not call its decoder")
 
     @property
@@ -133,7 +139,7 @@ class ValueFunction:
         return [ids.masked_fill(mask, self.erase_id) for ids, mask in zip(self.ids, masks, strict=True)]
 
     def erased_embeddings(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> list[Float[Tensor, "N _ D"]]:
-        """Return the embeddings of N variants by stream before positions are added: scaled rows, n-grams, bigrams."""
+        """Return the embeddings of N variants by stream before positions: scaled rows, n-grams, bigrams, segments."""
         ngram_batch = self._erased_ngrams(erased)
         with torch.no_grad():
             ids = self.erased_ids(erased)
@@ -145,6 +151,8 @@ class ValueFunction:
                 vectors[0] = vectors[0] + ngrams(ngrams.batch_of(ids[0], ids[0].shape[1]))
             if isinstance(bigrams := getattr(self.model, "bigrams", None), BigramEmbedding):
                 vectors[0] = vectors[0] + bigrams(ids[0])
+            if isinstance(segments := getattr(self.model, "segments", None), SegmentEmbedding):
+                vectors[0] = vectors[0] + segments(ids[0])
         return vectors
 
     def _erased_ngrams(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> NgramBatch | None:
@@ -203,7 +211,8 @@ def _replaced_embeddings(
     def replace_output(module: nn.Module, args: Any, output: Tensor) -> Tensor:
         embedding = cast(TokenEmbedding, module)
         x = next(remaining)
-        return x if embedding.positions is None else x + embedding.positions(args[1])
+        x = x if embedding.positions is None else x + embedding.positions(args[1])
+        return x if embedding.norm is None else embedding.norm(x)
 
     # Without duplicates: one module may embed both streams.
     return replace_outputs([] if vectors is None else dict.fromkeys(embeddings), replace_output)
@@ -298,7 +307,7 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
         position=prediction.position,
         target=target,
         foil=foil,
-        erase_id=tokenizer.mask_id if uses_mask_token(task) else tokenizer.unk_id,
+        erase_id=erase_id(task),
         ngram_batch=explanation.model_inputs.get("ngram_batch"),
         masked=explanation.generation.masked is not None,
     )
@@ -316,12 +325,25 @@ def _word_numbers(stream: Stream, n: int, first: int) -> np.ndarray:
 
 
 def uses_mask_token(task: Task) -> bool:
-    """Return True if the model was trained with words replaced by [MASK]."""
+    """Return True if the model was trained with words replaced by [MASK]; a pretrained encoder was."""
+    t = task.tokenizer
+    if t.special is not None:
+        return t.mask_id >= 0
     return task.explain_as == "masked_language_model" or task.config.train.word_mask_prob > 0
+
+
+def erase_id(task: Task) -> int:
+    """Return the id of the token that replaces an erased one; without [MASK] and [UNK] that of padding."""
+    t = task.tokenizer
+    if uses_mask_token(task):
+        return t.mask_id
+    return t.unk_id if t.unk_id >= 0 else t.pad_id
 
 
 def erased_with(task: Task) -> str:
     """Return the token that replaces an erased one."""
+    if task.tokenizer.special is not None:
+        return task.tokenizer.tokens([erase_id(task)])[0]
     return MASK if uses_mask_token(task) else UNK
 
 

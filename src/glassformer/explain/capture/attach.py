@@ -14,8 +14,9 @@ There are q_heads and k_heads with rotary positions, mask where there is one, an
 w_in and out are the outputs of gate_proj, up_proj and down_proj; elsewhere out is that of o_proj. With post-norm a
 block's norm follows its residual. A classifier ends in pooled, head, logits. Before its positions, an
 embedding with n-grams has .ngram_ids, .ngrams and .with_ngrams, one with bigrams .bigram_ids, .bigrams and
-.with_bigrams. Rows that are not scaled have no .scaled. A masked language model ends in mlm_transform, mlm_hidden,
-mlm_norm, logits. The ids of an ensemble begin with members.0, members.1, …
+.with_bigrams, one with segments .segment_ids, .segments and .with_segments. Rows that are not scaled have no .scaled;
+a norm after the embedding is .norm. A pooler is pooler, pooler_hidden, between pooled and the head. A masked language
+model ends in mlm_transform, mlm_hidden, mlm_norm, logits. The ids of an ensemble begin with members.0, members.1, …
 `sites.py` describes each step.
 """
 
@@ -33,7 +34,13 @@ from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifie
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import Decoder, Encoder, FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
-from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramBatch, NgramEmbedding
+from glassformer.nn.ngram_embeddings import (
+    BigramEmbedding,
+    HashedNgramEmbedding,
+    NgramBatch,
+    NgramEmbedding,
+    SegmentEmbedding,
+)
 
 ID_PARTS = {
     "self_attention": "self",
@@ -45,6 +52,7 @@ ID_PARTS = {
     "layers": "",
     "ngrams": "embedding.ngrams",
     "bigrams": "embedding.bigrams",
+    "segments": "embedding.segments",
 }
 """The names in ids of some modules."""
 
@@ -97,6 +105,20 @@ def _hook_bigrams(hooks: ModuleHooks, module: BigramEmbedding, name: str) -> Non
 
     hooks.on_call(module, start_call)
     hooks.on_output(module, lambda x: recorder.record("bigrams", x, name=name, params=module))
+
+
+def _hook_segments(hooks: ModuleHooks, module: SegmentEmbedding, name: str) -> None:
+    """Record the segment of each token, and its row."""
+    recorder = hooks.recorder(module, "")
+    ids_name = f"{name.removesuffix('segments')}segment_ids"
+
+    def start_call(args: Arguments) -> None:
+        recorder.streams["token"] = "text"
+        recorder.record("segment_ids", module.segment_ids(args["ids"]), name=ids_name)  # (B, S)
+        recorder.inputs["table_ids"] = recorder.id(ids_name)
+
+    hooks.on_call(module, start_call)
+    hooks.on_output(module, lambda x: recorder.record("segments", x, name=name, params=module))
 
 
 def _recorder_of(hooks: ModuleHooks, module: nn.Module, name: str, input: str, step: str) -> CallRecorder:
@@ -195,12 +217,21 @@ def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> li
             recorder.record("mask:padding", padding_mask[:, None, None, :], attrs={"kind": "padding"}, tap=False)
         return recorder.record(f"pooled:{how}", vector, attrs={"how": how})
 
+    def pooler_hidden(output: Tensor) -> Tensor:
+        assert model.pooler is not None
+        used = recorder.record(f"pooler_hidden:{model.pooler.activation}", output)
+        recorder.inputs["pooled"] = recorder.id("pooler_hidden")  # what the head reads
+        return used
+
     hooks.on_call(model, start_call)
-    hooks.on_input(model.head, pooled)
+    hooks.on_input(model.head if model.pooler is None else model.pooler, pooled)
+    if model.pooler is not None:
+        hooks.record_output(recorder, "pooler", model.pooler.dense)
+        hooks.on_output(model.pooler, pooler_hidden)
     hooks.record_output(recorder, "head" if two_classes else "logits:class", model.head)
     if two_classes:
         hooks.on_output(model, lambda output: recorder.record("logits:pin_zero", output))
-    return [model.head]
+    return [model.head, *([] if model.pooler is None else [model.pooler.dense])]
 
 
 def _hook_logits(hooks: ModuleHooks, model: LanguageModel | Translator, name: str) -> list[nn.Module]:
@@ -212,7 +243,8 @@ def _hook_logits(hooks: ModuleHooks, model: LanguageModel | Translator, name: st
     def record(output: Tensor) -> Tensor:
         end = hooks.tape.stack_end or Origin("input", "text")
         recorder.streams["token"], recorder.inputs["end"] = end.stream, end.id
-        return recorder.record(key, output, params={"weight": table if model.output is None else model.output.weight})
+        weight, bias = table if model.output is None else model.output.weight, getattr(model, "output_bias", None)
+        return recorder.record(key, output, params={"weight": weight, "bias": bias})
 
     hooks.on_output(model, record)
     return [] if model.output is None else [model.output]
@@ -279,6 +311,7 @@ BLOCKS: dict[type[nn.Module], Hook] = {
     TokenEmbedding: EmbeddingHooks,
     NgramEmbedding: _hook_ngrams,
     BigramEmbedding: _hook_bigrams,
+    SegmentEmbedding: _hook_segments,
     MultiHeadAttention: AttentionHooks,
     FeedForward: _hook_feed_forward,
     SwiGLU: _hook_feed_forward,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -21,6 +21,7 @@ from glassformer.explain.capture.sites import SITES
 from glassformer.explain.capture.tape import Axis, Tape
 from glassformer.nn.attention import Mask, MultiHeadAttention, Tap, fused_attention
 from glassformer.nn.embeddings import LearnedPositions, Rotation, SinusoidalPositions, TokenEmbedding
+from glassformer.nn.layers import LayerNorm, RMSNorm
 
 Params = nn.Module | Mapping[str, Tensor | None] | None
 
@@ -289,7 +290,7 @@ class EmbeddingHooks:
     """Hooks of a token embedding.
 
     Its steps are ids, rows, scaled (unless the factor is 1), with_ngrams and with_bigrams (where these are added),
-    positions and sum (where there are positions).
+    positions and sum (where there are positions), and norm (where there is one).
     """
 
     def __init__(self, hooks: ModuleHooks, module: TokenEmbedding, name: str) -> None:
@@ -299,7 +300,9 @@ class EmbeddingHooks:
         if module.positions is not None:
             hooks.on_input(module.positions, self.keep_first_position)
             hooks.on_output(module.positions, self.keep_positions)
-        hooks.on_input(module.dropout, self.record)
+        hooks.on_input(module.dropout if module.norm is None else module.norm, self.record)
+        if module.norm is not None:
+            hooks.on_output(module.norm, self.record_norm)
 
     def start_call(self, args: Arguments) -> None:
         self.recorder.streams["token"] = self.stream
@@ -318,7 +321,8 @@ class EmbeddingHooks:
         """Record all steps of a call, given the input of dropout, which is the value of the last one."""
         tape, recorder, id, module = self.tape, self.recorder, self.recorder.id, self.module
         origins = {tape.origin(added, id("added")).id: added for added in self.added}
-        sums = {other: "with_bigrams" if other.endswith("bigrams") else "with_ngrams" for other in origins}
+        names = {other: f"with_{other.rpartition('.')[2]}" for other in origins}
+        sums = {other: name if name in SITES else "with_ngrams" for other, name in names.items()}
         present = {
             "scaled": module.scale != 1,
             **dict.fromkeys(sums.values(), True),
@@ -335,7 +339,7 @@ class EmbeddingHooks:
             recorder.inputs["before"] = id(step)
 
         recorder.record("ids", self.ids)
-        recompute = any(tape.wants(id(step)) for step in ("rows", "scaled", "with_ngrams", "with_bigrams"))
+        recompute = any(tape.wants(id(step)) for step in ("rows", "scaled", *sums.values()))
         x = module.weight.detach()[self.ids] if recompute else total
         record("rows", x, params={"weight": module.weight})
         if present["scaled"]:
@@ -347,8 +351,16 @@ class EmbeddingHooks:
             record(sums[other], x)
         if module.positions is not None:
             self._record_positions(module.positions)
-            return recorder.record("sum", total)
+            total = recorder.record("sum", total)
+            recorder.inputs["before"] = id("sum")
         return total
+
+    def record_norm(self, output: Tensor) -> Tensor:
+        """Record the norm of the sum."""
+        norm = cast(LayerNorm | RMSNorm, self.module.norm)
+        kind = "layer_norm" if isinstance(norm, LayerNorm) else "rms_norm"
+        attrs = {"eps": norm.eps}
+        return self.recorder.record(f"embedding_norm:{kind}", output, name="norm", params=norm, attrs=attrs)
 
     def _record_positions(self, module: nn.Module) -> None:
         kind = "other"

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator, encoder_models
+from glassformer.models.encoder_models import Pooler
 from glassformer.nn import embeddings, layers
 from glassformer.nn.attention import Mask, MultiHeadAttention, additive_mask, attention, causal_mask
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import FeedForward, Residual, SwiGLU, activate
-from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramEmbedding
+from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramEmbedding, SegmentEmbedding
 from glassformer.text.ngrams import NgramVocabulary
 
 OPERATIONS: dict[str, tuple[str, str]] = {
@@ -30,6 +31,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "scale": ("[x] attrs.factor", "x · factor"),
     "ngram_ids": ("[]", "ids of each token's n-grams (L, G), padded with 0"),
     "bigram_ids": ("[]", "row of the word bigram that ends at each token (L); 0 for none"),
+    "segment_ids": ("[]", "segment of each token (L): 0, the first"),
     "embedding_bag": (
         "[ngram_ids] {weight} attrs.how",
         '"mean" or "sum" of weight[ngram_ids], without 0; zeros if there are none',
@@ -51,6 +53,9 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "concat_heads": ("[x (H, L, E)]", "(L, H·E)"),
     "relu": ("[x]", "max(0, x)"),
     "gelu": ("[x]", "with erf"),
+    "gelu_tanh": ("[x]", "x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))"),
+    "silu": ("[x]", "x / (1 + e^-x)"),
+    "tanh": ("[x]", "tanh x"),
     "swiglu": ("[gate, x]", "silu(gate) · x"),
     "pool": ("[x, mask?] attrs.how", '"mean" | "max" | "mean+max" | "first", over real tokens'),
     "pin_zero": ("[head (1)]", "(0, head): two classes share one logit"),
@@ -175,6 +180,15 @@ SITES: dict[str, Site] = {
     "bigrams": _site("lookup", inputs="table_ids", line=(BigramEmbedding.forward, "F.embedding("), stream=True),
     **_embedded("before added", "add", "with_ngrams", "x + added"),
     **_embedded("before added", "add", "with_bigrams", "x + added"),
+    "segment_ids": _site(
+        "segment_ids",
+        axes="token",
+        line=(SegmentEmbedding.segment_ids, "torch.zeros_like("),
+        editable=False,
+        stream=True,
+    ),
+    "segments": _site("lookup", inputs="table_ids", line=(SegmentEmbedding.forward, "F.embedding("), stream=True),
+    **_embedded("before added", "add", "with_segments", "x + added"),
     "positions:sinusoidal": _site(
         "positions", line=(embeddings.sinusoidal, "table[:, 0::2] = angle.sin()"), stream=True
     ),
@@ -182,6 +196,10 @@ SITES: dict[str, Site] = {
     "positions:learned": _site("positions", line=(_learned, "self.weight[positions]"), stream=True),
     "positions:other": _site("positions", stream=True),
     "sum": _site("add", inputs="before positions", line=(_embed, "x + self.positions("), stream=True),
+    "embedding_norm:layer_norm": _site(
+        "layer_norm", inputs="before", line=(layers.LayerNorm.forward, "F.layer_norm("), stream=True
+    ),
+    "embedding_norm:rms_norm": _site("rms_norm", inputs="before", line=(_rms, "torch.rsqrt("), stream=True),
     "norm:layer_norm": _site("layer_norm", inputs="before", line=(layers.LayerNorm.forward, "F.layer_norm(")),
     "norm:rms_norm": _site("rms_norm", inputs="before", line=(_rms, "torch.rsqrt(")),
     "q_proj": _site("linear", inputs="x", axes="token heads_features", line=(_attend, "self.q_proj(")),
@@ -211,6 +229,8 @@ SITES: dict[str, Site] = {
     "w_in:FeedForward": _site("linear", inputs="x", axes="token hidden", line=(FeedForward.forward, "self.up_proj(x)")),
     "hidden:relu": _site("relu", inputs="w_in", axes="token hidden", line=(activate, "F.relu(")),
     "hidden:gelu": _site("gelu", inputs="w_in", axes="token hidden", line=(activate, "F.gelu(")),
+    "hidden:gelu-tanh": _site("gelu_tanh", inputs="w_in", axes="token hidden", line=(activate, 'approximate="tanh"')),
+    "hidden:silu": _site("silu", inputs="w_in", axes="token hidden", line=(activate, "F.silu(")),
     "hidden:swiglu": _site("swiglu", inputs="w_gate w_in", axes="token hidden", line=(SwiGLU.forward, "F.silu(")),
     "out:SwiGLU": _site("linear", inputs="hidden", line=(SwiGLU.forward, "self.down_proj(")),
     "out:FeedForward": _site("linear", inputs="hidden", line=(FeedForward.forward, "self.down_proj(")),
@@ -218,6 +238,9 @@ SITES: dict[str, Site] = {
         f"pooled:{how}": _site("pool", inputs="end padding", axes="pooled", line=(encoder_models.pool, snippet))
         for how, snippet in _pools.items()
     },
+    "pooler": _site("linear", inputs="pooled", axes="pooled", line=(Pooler.forward, "self.dense(x)")),
+    "pooler_hidden:tanh": _site("tanh", inputs="pooler", axes="pooled", line=(Pooler.forward, "x.tanh()")),
+    "pooler_hidden:relu": _site("relu", inputs="pooler", axes="pooled", line=(Pooler.forward, "x.relu()")),
     "head": _site("linear", inputs="pooled", axes="class", line=(TextClassifier.forward, "self.head(")),
     "logits:class": _site("linear", inputs="pooled", axes="class", line=(TextClassifier.forward, "self.head(")),
     "logits:pin_zero": _site(

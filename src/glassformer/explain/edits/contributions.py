@@ -120,6 +120,8 @@ def _logit_parts(explanation: Explanation, target: int, contrast: int) -> Iterat
     end = records[step.inputs[0]]
     if end.inputs and records[end.inputs[0]].op == "gelu":
         raise UsageError("the head of a masked language model is not linear, so a logit is no sum of parts")
+    if end.op in ("tanh", "relu"):
+        raise UsageError("the pooler before the head is not linear, so a logit is no sum of parts")
     pool = end if end.op == "pool" else None
     for name, edit, value in _parts(explanation, end.inputs[0] if pool is not None else end.id):
         yield name, edit, (value if pool is None else _pooled(explanation, pool, value)) @ direction

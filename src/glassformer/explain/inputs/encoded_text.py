@@ -104,6 +104,11 @@ def encoder_input(
     return stream, inputs
 
 
+def framed_spans(t: Tokenizer, spans: Sequence[Span | None]) -> list[Span | None]:
+    """Return the characters of the tokens of a text with what belongs around it, which stands for none."""
+    return [*[None] * len(t.prefix), *spans, *[None] * len(t.suffix)]
+
+
 def input_warnings(
     ids: Sequence[int],
     kept: Sequence[int],
@@ -149,11 +154,13 @@ def encode_for_classifier(subject: Subject, request: TraceRequest, settings: Dec
     """Encode a text as in training, with its n-grams and bigrams. `settings` are not used."""
     t, text = subject.task.tokenizer, subject.task.config.text
     ids, spans = t.encode(request.text), t.offsets(request.text)
-    kept = truncate(list(range(len(ids))), min(text.max_len, MAX_LAYERED_TOKENS), text.truncate)
-    warnings = input_warnings(ids, kept, t, "the text", text.truncate, reads=text.max_len)
+    room = t.room(min(text.max_len, MAX_LAYERED_TOKENS))
+    kept = truncate(list(range(len(ids))), room, text.truncate)
+    warnings = input_warnings(ids, kept, t, "the text", text.truncate, reads=t.room(text.max_len))
     ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
     [(_, surfaces)] = t.encode_with_surfaces([request.text]) if t.ngrams else [([], [])]
     surfaces = [surfaces[i] for i in kept] if surfaces else []
+    ids, spans = t.framed(ids), framed_spans(t, spans)
     stream, inputs = encoder_input(subject, request, ids, spans, surfaces, min(text.max_len, MAX_LAYERED_TOKENS))
     decode = DecodeLog("none", subject.task.config.decode)
     return EncodedText(
@@ -173,10 +180,13 @@ def encode_for_translator(subject: Subject, request: TraceRequest, settings: Dec
     reads, empty = subject.task.config.text.max_len, not request.text.strip()
     max_len = min(reads, MAX_LAYERED_TOKENS - 1)  # and [EOS], or [BOS]
     ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
-    warnings = input_warnings(ids, range(min(max_len, len(ids))), t, "the text", "head", reads=reads)
-    source: list[int] = [*ids[:max_len], t.eos_id]
+    room = t.room(max_len)
+    warnings = input_warnings(ids, range(min(room, len(ids))), t, "the text", "head", reads=t.room(reads))
+    source = t.with_end(t.framed(ids[:room])) or [t.pad_id]
+    source_spans = framed_spans(t, spans[:room])
+    source_spans += [None] * (len(source) - len(source_spans))
     check_length(len(source), request.pad, min(model.max_len, MAX_LAYERED_TOKENS))
-    src = make_stream(t, "source", source, [*spans[:max_len], None], request.text, n_pad=request.pad)
+    src = make_stream(t, "source", source, source_spans, request.text, n_pad=request.pad)
     if request.target is not None:
         target, target_spans = t.encode(request.target), t.offsets(request.target)
         warnings += input_warnings(

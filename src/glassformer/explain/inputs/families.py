@@ -24,6 +24,7 @@ from glassformer.explain.inputs.encoded_text import (
     check_length,
     encoder_input,
     following_tokens,
+    framed_spans,
     input_warnings,
 )
 from glassformer.explain.predictions import Answer, DecodeLog, generate
@@ -45,8 +46,9 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest, se
     `settings` are not used.
     """
     task = cast(Pretrain, subject.task)
-    t, reads = task.tokenizer, task.config.text.max_len
-    max_len = min(reads, MAX_LAYERED_TOKENS)
+    t = task.tokenizer
+    reads, longest = t.room(task.config.text.max_len), min(task.config.text.max_len, MAX_LAYERED_TOKENS)
+    max_len = t.room(longest)
     ids, surfaces = masked_text.encode_masked(task.tokenizer, request.text)
     spans: list[Span | None] = []
     for number, (start, part) in enumerate(masked_text.parts(task.tokenizer, request.text)):
@@ -61,13 +63,13 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest, se
     keep = "head" if start == 0 else "tail" if kept.stop == len(ids) else "middle"
     warnings = input_warnings(ids, kept, t, "the text", keep, reads=min(reads, len(ids) - chunk))
     ids, spans, surfaces = ids[start : kept.stop], spans[start : kept.stop], surfaces[start : kept.stop]
-    stream, inputs = encoder_input(subject, request, ids, spans, surfaces, max_len)
+    ids, spans = t.framed(ids), framed_spans(t, spans)
+    stream, inputs = encoder_input(subject, request, ids, spans, surfaces, longest)
     masked = [i for i, token in enumerate(ids) if token == t.mask_id]
     if not masked:
         warnings.append(f"the text holds no {MASK}, so each token is predicted from a text that shows it")
-    following = [None if token <= t.mask_id else token for token in stream.ids]
-    special = list(range(t.mask_id + 1))
-    generation = GenerationInfo(masked[0] if masked else 0, len(stream), special, masked)
+    following = [None if token in t.special_ids else token for token in stream.ids]
+    generation = GenerationInfo(masked[0] if masked else 0, len(stream), t.without_text, masked)
     decode = DecodeLog("none", task.config.decode)
     return EncodedText(
         model_inputs=inputs,
@@ -88,9 +90,11 @@ def filled_answer(subject: Subject, text: str, logits: Float[Tensor, "N V"]) -> 
     task = cast(Pretrain, subject.task)
     if not len(logits):
         return {"headline": text, "detail": f"no {MASK}"}
-    special = task.tokenizer.mask_id + 1
-    values, tokens = logits[:, special:].double().softmax(dim=-1).max(dim=-1)
-    words = [masked_text.written(task.tokenizer, token + special) for token in tokens.tolist()]
+    kept = torch.ones(logits.shape[1], dtype=torch.bool)
+    kept[task.tokenizer.without_text] = False
+    ids = kept.nonzero()[:, 0]
+    values, tokens = logits[:, ids].double().softmax(dim=-1).max(dim=-1)
+    words = [masked_text.written(task.tokenizer, token) for token in ids[tokens].tolist()]
     shares = ", ".join(f"{word} {100 * share:.1f}%" for word, share in zip(words, values.tolist(), strict=True))
     return {"headline": masked_text.filled(text, words), "detail": shares}
 
@@ -107,7 +111,8 @@ def language_model_settings(config: DecodeConfig) -> DecodeConfig:
 def encode_for_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
     """Encode the prompt, truncated to the context, and sample tokens after it."""
     t, model = subject.task.tokenizer, cast("LanguageModel | Ensemble", subject.model)
-    prompt_ids, prompt_spans = t.encode(request.text), t.offsets(request.text)
+    prompt_ids = t.framed(t.encode(request.text))
+    prompt_spans = framed_spans(t, t.offsets(request.text))
     warnings = input_warnings(prompt_ids, range(len(prompt_ids)), t, "the prompt", "tail")
     prompt: list[int] = [*(prompt_ids or [t.eos_id]), *request.prefix]
     # The start of the sampler's window, for a prompt longer than the context.
@@ -215,7 +220,8 @@ FAMILIES: dict[str, ModelFamily] = {
 def family_of(task: Task) -> ModelFamily:
     """Return the family of a task's models."""
     if task.explain_as is None:
-        raise UsageError(f"models of the task {task.name} cannot be explained")
+        hint = "fine-tune it, or import it with --labels" if task.name == "embed" else ""
+        raise UsageError(f"models of the task {task.name} cannot be explained", hint)
     return FAMILIES[task.explain_as]
 
 

@@ -64,6 +64,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: Contribu
   const stream = manifest.streams[0]!;
   const pooled = manifest.nodes.find((one) => one.op === "pool");
   const head = manifest.nodes.find((one) => one.op === "linear" && one.inputs[0] === pooled?.id);
+  const pooler = manifest.nodes.some((one) => one.id === "pooler");
   const x = useTensor(pooled?.inputs[0] ?? null, "", manifest);
   const weight = useTensor(head?.params["weight"] ?? null, "", manifest);
   const bias = useTensor(head?.params["bias"] ?? null, "", manifest);
@@ -76,6 +77,17 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: Contribu
     const width = weight.value.shape[1]!;
     const w = weight.value.data.slice(row * width, (row + 1) * width);
     parts = contributions(x.value.data, stream.padding.map((pad) => !pad), how, w, bias.value?.data[row] ?? 0);
+  }
+  if (pooler) {
+    return (
+      <section aria-labelledby="apart-title">
+        <h2 id="apart-title">Pooler before the head</h2>
+        <p class="note">
+          The pooled vector passes through a linear layer and an activation before the head, so a logit is no sum of contributions of
+          the tokens. For attributions, see <a href={hrefTo("why")} data-role="to-why">Why</a>.
+        </p>
+      </section>
+    );
   }
   const error = x.error ?? weight.error ?? bias.error;
   const missing = error ?? "Loading …";

@@ -84,7 +84,7 @@ function Head({ weights, head, width }: { weights: TraceNode; head: number; widt
 function FeedForward({ block, sizes }: { block: Block; sizes: Sizes }) {
   const { w_gate, w_in, hidden, out } = block.parts;
   const wide = sizes.box * 1.9;
-  const activation = { relu: "ReLU", gelu: "GELU", swiglu: "SwiGLU" }[hidden?.op as "relu"] ?? "activation";
+  const activation = { relu: "ReLU", gelu: "GELU", gelu_tanh: "GELU", silu: "SiLU", swiglu: "SwiGLU" }[hidden?.op as "relu"] ?? "activation";
   return (
     <>
       {w_gate && <><Box node={w_gate} width={wide * 0.7} height={sizes.tall} label="gate" /><Arrow /></>}

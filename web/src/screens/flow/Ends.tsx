@@ -14,7 +14,7 @@ import { Box } from "./Box";
 import type { Column } from "./columns";
 
 export function EmbeddingSection({ column, sizes }: { column: Column; sizes: Sizes }) {
-  const { ids, rows, scaled, ngrams, with_ngrams, bigrams, with_bigrams = with_ngrams, positions, sum = with_bigrams } = column.embedding;
+  const { ids, rows, scaled, ngrams, with_ngrams, bigrams, with_bigrams = with_ngrams, segments, with_segments = with_bigrams, positions, sum = with_segments, embedding_norm } = column.embedding;
   return (
     <div class="flow-entrance">
       <div {...(ids ? { "data-node-box": ids.id } : {})}>
@@ -28,8 +28,10 @@ export function EmbeddingSection({ column, sizes }: { column: Column; sizes: Siz
         {scaled && <><span class="flow-op">× {number(Number(scaled.attrs.factor))} =</span><Box node={scaled} width={sizes.box} height={sizes.tall} label="scaled" /></>}
         {ngrams && <><span class="flow-op">+</span><Box node={ngrams} width={sizes.box} height={sizes.tall} label="n-grams" /></>}
         {bigrams && <><span class="flow-op">+</span><Box node={bigrams} width={sizes.box} height={sizes.tall} label="bigrams" /></>}
+        {segments && <><span class="flow-op">+</span><Box node={segments} width={sizes.box} height={sizes.tall} label="segment" /></>}
         {positions && <><span class="flow-op">+</span><Box node={positions} width={sizes.box} height={sizes.tall} label="position" /></>}
         {sum && <><span class="flow-op">=</span><Box node={sum} width={sizes.box} height={sizes.tall} label="sum" /></>}
+        {embedding_norm && <><span class="flow-op">→</span><Box node={embedding_norm} width={sizes.box} height={sizes.tall} label="norm" /></>}
       </div>
     </div>
   );

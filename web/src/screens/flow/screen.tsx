@@ -62,7 +62,7 @@ const introduction = ({ family, d_model, n_params }: ModelInfo, difference: bool
 
 function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
   const { embedding, blocks, end } = column;
-  const begin = embedding.sum ?? embedding.with_bigrams ?? embedding.with_ngrams ?? embedding.scaled ?? embedding.rows;
+  const begin = embedding.embedding_norm ?? embedding.sum ?? embedding.with_segments ?? embedding.with_bigrams ?? embedding.with_ngrams ?? embedding.scaled ?? embedding.rows;
   const heading = column.stack === "encoder" ? "Encoder" : "Decoder";
   return (
     <section class={`flow-column flow-${column.stack}`} aria-label={heading}>

@@ -1,7 +1,8 @@
 /** How a step is computed: its formula, its inputs, and its source lines. */
 import type { VNode } from "preact";
 import { shapeText } from "../../tensors/format";
-import { formula, piecesOf, sentence, title } from "../../trace/steps";
+import { formula, piecesOf, sentence } from "../../trace/descriptions";
+import { title } from "../../trace/steps";
 import type { Manifest, ModelInfo, SourceLine, TraceNode } from "../../types";
 import { stepLink } from "../../views/interaction";
 import { Terms, termsIn } from "../../views/Terms";

@@ -1,0 +1,136 @@
+"""Read a CTranslate2 folder of a translator or a language model into ours (https://opennmt.net/CTranslate2/).
+
+    model.bin  config.json  source_vocabulary.txt  target_vocabulary.txt       (or shared_vocabulary, vocabulary; .json)
+
+Files before version 6 have no `config.json`. A folder has no tokenizer of its own, since CTranslate2 is given tokens: a
+`tokenizer.json` beside the model is used, as in an export of ours; without one the tokens have to be characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.config.validation import build
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.ctranslate2_binary import FILE, open_variables
+from glassformer.interop.ctranslate2_vocabulary import (
+    character_tokenizer,
+    join,
+    read_roles,
+    read_vocabulary,
+    with_joint_vocabulary,
+)
+from glassformer.interop.ctranslate2_weights import TransformerWeights, read_weights
+from glassformer.interop.export_facts import FACTS, decode_of, read_facts, tokenizer_of
+from glassformer.interop.imported import ImportedModel, ImportSource
+from glassformer.runs.folder import TOKENIZER
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.utils.safe_read import LIMITS, check_types, read_json_object, read_text, sha256_regular
+
+CONFIG = "config.json"
+VOCABULARIES = ("source_vocabulary", "target_vocabulary", "shared_vocabulary", "vocabulary")
+FILES = (FILE, CONFIG, TOKENIZER, FACTS, *(f"{name}.{end}" for name in VOCABULARIES for end in ("json", "txt")))
+"""Files that are read, where they are there."""
+CTRANSLATE2_BEAM = 2
+"""The beam of CTranslate2, where it is not told another."""
+TASKS = {"translator": "translate", "language_model": "lm"}
+
+
+def is_ctranslate2(folder: Path) -> bool:
+    """Return True if a folder has the files of a CTranslate2 model; nothing in them is checked."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
+    return FILE in names and any(f"{name}.{end}" in names for name in VOCABULARIES for end in ("json", "txt"))
+
+
+def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
+    """Return the model in a CTranslate2 folder, in float32.
+
+    Args:
+        folder: with `model.bin` and a vocabulary.
+        max_len: the most tokens of a text; None for as many as the file has positions for.
+
+    Raises:
+        CheckpointError: a file is missing, damaged or leads out of the folder.
+        UsageError: our modules cannot compute what the model computes, or its texts cannot be split.
+    """
+    folder = Path(folder)
+    names = _files_of(folder)
+    config: Mapping[str, Any] = read_json_object(folder / CONFIG) if CONFIG in names else {}
+    check_types(config, {"layer_norm_epsilon": float | None, "quantization_type": Any}, folder / CONFIG)
+    if config.get("quantization_type") not in (None, 0):
+        raise UsageError(f"{folder} has weights of four bits (quantization_type)", "convert the model again without")
+    facts = read_facts(folder) if FACTS in names else None
+    with open_variables(folder / FILE) as variables:
+        roles = read_roles(folder, config, variables)
+        # A translator has a position more than its longest text has tokens: of an end token, or of a start token.
+        most = None if max_len is None else max_len + (variables.spec != "TransformerDecoderSpec")
+        if most is None and facts is not None:
+            most = facts.context
+        found = read_weights(variables, config, most)
+        spec = variables.spec
+    is_translator = found.kind == "translator"
+    tokens = _vocabularies(folder, found, roles.unk)
+    joint = join(*tokens, roles)
+    if facts is not None and TOKENIZER in names:  # an export of ours, which knows the roles
+        tokenizer = tokenizer_of(folder, facts)
+    elif TOKENIZER in names:
+        path = folder / TOKENIZER
+        tokenizer = Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), joint.special, path)
+    elif is_translator:
+        tokenizer = character_tokenizer(joint.tokens, joint.special, folder)
+    else:
+        message = f"there is no {TOKENIZER} in {folder}, and the tokens of a language model are pieces of words"
+        raise UsageError(message, f"put the {TOKENIZER} into the folder that its texts are split with")
+    if tokenizer.vocabulary() != joint.tokens:
+        message = f"{folder / TOKENIZER} has other tokens than the vocabulary of the model"
+        raise CheckpointError(message, "copy the folder whole")
+    with_joint_vocabulary(found, joint)
+    positions = found.n_positions - is_translator
+    if max_len is not None and max_len > positions:
+        message = f"{folder} has positions for texts of {positions:,} tokens, not of {max_len:,}"
+        raise UsageError(message, f"use --max-len {positions} or less")
+    return ImportedModel(
+        task=TASKS[found.kind],
+        model=build(ModelConfig, found.settings, "model", str(folder / FILE)),
+        tokenizer=tokenizer,
+        max_len=positions,
+        state=found.weights,
+        source=ImportSource("ctranslate2", spec, folder.name, {n: sha256_regular(folder / n) for n in names}),
+        notes=tuple(found.notes),
+        decode=DecodeConfig(beam_size=CTRANSLATE2_BEAM) if facts is None else decode_of(facts),
+    )
+
+
+def _files_of(folder: Path) -> list[str]:
+    """Return the names of the files that are read; refuse links that lead out of the folder."""
+    inside = folder.resolve()
+    names = [name for name in FILES if (folder / name).exists() or (folder / name).is_symlink()]
+    for name in names:
+        if (folder / name).is_symlink() and inside not in (folder / name).resolve().parents:
+            raise CheckpointError(f"{folder / name} is a link out of the folder", "put there what it leads to")
+    return names
+
+
+def _vocabularies(folder: Path, found: TransformerWeights, unk: str) -> tuple[list[str], list[str]]:
+    """Return the tokens of source and target, each with a row of its embedding."""
+    rows = {name: len(weight) for name, weight in found.weights.items() if name.endswith("embedding.weight")}
+    if found.kind == "language_model":
+        source = target = read_vocabulary(folder, "vocabulary", unk)
+        n_source = n_target = rows["embedding.weight"]
+    else:
+        shared = read_vocabulary(folder, "shared_vocabulary", unk)
+        target = shared or read_vocabulary(folder, "target_vocabulary", unk)
+        source = shared or read_vocabulary(folder, "source_vocabulary", unk)
+        n_target = rows["tgt_embedding.weight"]
+        n_source = rows.get("src_embedding.weight", n_target)
+    if source is None or target is None:
+        wanted = "vocabulary" if found.kind == "language_model" else "shared_vocabulary, or one of source and target"
+        raise CheckpointError(f"{folder} lacks its {wanted} (.json or .txt)", "copy the folder whole")
+    for name, tokens, n in (("source", source, n_source), ("target", target, n_target)):
+        if len(tokens) != n:
+            message = f"{folder}: the vocabulary of the {name} has {len(tokens):,} tokens, and its embedding {n:,} rows"
+            raise CheckpointError(message, "copy the folder whole, or convert the model again")
+    return source, target

@@ -1,0 +1,229 @@
+"""A Hugging Face folder as an `ImportedModel`: BERT, DistilBERT and RoBERTa encoders, and GPT-2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.config.validation import build
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.hf_families import (
+    ENCODERS,
+    MASKED_HEADS,
+    POOLERS,
+    classifier_head,
+    encoder_settings,
+    encoder_state,
+    gpt2_settings,
+    gpt2_state,
+    masked_head,
+)
+from glassformer.interop.hf_tokenizer import read_tokenizer
+from glassformer.interop.imported import ImportedModel, ImportSource
+from glassformer.interop.source_folder import SourceFolder, SourceTensors
+
+FAMILIES = (*ENCODERS, "gpt2")
+POOLING = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+"""Keys of the pooling of sentence-transformers, by our names."""
+MAX_LABELS = 100_000
+
+
+def read_hf(
+    folder: SourceFolder, config: dict[str, Any], labels: Sequence[str] | None, max_len: int | None
+) -> ImportedModel:
+    """Return the model of a folder that transformers wrote.
+
+    Args:
+        folder: the folder.
+        config: its `config.json`.
+        labels: the classes of a classifier that is to be trained, or other names of those that it has.
+        max_len: positions to keep; all if None.
+
+    Raises:
+        UsageError: it is of a kind that is not read.
+        CheckpointError: a file is missing, damaged, or holds other tensors than its kind has.
+    """
+    family = _family(config)
+    if family == "gpt2" and labels:
+        raise UsageError("a GPT-2 is read as a language model, which has no classes", "leave out --labels")
+    settings = gpt2_settings(config) if family == "gpt2" else encoder_settings(family, config)
+    build(ModelConfig, settings, "model", "config.json")  # bounds of the sizes, before anything is read
+    tensors = folder.tensors()
+    if settings["n_layers"] > len(tensors.names):
+        n = settings["n_layers"]
+        raise CheckpointError(f"config.json names {n:,} layers, and there are {len(tensors.names):,} tensors")
+    if family == "gpt2":
+        parts = _read_gpt2(settings, tensors, max_len)
+    else:
+        parts = _Encoder(folder, family, config, settings, tensors).read(labels, max_len)
+    tensors.finish()
+    state, n_ids = parts.state, len(parts.state["embedding.weight"])
+    model = build(ModelConfig, settings, "model", "config.json")
+    position_rows = len(state["embedding.positions.weight"])
+    return ImportedModel(
+        task=parts.task,
+        model=model,
+        tokenizer=read_tokenizer(folder, config, n_ids),
+        max_len=position_rows,
+        state=state,
+        source=_source(folder, family, config),
+        labels=parts.labels,
+        notes=tuple(parts.notes),
+        untrained=tuple(parts.untrained),
+    )
+
+
+def _family(config: Mapping[str, Any]) -> str:
+    """Return the family that a `config.json` names; refuse what is not read."""
+    family = config.get("model_type")
+    if "auto_map" in config:
+        raise UsageError("config.json names code of its own (auto_map), and no code of a folder is run")
+    if "quantization_config" in config:
+        raise UsageError("the weights are quantized (quantization_config), and integers are not read")
+    if family not in FAMILIES:
+        message = f"config.json names the model type {str(family)[:60]!r}, which is not read"
+        raise UsageError(message, f"there are {', '.join(FAMILIES)}")
+    return str(family)
+
+
+def _source(folder: SourceFolder, family: str, config: Mapping[str, Any]) -> ImportSource:
+    """Return where the model came from; licence and base model as its card says."""
+    card = folder.bytes("README.md", "text").decode("utf-8", "replace") if folder.has("README.md") else ""
+    front = re.match(r"---\n(.*?)\n---", card, re.DOTALL)
+    line = r"^(license|base_model):[ ]*['\"]?([\w./-]{1,100})['\"]?[ ]*$"
+    facts = dict(re.findall(line, front[1] if front else "", re.MULTILINE))
+    base = facts.get("base_model") or str(config.get("_name_or_path", ""))
+    base = base if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", base) else ""
+    name = folder.path.resolve().name
+    return ImportSource("transformers", family, name, folder.hashes, "", facts.get("license", ""), base)
+
+
+@dataclass
+class _Parts:
+    """What a model of a family becomes."""
+
+    task: str
+    state: dict[str, Tensor]
+    notes: list[str]
+    labels: list[str] | None
+    untrained: list[str]
+
+
+def _read_gpt2(settings: dict[str, Any], tensors: SourceTensors, max_len: int | None) -> _Parts:
+    tensors.without_prefix("transformer.")
+    state, notes = gpt2_state(settings, tensors, max_len)
+    return _Parts("lm", state, notes, None, [])
+
+
+class _Encoder:
+    """An encoder in one of its forms: classifier, masked language model, bare encoder."""
+
+    def __init__(
+        self,
+        folder: SourceFolder,
+        family: str,
+        config: Mapping[str, Any],
+        settings: dict[str, Any],
+        tensors: SourceTensors,
+    ) -> None:
+        self.folder, self.family, self.config = folder, family, config
+        self.settings, self.tensors = settings, tensors
+        tensors.rename("LayerNorm.gamma", "LayerNorm.weight")  # of the first version of BERT
+        tensors.rename("LayerNorm.beta", "LayerNorm.bias")
+        tensors.without_prefix(ENCODERS[family].prefix)
+
+    def read(self, labels: Sequence[str] | None, max_len: int | None) -> _Parts:
+        """Return the weights of the form that the tensors and the labels make it."""
+        family, tensors, settings = self.family, self.tensors, self.settings
+        pad = self.config.get("pad_token_id", 1)
+        first = (pad if type(pad) is int and 0 <= pad < 100 else 1) + 1 if family == "roberta" else 0
+        state, notes = encoder_state(family, settings, tensors, first, max_len)
+        parts = _Parts("embed", state, notes, None, [])
+        classifier, masked = f"{POOLERS[family][1]}.weight", f"{MASKED_HEADS[family][0]}.weight"
+        own = self._own_labels() if classifier in tensors else None
+        if own and (labels is None or len(labels) == len(own)):
+            self._classifier(parts, list(labels or own), trained=True)
+        elif labels is not None:
+            self._classifier(parts, list(labels), trained=False)
+        elif masked in tensors:
+            head, more = masked_head(family, settings, tensors, state["embedding.weight"])
+            parts.task, parts.notes = "pretrain", notes + more
+            state.update(head)
+        else:
+            self.settings["pooling"] = self._pooling() or "mean"
+            notes.append(f"a bare encoder: a text is the pooling of its vectors, {self.settings['pooling']}")
+        self._leave_out_heads(parts)
+        return parts
+
+    def _classifier(self, parts: _Parts, labels: list[str], trained: bool) -> None:
+        """Add the head of a classifier: that of the source, or one to be trained."""
+        if len(labels) < 2 or len({*labels}) < len(labels) or not all(labels):
+            raise UsageError(f"expected two or more different labels, not {', '.join(labels)[:100]!r}")
+        pooler, _, activation = POOLERS[self.family]
+        parts.task, parts.labels = "classify", labels
+        pooling = self._pooling()
+        if trained:
+            self.settings |= {"pooling": "first", "pooler": activation}
+            head, notes = classifier_head(self.family, self.tensors, len(labels))
+            parts.state |= head
+            parts.notes += notes
+            return
+        self.settings["pooling"] = pooling or "first"
+        parts.untrained += ["head.weight", "head.bias"]
+        if pooling is None and f"{pooler}.weight" in self.tensors:
+            self.settings["pooler"] = activation
+            for part in ("weight", "bias"):
+                parts.state[f"pooler.dense.{part}"] = self.tensors.take(f"{pooler}.{part}")
+
+    def _leave_out_heads(self, parts: _Parts) -> None:
+        """Leave out the heads and poolers that the chosen form has no use for."""
+        dense, head, _ = POOLERS[self.family]
+        masked = [name for name in MASKED_HEADS[self.family][:3] if name]
+        starts = [f"{name}." for name in (dense, head, "pooler.dense", "cls.seq_relationship", *masked)]
+        if names := self.tensors.leave_out(*starts):
+            heads = sorted({name.rpartition(".")[0] for name in names})
+            parts.notes.append(f"left out, since this form has no use for it: {', '.join(heads)}")
+
+    def _own_labels(self) -> list[str]:
+        """Return the classes of a classifier's head.
+
+        Raises:
+            UsageError: its answers are no classes.
+        """
+        kind = self.config.get("problem_type")
+        if kind not in (None, "single_label_classification"):
+            raise UsageError(f"a classifier with the problem type {str(kind)[:40]!r} does not choose one class")
+        names = self.config.get("id2label")
+        if names is None:
+            n = self.config.get("num_labels", 2)
+            names = {str(i): f"LABEL_{i}" for i in range(n if type(n) is int and 0 < n <= MAX_LABELS else 0)}
+        if not isinstance(names, dict) or len(names) > MAX_LABELS:
+            raise CheckpointError("config.json: id2label should name the classes")
+        found = [names.get(str(i)) for i in range(len(names))]
+        if len(found) == 1:
+            raise UsageError("a head with one output is a regression, which is not read")
+        if not found or not all(isinstance(name, str) for name in found):
+            raise CheckpointError("config.json: id2label should name the classes 0, 1, …")
+        return [str(name) for name in found]
+
+    def _pooling(self) -> str | None:
+        """Return the pooling that `1_Pooling` of a sentence encoder names; None where there is none.
+
+        Raises:
+            UsageError: it is of another kind.
+        """
+        if not self.folder.has("1_Pooling"):
+            return None
+        config = self.folder.json("1_Pooling/config.json")
+        chosen = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
+        if isinstance(name := config.get("pooling_mode"), str):  # as newer versions write it
+            chosen.append(f"pooling_mode_{name}_tokens" if name != "cls" else "pooling_mode_cls_token")
+        if len(chosen) != 1 or chosen[0] not in POOLING:
+            message = f"1_Pooling pools in a way that is not read: {', '.join(chosen)[:100] or 'none'}"
+            raise UsageError(message, "the first token, the mean and the maximum are read")
+        return POOLING[chosen[0]]

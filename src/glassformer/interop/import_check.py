@@ -1,0 +1,148 @@
+"""Compare an imported model with the library that it came from, state by state, where that is installed."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.interop.imported import ImportCheck, ImportedModel
+from glassformer.nn.layers import Decoder, Encoder
+from glassformer.tasks import Task
+
+logger = logging.getLogger(__name__)
+
+TEXTS = (
+    "The film was not good.",
+    "An unusually long sentence, with numbers such as 1,234.5 and a name: Zürich!",
+    "naïve café 東京 😀",
+    "a",
+)
+N_RANDOM, RANDOM_TOKENS = 4, 12
+TOLERANCE = 1e-3
+"""Largest difference, relative to the largest value, that rounding explains."""
+
+
+def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: Path) -> ImportCheck | None:
+    """Return the comparison with the source library; None where it is not installed, or cannot read the folder."""
+    if imported.source.library == "ctranslate2":
+        from glassformer.interop.ctranslate2_check import check_with_ctranslate2
+
+        return check_with_ctranslate2(task, model, folder)
+    if imported.source.library != "transformers":
+        return None
+    try:
+        transformers = importlib.import_module("transformers")
+    except ImportError:
+        return None
+    try:
+        with _quiet(transformers):
+            theirs = _load(transformers, imported, folder)
+    except Exception as error:  # the library has errors of its own
+        logger.warning(f"not compared with transformers, which cannot read the folder: {str(error)[:200]}")
+        return None
+    differences: dict[str, float] = {}
+    # Of a classifier the logits are compared up to a constant, since two classes share one logit here.
+    answers = (lambda x: x.log_softmax(dim=-1)) if imported.task == "classify" else (lambda x: x)
+    equal, n = 0, 0
+    for ids in _samples(task):
+        row = torch.tensor([ids])
+        ours, answer = _our_states(model, row)
+        found, their_answer = _their_states(theirs, row)
+        ours["logits"] = answers(ours["logits"])
+        last = None if their_answer is None else answers(their_answer)
+        found = dict(zip(ours, [*found, last], strict=False))
+        for place, value in ours.items():
+            if found.get(place) is None:
+                continue
+            difference = float((value - found[place]).abs().max())
+            differences[place] = max(differences.get(place, 0.0), difference)
+        equal += _same_answer(answer, their_answer)
+        n += 1
+    largest = max(differences.values(), default=0.0)
+    if largest > TOLERANCE:
+        logger.warning(f"the model differs from that of transformers by {largest:.1e}")
+    return ImportCheck(f"transformers {transformers.__version__}", n, differences, equal / n)
+
+
+def _samples(task: Task) -> Iterator[list[int]]:
+    """Yield ids of texts: of sentences, and at random from the vocabulary."""
+    t, max_len = task.tokenizer, task.config.text.max_len
+    words = sorted({*range(t.vocab_size)} - {*t.without_text})
+    texts = [ids for ids in t.encode_batch(list(TEXTS)) if ids]
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(N_RANDOM):
+        places = torch.randint(len(words), (RANDOM_TOKENS,), generator=generator)
+        texts.append([words[i] for i in places.tolist()])
+    for ids in texts:
+        yield t.framed(ids[: t.room(max_len)])
+
+
+def _load(transformers: Any, imported: ImportedModel, folder: Path) -> Any:
+    """Return their model, without code of the folder and without the network."""
+    kinds = {
+        "classify": "AutoModelForSequenceClassification",
+        "pretrain": "AutoModelForMaskedLM",
+        "lm": "AutoModelForCausalLM",
+    }
+    kind = "AutoModel" if imported.untrained else kinds.get(imported.task, "AutoModel")
+    options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+    model = getattr(transformers, kind).from_pretrained(str(folder), attn_implementation="eager", **options)
+    return model.float().eval()
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Keep what the library says of weights that this form does not use off the screen."""
+    before = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    bar = getattr(transformers.logging, "is_progress_bar_enabled", lambda: False)()
+    transformers.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers.logging.set_verbosity(before)
+        if bar:
+            transformers.logging.enable_progress_bar()
+
+
+def _our_states(model: nn.Module, ids: Tensor) -> tuple[dict[str, Tensor], Tensor | None]:
+    """Return the embedding, the output of each layer, and the logits, by place; and the answer, if there is one."""
+    found: dict[str, Tensor] = {}
+
+    def keep(place: str) -> Any:
+        return lambda module, args, output: found.__setitem__(place, output.detach())
+
+    handles = [model.get_submodule("embedding").register_forward_hook(keep("embedding"))]
+    for name, stack in model.named_modules():
+        if isinstance(stack, Encoder | Decoder):
+            layers = list(stack.layers)
+            for i, layer in enumerate(layers):
+                # The last state there is that after the final norm.
+                last = i == len(layers) - 1
+                handles.append((stack if last else layer).register_forward_hook(keep(f"{name}.{i}")))
+    try:
+        with torch.no_grad():
+            output = model(ids)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found | {"logits": output.detach()}, output.detach()
+
+
+def _their_states(model: Any, ids: Tensor) -> tuple[list[Tensor], Tensor | None]:
+    with torch.no_grad():
+        output = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
+    return list(output.hidden_states), getattr(output, "logits", None)
+
+
+def _same_answer(ours: Tensor | None, theirs: Tensor | None) -> bool:
+    if ours is None or theirs is None or ours.shape[-1] != theirs.shape[-1]:
+        return True
+    return bool((ours.argmax(dim=-1) == theirs.argmax(dim=-1)).all())

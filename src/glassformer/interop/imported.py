@@ -1,0 +1,226 @@
+"""A pretrained model of another library as a run folder: the one form that every reader gives, and how it is written.
+
+A reader (of a Hugging Face folder, of a CTranslate2 folder) returns an `ImportedModel`; `write_imported` makes of it a
+run like any other, without a training: `RUN/model/`, sealed, and `RUN/import.json`, which says where it came from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.export import new_folder
+from glassformer.models.build import without_memory
+from glassformer.runs.folder import TOKENIZER, RunFolder
+from glassformer.runs.model_folder import check_shapes, save_model, shapes_of
+from glassformer.tasks import Task, task_class
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.finalize import model_metadata
+from glassformer.utils.atomic_io import write_json
+from glassformer.utils.formatting import cell_text, code
+
+RECORD = "import.json"
+"""In the run folder: what the card says, for programs."""
+HEAD_SEED = 1
+"""Seed of weights that the source lacks, so that an import is repeatable."""
+MAX_WEIGHTS = 1 << 32
+"""Most weights of a model that is imported: 16 GiB in float32."""
+
+
+@dataclass(frozen=True)
+class ImportSource:
+    """Where a pretrained model came from.
+
+    Attributes:
+        library: whose format it is: "transformers", "ctranslate2".
+        family: the kind of model there: "bert", "gpt2", "TransformerSpec".
+        name: the name of the folder, or the name on a hub.
+        files: SHA-256 of each file that was read, by name.
+        revision: the revision on a hub; empty for a folder.
+        license: the identifier of its licence, as its card says; empty where it says none.
+        base_model: the model that it was made from, as its card says; empty where it says none.
+    """
+
+    library: str
+    family: str
+    name: str
+    files: Mapping[str, str]
+    revision: str = ""
+    license: str = ""
+    base_model: str = ""
+
+
+@dataclass(frozen=True)
+class ImportCheck:
+    """A comparison with the library that the model came from.
+
+    Attributes:
+        library: its name and version.
+        n_texts: texts compared.
+        differences: the largest difference by place: "embedding", "encoder.0", …, "logits".
+        equal_answers: share of equal answers.
+    """
+
+    library: str
+    n_texts: int
+    differences: Mapping[str, float]
+    equal_answers: float
+
+    @property
+    def text(self) -> str:
+        """Return the result in words."""
+        place, largest = max(self.differences.items(), key=lambda one: one[1])
+        of = f"{self.n_texts} texts compared with {self.library}"
+        return f"{of}: largest difference {largest:.1e} ({place}), {100 * self.equal_answers:.0f}% equal answers"
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A pretrained model in the terms of this package.
+
+    Attributes:
+        task: "classify", "pretrain" (a masked language model), "lm", "translate", or "embed" (a bare encoder).
+        model: the settings of its Transformer.
+        tokenizer: made with `Tokenizer.imported`, special tokens by role, prefix and suffix in it.
+        max_len: most tokens of a text, with what is around it.
+        state: weights in float32 by the names of this package's modules, as in `named_parameters()`.
+        source: where it came from.
+        labels: the classes of a classifier, in the order of the logits.
+        notes: what was repeated, permuted or folded, and what was left out; one sentence each.
+        untrained: names of weights that the source lacks, such as a new head; they are drawn at random.
+        decode: settings of decoding.
+    """
+
+    task: str
+    model: ModelConfig
+    tokenizer: Tokenizer
+    max_len: int
+    state: Mapping[str, Tensor]
+    source: ImportSource
+    labels: list[str] | None = None
+    notes: tuple[str, ...] = ()
+    untrained: tuple[str, ...] = ()
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+    def make_task(self) -> Task:
+        """Return the task of the run."""
+        text = TextConfig(
+            tokenizer="imported" if self.tokenizer.special else cast(Any, self.tokenizer.kind),
+            vocab_size=max(6, self.tokenizer.vocab_size),
+            lowercase=bool(self.tokenizer.lowercases),
+            max_len=self.max_len,
+        )
+        config = Config(task=self.task, text=text, model=self.model, decode=self.decode)
+        return task_class(self.task)(config, self.tokenizer, self.labels)
+
+
+def restore_imported(imported: ImportedModel) -> tuple[Task, torch.nn.Module]:
+    """Return the task and the model with the weights of an import, in evaluation mode.
+
+    Sizes are compared before any memory is taken.
+
+    Raises:
+        CheckpointError: a weight is missing, is not one of the model's, has another shape, or is not finite.
+    """
+    task, where = imported.make_task(), imported.source.name
+    try:
+        with without_memory():
+            expected = shapes_of(task.build_model())
+    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{where} describes no model: {str(error)[:200]}") from error
+    if (n := sum(map(math.prod, expected.values()))) > MAX_WEIGHTS:
+        raise CheckpointError(f"{where} describes a model of {n:,} weights, more than {MAX_WEIGHTS:,}")
+    found = {name: tuple(tensor.shape) for name, tensor in imported.state.items()}
+    found |= {name: expected[name] for name in imported.untrained if name in expected}
+    check_shapes(expected, found)
+    for name, tensor in imported.state.items():
+        if not bool(tensor.isfinite().all()):
+            raise CheckpointError(f"{where} holds NaN or infinity in {name}", "use another copy of the model")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(HEAD_SEED)
+        model = task.build_model()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in imported.state:
+                parameter.copy_(imported.state[name])
+    return task, model.eval()
+
+
+def write_imported(
+    imported: ImportedModel,
+    out: Path | str,
+    check: ImportCheck | None = None,
+    restored: tuple[Task, torch.nn.Module] | None = None,
+) -> Path:
+    """Write a run folder of a pretrained model, whole or not at all; return its path.
+
+    Args:
+        imported: the model.
+        out: a new or an empty folder.
+        check: the comparison with the source library; None if it was not made.
+        restored: what `restore_imported` returned, if that was done before.
+
+    Raises:
+        UsageError: `out` is not empty.
+        CheckpointError: as `restore_imported`.
+        ResourceError: the disk is full, or cannot be written.
+    """
+    out = Path(out)
+    if RunFolder(out).not_empty:
+        raise UsageError(f"{out} is not empty", "name a new folder")
+    task, model = restored or restore_imported(imported)
+    tokenizers = {TOKENIZER: task.tokenizer.to_json().encode("utf-8")}
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    facts = {"import": import_record(imported, check)}
+    with new_folder(out) as building:
+        building.mkdir()
+        config = model_metadata(task) | facts
+        save_model(building / "model", config, weights, tokenizers, import_card(imported, task, check))
+        write_json(building / RECORD, facts["import"])
+    return out
+
+
+def import_record(imported: ImportedModel, check: ImportCheck | None) -> dict[str, Any]:
+    """Return what is known of an import as JSON data."""
+    return {
+        **asdict(replace(imported.source, files=dict(imported.source.files))),
+        "task": imported.task,
+        "notes": list(imported.notes),
+        "untrained": list(imported.untrained),
+        "check": None if check is None else asdict(replace(check, differences=dict(check.differences))),
+    }
+
+
+def import_card(imported: ImportedModel, task: Task, check: ImportCheck | None) -> str:
+    """Return the card of an imported model as Markdown."""
+    source = imported.source
+    head = ["library_name: glassformer", *([f"license: {source.license}"] if source.license else [])]
+    head += [f"base_model: {source.base_model}"] if source.base_model else []
+    tag = task.report.pipeline_tag
+    head += [f"pipeline_tag: {tag}"] if tag else []
+    revision = f", revision {source.revision}" if source.revision else ""
+    lines = [
+        "\n".join(["---", *head, "tags:", "- transformer", "---"]),
+        f"# {cell_text(source.name)}",
+        f"A pretrained {task.report.model_name} ({source.family}), read from the format of {source.library}{revision} "
+        "by Glassformer. Its weights are those of its source; it was not trained here.",
+        f"It reads texts up to {imported.max_len:,} tokens.",
+        "## Check",
+        check.text if check else "Not compared with the library it came from.",
+    ]
+    if imported.notes:
+        lines += ["## What was changed", "\n".join(f"- {note}" for note in imported.notes)]
+    if imported.untrained:
+        names = ", ".join(map(code, imported.untrained))
+        lines += ["## Not trained", f"The source has no {names}: drawn at random. Train it before use."]
+    lines += ["## Source", "\n".join(f"- {code(name)}: SHA-256 {sha}" for name, sha in sorted(source.files.items()))]
+    lines += [f"Licence: {source.license or 'not stated by the source'}."]
+    return "\n\n".join(lines) + "\n"

@@ -1,0 +1,135 @@
+"""Small random models of transformers, imported: every state, every answer and every token is theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.pretrained import WORDS, byte_level, wordpiece
+from tests.helpers.recompute import check_every_record
+
+import glassformer
+from glassformer.interop.read import import_folder
+
+BERT = {
+    "num_hidden_layers": 2,
+    "hidden_size": 24,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "max_position_embeddings": 32,
+}
+ROBERTA = {**BERT, "type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+DISTIL = {"n_layers": 2, "dim": 24, "n_heads": 3, "hidden_dim": 40, "max_position_embeddings": 32}
+GPT2 = {"n_layer": 2, "n_embd": 24, "n_head": 3, "n_positions": 32, "bos_token_id": 0, "eos_token_id": 0}
+FIVE = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+
+
+def roberta(folder: Path) -> None:
+    byte_level(folder, FIVE)
+
+
+def gpt2(folder: Path) -> None:
+    byte_level(folder, ["<|endoftext|>"])
+
+
+CASES: list[tuple[str, dict[str, Any], Callable[[Path], None], str]] = [
+    ("BertForSequenceClassification", {**BERT, "num_labels": 3}, wordpiece, "classify"),
+    ("BertForSequenceClassification", {**BERT, "num_labels": 2}, wordpiece, "classify"),
+    ("BertForPreTraining", BERT, wordpiece, "pretrain"),
+    ("BertModel", BERT, wordpiece, "embed"),
+    ("DistilBertForSequenceClassification", {**DISTIL, "num_labels": 3}, wordpiece, "classify"),
+    ("DistilBertForMaskedLM", DISTIL, wordpiece, "pretrain"),
+    ("RobertaForSequenceClassification", {**ROBERTA, "num_labels": 3}, roberta, "classify"),
+    ("RobertaForMaskedLM", ROBERTA, roberta, "pretrain"),
+    ("GPT2LMHeadModel", GPT2, gpt2, "lm"),
+    ("GPT2LMHeadModel", {**GPT2, "tie_word_embeddings": False, "activation_function": "relu"}, gpt2, "lm"),
+]
+
+
+def saved(name: str, settings: dict[str, Any], write: Callable[[Path], None], folder: Path) -> Any:
+    """Save a random model, norms and biases too, with its tokenizer; return it."""
+    import transformers
+
+    kind = getattr(transformers, name)
+    n_ids = len(WORDS) if write is wordpiece else 270
+    torch.manual_seed(3)
+    model = kind(kind.config_class(**settings, vocab_size=n_ids))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.0 if parameter.dim() > 1 else 0.5, 0.3)
+    model.eval().save_pretrained(folder)
+    write(folder)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "write", "task"), CASES, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_states_answers_and_tokens_are_theirs(
+    name: str, settings: dict[str, Any], write: Callable[[Path], None], task: str, tmp_path: Path
+) -> None:
+    saved(name, settings, write, tmp_path / "source")
+    done = import_folder(tmp_path / "source", tmp_path / "run")
+    assert done.model.task == task
+    assert done.check is not None and done.check.equal_answers == 1.0
+    assert len(done.check.differences) == 3 + (task != "embed")
+    assert max(done.check.differences.values()) < 3e-5
+    kept = json.loads((tmp_path / "run" / "import.json").read_text(encoding="utf-8"))["check"]
+    assert kept["differences"] == done.check.differences
+    run = glassformer.load(tmp_path / "run")
+    theirs = tokenizer_of(tmp_path / "source")
+    for text in ("The film was not good.", "naïve café 東京 😀", "1 2  3\n"):
+        assert run.task.tokenizer.framed(run.task.tokenizer.encode(text)) == theirs.encode(text).ids
+
+
+def tokenizer_of(folder: Path) -> Any:
+    import tokenizers
+
+    theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    theirs.no_padding()
+    theirs.no_truncation()
+    return theirs
+
+
+def test_a_wrong_model_is_told_from_rounding(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The check must be able to fail: a weight that differs is seen in the layer that has it."""
+    from glassformer.interop.import_check import check_import
+    from glassformer.interop.imported import restore_imported
+    from glassformer.interop.read import read_source
+
+    saved("BertModel", BERT, wordpiece, tmp_path / "source")
+    imported = read_source(tmp_path / "source")
+    task, model = restore_imported(imported)
+    with torch.no_grad():
+        model.get_parameter("encoder.layers.1.feed_forward.up_proj.bias").add_(0.1)
+    check = check_import(imported, task, model, tmp_path / "source")
+    assert check is not None
+    assert check.differences["encoder.0"] < 1e-5 < 1e-3 < check.differences["encoder.1"]
+    assert "differs from that of transformers" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "RobertaForSequenceClassification"])
+def test_an_explanation_recomputes_every_number(name: str, tmp_path: Path) -> None:
+    _, settings, write, _ = next(case for case in CASES if case[0] == name)
+    saved(name, settings, write, tmp_path / "source")
+    run = glassformer.import_model(tmp_path / "source", tmp_path / "run")
+    e = run.explain("the film was", **({"max_new_tokens": 4} if name.startswith("GPT2") else {}))
+    check_every_record(e, run.model)
+    assert all(check.ok for check in e.checks)
+    assert e.sweep_parts()
+
+
+def test_a_gpt2_continues_as_theirs_does(tmp_path: Path) -> None:
+    model = saved("GPT2LMHeadModel", GPT2, gpt2, tmp_path / "source")
+    run = glassformer.import_model(tmp_path / "source", tmp_path / "run")
+    ids = run.task.tokenizer.encode("the film")
+    options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, "suppress_tokens": None}
+    theirs = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), **options)[0].tolist()
+    theirs = theirs[len(ids) :]
+    theirs = theirs[: theirs.index(0)] if 0 in theirs else theirs
+    ours = run.predict("the film", temperature=0.0, max_new_tokens=8)["text"]
+    assert ours == run.task.tokenizer.decode(theirs)
