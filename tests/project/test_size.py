@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
-MODULES, LINES = 200, 38_500
-"""With 10 modules and 2,300 lines for the import of pretrained models, a feature of its own."""
+MODULES, LINES = 206, 38_500
+"""With 16 modules and 2,300 lines for the import of pretrained models, a feature of its own."""
 
 
 def test_modules_and_lines_stay_within_the_budget() -> None:

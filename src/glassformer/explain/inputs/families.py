@@ -220,7 +220,7 @@ FAMILIES: dict[str, ModelFamily] = {
 def family_of(task: Task) -> ModelFamily:
     """Return the family of a task's models."""
     if task.explain_as is None:
-        hint = "fine-tune it, or import it with --labels" if task.name == "embed" else ""
+        hint = "fine-tune it, or import it with --labels" if task.tokenizer.special is not None else ""
         raise UsageError(f"models of the task {task.name} cannot be explained", hint)
     return FAMILIES[task.explain_as]
 
