@@ -186,8 +186,7 @@ def import_model(
 ) -> Run:
     """Write the pretrained model in a folder of another library as a run, and load it.
 
-    Where that library is installed, the two are compared, layer by layer; `out/import.json` and the card of the model
-    say how they differ, what was changed, and where the model came from.
+    Where that library is installed, the two are compared, layer by layer: `out/import.json` and the card have it.
 
     Args:
         source: a folder that transformers wrote: BERT (sentence encoders too), DistilBERT, RoBERTa or GPT-2.
@@ -196,8 +195,7 @@ def import_model(
         max_len: most tokens of a text; all positions of the model when absent.
 
     Raises:
-        UsageError: the model is of a kind that is not read, or `out` is not empty.
-        CheckpointError: the folder is damaged, holds a pickle alone, or other tensors than its kind has.
+        UsageError, CheckpointError: it is of a kind that is not read, or damaged; or `out` is not empty.
     """
     from glassformer.interop.read import import_folder
 

@@ -144,11 +144,16 @@ def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
     """What differs between tasks is asked of the task."""
     package = ROOT / "src" / "glassformer"
     names = set(TASKS) - {Tag.name}
-    assert names == {"classify", "translate", "lm", "pretrain"}
+    assert names == {"classify", "translate", "lm", "pretrain", "embed"}
     found: list[str] = []
     for path in package.rglob("*.py"):
         relative = path.relative_to(package).as_posix()
-        if relative.startswith("tasks/") or relative in ("config/recipes.py", "config/validation.py"):
+        if relative.startswith("tasks/") or relative in (
+            "config/recipes.py",
+            "config/validation.py",
+            "interop/hf_reader.py",  # which tensors make which task
+            "interop/import_check.py",
+        ):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:

@@ -52,8 +52,6 @@ def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) 
     roles = {role: _role(role, names, config, ids) for role in KEYS}
     if roles["unk"] in (roles["bos"], roles["eos"]) or content["model"].get("type") == "BPE":
         roles["unk"] = roles["unk"] if content["model"].get("unk_token") in ids else NONE
-    if roles["pad"] == NONE:  # padding is masked, so that any token will do
-        roles["pad"] = next(i for i in (roles["eos"], roles["bos"], roles["unk"], 0) if i != NONE)
     prefix, suffix = _around(content, folder.path / FILE)
     special = SpecialTokens(n_ids, prefix=prefix, suffix=suffix, **roles)
     return Tokenizer.imported(json.dumps(content), special, folder.path / FILE)

@@ -310,7 +310,7 @@ class LanguageModelling(Task):
         the answer has "truncated": True.
         """
         t, context = self.tokenizer, self.config.text.max_len
-        prompts = [t.framed(ids) or [t.eos_id] for ids in t.encode_batch(list(texts))]
+        prompts = [t.framed(ids) or [t.start_id] for ids in t.encode_batch(list(texts))]
         model = cast("LanguageModel | Ensemble", model)
         written = generate_ids(
             model, prompts, decode, eos=t.eos_id, suppress_tokens=self.suppress_tokens, first_row=first

@@ -18,7 +18,7 @@ class SpecialTokens:
 
     Attributes:
         n_ids: number of ids, which is the number of rows of the embedding; some may have no token.
-        pad: fills a batch; some token is needed, and it is masked.
+        pad: fills a batch. Without one some other token does, since what fills is masked.
         unk: stands for what has no token; `NONE` where there is nothing unknown.
         bos: begins a text, or a translation.
         eos: ends a text, a document or a translation.
@@ -28,7 +28,7 @@ class SpecialTokens:
     """
 
     n_ids: int
-    pad: int
+    pad: int = NONE
     unk: int = NONE
     bos: int = NONE
     eos: int = NONE
@@ -60,8 +60,7 @@ class SpecialTokens:
         if type(n_ids) is not int or not 1 <= n_ids <= MOST_IDS:
             raise CheckpointError(f"{where}: n_ids should be a number of ids, not {str(n_ids)[:40]}")
         for role in ROLES:
-            lowest = 0 if role == "pad" else NONE
-            if type(value[role]) is not int or not lowest <= value[role] < n_ids:
+            if type(value[role]) is not int or not NONE <= value[role] < n_ids:
                 raise CheckpointError(f"{where}: {role} should be one of {n_ids:,} ids, not {str(value[role])[:40]}")
         for name in ("prefix", "suffix"):
             around = value[name]

@@ -73,7 +73,8 @@ class Tokenizer:
         self.special_ids = special.ids if special else frozenset(range(len(SPECIAL_TOKENS)))
         self.ngrams, self.bigrams = None, list[tuple[int, int]]()
         if special is not None:
-            self.pad_id, self.unk_id, self.bos_id = special.pad, special.unk, special.bos
+            self.pad_id = special.pad if special.pad >= 0 else max(0, special.eos)
+            self.unk_id, self.bos_id = special.unk, special.bos
             self.eos_id, self.mask_id = special.eos, special.mask
             self.vocab_size: int = special.n_ids
             return
@@ -210,6 +211,11 @@ class Tokenizer:
                     continue
                 surfaces = surface_forms(text, encoding.offsets)
                 yield encoding.ids, [word.lower() for word in surfaces] if lowercase else surfaces
+
+    @property
+    def start_id(self) -> int:
+        """Return the id that an empty prompt starts with: that between documents, where there is one."""
+        return self.eos_id if self.eos_id >= 0 else self.pad_id
 
     @cached_property
     def without_text(self) -> list[int]:

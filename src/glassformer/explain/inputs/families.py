@@ -114,7 +114,7 @@ def encode_for_language_model(subject: Subject, request: TraceRequest, settings:
     prompt_ids = t.framed(t.encode(request.text))
     prompt_spans = framed_spans(t, t.offsets(request.text))
     warnings = input_warnings(prompt_ids, range(len(prompt_ids)), t, "the prompt", "tail")
-    prompt: list[int] = [*(prompt_ids or [t.eos_id]), *request.prefix]
+    prompt: list[int] = [*(prompt_ids or [t.start_id]), *request.prefix]
     # The start of the sampler's window, for a prompt longer than the context.
     context = min(model.max_len, MAX_LAYERED_TOKENS)
     start = window_start(len(prompt), context)
@@ -220,7 +220,7 @@ FAMILIES: dict[str, ModelFamily] = {
 def family_of(task: Task) -> ModelFamily:
     """Return the family of a task's models."""
     if task.explain_as is None:
-        hint = "fine-tune it, or import it with --labels" if task.name == "embed" else ""
+        hint = "fine-tune it, or import it with --labels" if task.tokenizer.special is not None else ""
         raise UsageError(f"models of the task {task.name} cannot be explained", hint)
     return FAMILIES[task.explain_as]
 
@@ -251,5 +251,5 @@ def _check_prefix(prefix: Sequence[int], t: Tokenizer) -> None:
     for index, token in enumerate(prefix):
         if not 0 <= token < t.vocab_size:
             raise UsageError(f"prefix[{index}] must be an id from 0 to {t.vocab_size - 1}, got {token}")
-        if token in (t.pad_id, t.bos_id, t.eos_id):
+        if token in t.special_ids - {t.unk_id, t.mask_id}:
             raise UsageError(f"prefix[{index}] must be an ordinary token, got {t.tokens([token])[0]}")
