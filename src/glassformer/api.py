@@ -19,7 +19,7 @@ from glassformer.data.sources import pipes_kept
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.text.answers import checked_lines, checked_texts, warn_at_end, warn_of_cut
+from glassformer.text.answers import PREDICTED_TOGETHER, checked_lines, checked_texts, warn_at_end, warn_of_cut
 from glassformer.text.long_text import chunks_of
 from glassformer.utils.console import is_main_process, log_to_stderr
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from glassformer.interop.export import Export
     from glassformer.tasks import Task
     from glassformer.utils.device import Precision
-
-CHUNK = 256
-"""Lines predicted at a time from a stream."""
 
 
 @log_to_stderr()
@@ -322,7 +319,7 @@ class Run:
         from glassformer.utils.device import tuned
 
         done = 0
-        for chunk in chunks_of(lines, CHUNK):
+        for chunk in chunks_of(lines, PREDICTED_TOGETHER):
             with tuned(self.device):
                 answers = self.task.predict(self._answering, chunk, decode, first=done)
             yield from answers

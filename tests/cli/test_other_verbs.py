@@ -14,7 +14,8 @@ from tests.helpers.tiny_runs import SMALL, Runs
 
 import glassformer
 from glassformer.config import Config, DataConfig
-from glassformer.config.recipes import TASK_NAMES, config_to_dict, load_recipe, recipe_names
+from glassformer.config.recipes import config_to_dict, load_recipe, recipe_names
+from glassformer.config.validation import trained_tasks
 from glassformer.report.diagnosis import diagnose
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, SplitRecord, StepMetrics
@@ -72,7 +73,7 @@ def test_data_needs_to_know_what(words: list[str], cli: Callable) -> None:
 
 def test_data_help_names_every_recipe_for_own_files(cli: Callable) -> None:
     message = " ".join(cli("data", "--help").out.split())
-    assert f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]} for files" in message
+    assert f"{', '.join(trained_tasks()[:-1])} or {trained_tasks()[-1]} for files" in message
 
 
 def test_data_show(cli: Callable, runs: Runs) -> None:

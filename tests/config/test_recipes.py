@@ -306,7 +306,7 @@ def test_a_configuration_made_in_python_is_checked_when_it_is_used(config: Confi
 
 
 def test_a_task_ignores_what_exists_and_no_shipped_recipe_sets_it() -> None:
-    from glassformer.config.recipes import TASK_NAMES
+    from glassformer.config.validation import TASK_NAMES
     from glassformer.tasks import TASKS
 
     assert list(TASKS) == TASK_NAMES

@@ -21,7 +21,7 @@ from tests.helpers.tagging import RECIPE, Tag, register_tag
 import glassformer
 from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.config.recipes import TASK_NAMES
+from glassformer.config.validation import TASK_NAMES
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS, register
 

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import Config, idle
-from glassformer.config.validation import TASK_NAMES, build, check_agreement, convert, homes, kinds, nearest, sections
+from glassformer.config.validation import (
+    build,
+    check_agreement,
+    convert,
+    homes,
+    kinds,
+    nearest,
+    sections,
+    trained_tasks,
+)
 from glassformer.errors import UsageError
 
 BUDGETS = ("epochs", "steps", "minutes")
@@ -45,7 +54,7 @@ def load_recipe(name_or_path: str | Path) -> Config:
         raise UsageError(f"{path}: not TOML: {error}", hint) from error
     where = f"recipe {path.stem}" if path.parent == _FOLDER else str(path)
     if not values.get("task"):
-        raise UsageError(f"{where}: no task is named", f"write task = one of {', '.join(TASK_NAMES)}")
+        raise UsageError(f"{where}: no task is named", f"write task = one of {', '.join(trained_tasks())}")
     values = {"recipe": path.stem} | values
     return config_from_dict(values, where, of_a_run=path.name == "config.toml")
 
@@ -72,7 +81,7 @@ def recipe_for_files(flag_args: Iterable[str], usage: str) -> str:
         return "classify"
     if file.suffix.lower() == ".txt" or (file.name and file.is_dir()):
         return "lm"
-    hint = f"name it: {', '.join(TASK_NAMES)}, as in: {usage}"
+    hint = f"name it: {', '.join(trained_tasks())}, as in: {usage}"
     raise UsageError("the files do not say what they are for", hint)
 
 
@@ -217,6 +226,6 @@ def _not_chosen(section: str, key: str, owners: list[str], chosen: str, where: s
         return UsageError(f"{where}: {message}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
     whose, start = owners[0], f"that reads {owners[0]}"
     if owners == ["files"]:
-        whose, start = "files of your own", f"{', '.join(TASK_NAMES[:-1])} or {TASK_NAMES[-1]}"
+        whose, start = "files of your own", " or ".join((", ".join(trained_tasks()[:-1]), trained_tasks()[-1]))
     message = f"data.{owners[0]}.{key} is for {whose}, and this recipe reads {chosen}"
     return UsageError(f"{where}: {message}", f"start from the recipe {start}")

@@ -27,6 +27,8 @@ kinds = cache(get_type_hints)
 
 TASK_NAMES = ["classify", "translate", "lm", "pretrain", "embed"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
+IMPORTED_ONLY = "embed"
+"""The task that is not trained: a bare encoder, which only an import gives."""
 MAX_EXACT = 2**53
 """Integers beyond this are not converted to a float, nor printed."""
 _IN_WORDS = {int: "a whole number", float: "a number", str: "a string in quotes", bool: "true or false"}
@@ -183,6 +185,11 @@ def homes() -> dict[str, str]:
     """Return the section of each setting by its name, which no other section has: `train` for `lr` and for `beta1`."""
     every = [(name, table) for table, kind in tables().items() for name in kinds(kind) if name not in sections(kind)]
     return {name: table.partition(".")[0] for name, table in every}
+
+
+def trained_tasks() -> list[str]:
+    """Return the names of the tasks that a training may have, in the order of their registration."""
+    return [name for name in TASK_NAMES if name != IMPORTED_ONLY]
 
 
 def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> None:

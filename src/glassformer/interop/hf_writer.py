@@ -33,7 +33,7 @@ from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.model_folder import tensor_chunks
-from glassformer.text.imported_tokenizer import KEY
+from glassformer.text.special_tokens import KEY
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 
 

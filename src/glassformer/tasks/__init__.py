@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from glassformer.config.recipes import TASK_NAMES, nearest
+from glassformer.config.validation import TASK_NAMES, nearest
 from glassformer.errors import UsageError
 from glassformer.tasks.base import Task
 

@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 N_PREDICTIONS = 5
 """Predicted tokens for each [MASK] where `--top-k` names no other number."""
+PREDICTED_TOGETHER = 256
+"""Texts of a stream that are predicted at a time."""
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterable[tuple[list[int], list[str]]]:

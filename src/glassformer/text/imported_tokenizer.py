@@ -14,10 +14,8 @@ from typing import Any
 import tokenizers
 
 from glassformer.errors import CheckpointError
-from glassformer.text.special_tokens import SpecialTokens
+from glassformer.text.special_tokens import KEY, SpecialTokens
 
-KEY = "glassformer"
-"""The key of the special tokens in the `tokenizer.json` of an imported model; the library never sees it."""
 NORMALIZERS = {
     "BertNormalizer",
     "Lowercase",

@@ -7,6 +7,8 @@ from typing import Any
 
 from glassformer.errors import CheckpointError
 
+KEY = "glassformer"
+"""The key of the special tokens in the `tokenizer.json` of an imported model; the library never sees it."""
 NONE = -1
 """The id of a role that no token has; it is never the id of a token."""
 ROLES = ("pad", "unk", "bos", "eos", "mask")

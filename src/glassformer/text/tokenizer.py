@@ -24,10 +24,9 @@ from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
-from glassformer.text.imported_tokenizer import KEY, backend_of, imported_backend
 from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text, truncate
 from glassformer.text.ngrams import NgramVocabulary, bigrams_of_texts, surface_forms
-from glassformer.text.special_tokens import SpecialTokens
+from glassformer.text.special_tokens import KEY, SpecialTokens
 from glassformer.text.written_tokenizer import HINT, check_tokenizer_json
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS
@@ -90,6 +89,8 @@ class Tokenizer:
         Raises:
             CheckpointError: a part is none that is known, or an id has no row in the embedding.
         """
+        from glassformer.text.imported_tokenizer import imported_backend
+
         return Tokenizer(imported_backend(text, special, where), special)
 
     def framed(self, ids: Sequence[int]) -> list[int]:
@@ -297,6 +298,8 @@ class Tokenizer:
         except CheckpointError as error:
             raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", again) from error
         if isinstance(content, dict) and KEY in content:
+            from glassformer.text.imported_tokenizer import backend_of
+
             special = SpecialTokens.from_json(content[KEY], path)
             return Tokenizer(backend_of(content, special, path), special)
         check_tokenizer_json(content, path)
