@@ -260,6 +260,8 @@ class TrainConfig:
     """Number of batches whose gradients are accumulated into one step."""
     init_from: str | None = None
     """Run to initialise from (fine-tuning); its tokenizer and sizes are used."""
+    frozen_layers: int = number(0, "[0, inf)")
+    """Number of lower layers that keep the weights of `init_from`, and with them the embeddings; 0 for none."""
     optimizer: Literal["adamw", "adam", "sgd", "muon"] = "adamw"
     """Optimizer; each has its own settings."""
     lr: float = number(1e-3, "(0, inf)")

@@ -243,6 +243,9 @@ def _check_training(train: TrainConfig, where: str) -> None:
         reason = "compiled layers keep what a gradient needs for one, and it takes two"
         message = f"{where}: adversarial and compile cannot go together: {reason}"
         raise UsageError(message, "use --adversarial 0, or leave out compile")
+    if train.frozen_layers and not train.init_from:
+        message = f"{where}: frozen_layers keeps pretrained weights, and nothing is pretrained here"
+        raise UsageError(message, "name a run with --init-from")
 
 
 def _suggest(key: str, kind: type) -> str:

@@ -86,6 +86,10 @@ class Task(ABC):
         tokenizer = tokenizer or Tokenizer.train(cls.tokenizer_texts(data.train), config.text, data.extra_tokens)
         return cls(config, tokenizer, cls.classes_of(data.train))
 
+    def start_head(self, model: nn.Module, corpus: EncodedCorpus) -> bool:
+        """Fit a head that is new to what a pretrained model gives for the training texts; True where there is a way."""
+        return False
+
     def with_config(self, config: Config) -> Task:
         task = copy.copy(self)
         task.config = config

@@ -29,11 +29,12 @@ from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.classification import fit_baselines, score
 from glassformer.models.build import encoder_flops
 from glassformer.models.encoder_models import TextClassifier
-from glassformer.models.ensemble import evaluation_mode
+from glassformer.models.ensemble import evaluation_mode, members_of
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
 from glassformer.tasks.classify_report import ClassifyReport
+from glassformer.tasks.probe import fit_probe
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
 from glassformer.text.long_text import truncate
 from glassformer.text.ngrams import mean_words
@@ -46,6 +47,8 @@ LONGEST = 512
 STEPS, MIN_STEPS = 1000, 600
 """About how many steps a small set needs, and at least, where it is soon learned by heart; batches are made small
 enough."""
+FROM_PRETRAINED = 600
+"""About how many steps a pretrained model needs; fewer passes than 3 are not made, nor more than 15."""
 BIGRAMS = 100_000
 """Most pairs of words with vectors of their own."""
 MAX_TOKENS, MAX_STEPS = 4_500_000, 6000
@@ -78,6 +81,23 @@ def suggest(n_texts: int, n_classes: int, n_words: float) -> dict[str, Any]:
         "embedding_dropout": 0.3 if two_short else 0.2,
         "bigrams": BIGRAMS if long or n_classes <= 2 else 0,
         "ensemble_size": int(min(3, max(1, members))),
+    }
+
+
+def suggest_from_pretrained(n_texts: int) -> dict[str, Any]:
+    """Return the suggested settings by field that differ where the weights come from another library.
+
+    A tenth of the learning rate of random weights, and fewer passes: what is new is learned soon, what the model
+    knows is soon lost.
+    """
+    epochs = max(3.0, min(15.0, FROM_PRETRAINED * 32 / max(1, n_texts)))
+    return {
+        "epochs": round(epochs, 1),
+        "batch_size": 32 if n_texts >= 1000 else 16,
+        "lr": 1e-4,
+        "dropout": 0.1,
+        "embedding_dropout": 0.1,
+        "ensemble_size": 1,
     }
 
 
@@ -150,6 +170,8 @@ class Classify(Task):
         n, n_classes, n_words = len(train), len(set(train.answers)), mean_words(train.text)
         of_words = {} if config.text.tokenizer == "word" else {"bigrams": 0}
         suggested = suggest(n, n_classes, n_words) | of_words
+        if config.train.init_from and config.text.tokenizer == "imported":
+            suggested |= suggest_from_pretrained(n)
         return suggested, f"{n:,} texts of {n_classes} classes, {n_words:.0f} words each"
 
     @classmethod
@@ -253,6 +275,23 @@ class Classify(Task):
         probabilities = self._probabilities(model, EncodedCorpus.from_arrays(arrays.in_memory(), writer.stats, str))
         answers = (class_answer(text, p, self.labels) for text, p in zip(texts, probabilities, strict=True))
         return [answer | cut.mark for answer, cut in zip(answers, encoded, strict=True)]
+
+    def start_head(self, model: nn.Module, corpus: EncodedCorpus) -> bool:
+        """Set the head of each member to a logistic regression on the pooled vectors of the training texts."""
+        for member in members_of(model):
+            pooled, index = list[Tensor](), list[np.ndarray]()
+            handle = member.head.register_forward_pre_hook(lambda _, inputs, kept=pooled: kept.append(inputs[0].cpu()))
+            with evaluation_mode(member):
+                for batch in self.batches(member, corpus):
+                    self.logits(member, batch)
+                    index.append(batch.index)
+            handle.remove()
+            vectors, labels = torch.cat(pooled).double().numpy(), np.array(corpus.labels)[np.concatenate(index)]
+            weight, bias, _ = fit_probe(vectors, labels, member.head.out_features)
+            with torch.no_grad():
+                member.head.weight.copy_(torch.from_numpy(weight))
+                member.head.bias.copy_(torch.from_numpy(bias))
+        return True
 
     def _numbers(self, split: Split) -> list[int]:
         """Return the class index of each example; raise DataError for a class that training lacks."""

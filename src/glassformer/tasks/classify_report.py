@@ -115,6 +115,7 @@ class ClassifyReport(TaskReport):
         "majority": "majority class",
         "tfidf_logistic": "TF-IDF + logistic regression",
         "hybrid": "averaged with TF-IDF",
+        "probe": "frozen encoder + logistic regression",
     }
     captions: ClassVar = {
         "confusion": "What is taken for what.",
@@ -146,6 +147,9 @@ class ClassifyReport(TaskReport):
         accuracy = evaluation.value("accuracy")
         if baseline is not None and accuracy is not None and baseline >= accuracy:
             warnings.append(f"A bag of words does as well or better here ({percent(baseline)}).")
+        probe = evaluation.baselines.get("probe", {}).get("accuracy")
+        if probe is not None and accuracy is not None and probe > accuracy:
+            warnings.append(f"Fine-tuning gained nothing: the encoder as it was does better ({percent(probe)}).")
         return warnings
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.data.splits import overlap_with_training
+from glassformer.data.splits import Split, overlap_with_training
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.nn.dropout import Dropout
 from glassformer.report.run_record import load_run_record
 from glassformer.report.text import caveats
@@ -19,7 +20,9 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.records import Evaluation, StepMetrics
 from glassformer.tasks import Task
+from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import optimizer_step
+from glassformer.training.preparation import initial_model
 from glassformer.training.state import RunContext, TrainState
 from glassformer.utils.atomic_io import remove_leftovers
 from glassformer.utils.formatting import counted
@@ -113,6 +116,24 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None
         logger.warning(caveat)
 
 
+def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[str, Any] | None:
+    """Score what a fine-tuning began with, a head fitted to the vectors of the pretrained encoder as it was."""
+    begin = context.config.train.init_from
+    if begin is None or context.task.tokenizer.special is None or not context.task.fits_baselines:
+        return None
+    try:
+        pretrained = context.pretrained or reload_pretrained(begin, folder.read_data().base.get("sha256", ""))
+        model, fitted = initial_model(replace(context, pretrained=pretrained))
+    except (CheckpointError, UsageError) as error:  # it was moved since, and the run is whole without it
+        logger.warning(f"not compared with the pretrained model as it was: {error.message}")
+        return None
+    if not fitted:
+        return None
+    scores = context.task.evaluate(model, split, context.config.decode)
+    settings = "the pretrained encoder as it was, and a logistic regression on its vectors of the training texts"
+    return {name: scores[name] for name in ("accuracy", "ci95", "macro_f1")} | {"settings": settings}
+
+
 def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:
     """Score the test split, or without one the validation split, in fp32; write scores and predictions."""
     data, config = context.data, context.config
@@ -120,6 +141,8 @@ def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Ev
     logger.info(f"evaluating on {split.source} ({counted(len(split), 'examples')})")
     scores = context.task.evaluate(model, split, config.decode, data.train)
     predictions = scores.pop("predictions")
+    if probe := _score_probe(context, split, folder):
+        scores["baselines"]["probe"] = probe
     if config.data.use_test_as_validation:
         scores["warning"] = "the test split was also used to choose the epoch; this is no clean test result"
     if (overlap := overlap_with_training(split, data.train, context.task.running_text)) is not None:

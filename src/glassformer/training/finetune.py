@@ -18,6 +18,9 @@ from torch import nn
 from glassformer.config import Config, ModelConfig
 from glassformer.config.recipes import remaining_auto
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.nn import Decoder, Encoder
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramEmbedding, SegmentEmbedding
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS, Weights
 from glassformer.tasks import task_class
@@ -28,11 +31,22 @@ from glassformer.utils.safe_read import sha256_regular
 logger = logging.getLogger(__name__)
 
 
+IMPORTED_START = {
+    "classify": {"adversarial": 0.0, "word_unknown_prob": 0.0},
+    "pretrain": {"lr": 1e-4},
+    "lm": {"lr": 1e-4},
+    "translate": {"lr": 3e-4, "label_smoothing": 0.0},
+}
+"""Training settings for the weights of another library, by task: they change less than random ones have to.
+
+Label smoothing would give a share to the tokens of the source in a joint vocabulary, which are never written.
+"""
 FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "pooler", "ensemble_size"}
 """Model settings that may differ from the pretrained run's: they change no copied weight's shape or meaning."""
 MODEL_SETTINGS = [f.name for f in fields(ModelConfig) if f.name not in FREE_MODEL_SETTINGS]
 TEXT_SETTINGS = ["tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "max_len"]
 """Settings of the tokenizer, and the maximum length, which has to match with learned positions."""
+EMBEDDINGS = (TokenEmbedding, NgramEmbedding, BigramEmbedding, SegmentEmbedding)
 _MEMBER = re.compile(r"^members\.\d+\.")
 
 
@@ -45,6 +59,11 @@ class PretrainedModel:
     tokenizer: Tokenizer
     weights: Weights
     sha256: str
+
+    @property
+    def imported(self) -> bool:
+        """Whether the weights, or those they were fine-tuned from, are of another library."""
+        return self.tokenizer.special is not None
 
 
 def load_pretrained(path: str) -> PretrainedModel:
@@ -63,19 +82,22 @@ def with_pretrained_settings(config: Config, path: str) -> Config:
     """Return a recipe's configuration with the sizes and text settings of the run at `path`; log those that change.
 
     They are no longer chosen automatically. Flags are applied afterwards; `check_compatible` rejects those that differ.
+    For an imported model settings of the training change, too: `IMPORTED_START`.
     """
-    changes: dict[str, dict[str, Any]] = {"model": {}, "text": {}}
+    changes: dict[str, dict[str, Any]] = {"model": {}, "text": {}, "train": {}}
     pretrained = load_pretrained(path)
     for section, name, _, pretrained_value in _differences(config, pretrained.config):
         changes[section][name] = pretrained_value
+    if pretrained.imported:
+        changes["train"] = dict(IMPORTED_START.get(config.task, {}))
     changed = [f"{section}.{name} {_format(v)}" for section, values in changes.items() for name, v in values.items()]
     if changed:
         logger.info(f"taken from {path}: {', '.join(changed)}")
-    model, text = replace(config.model, **changes["model"]), replace(config.text, **changes["text"])
-    settled = {*MODEL_SETTINGS, *TEXT_SETTINGS}
-    if pretrained.tokenizer.special is not None:  # members of an ensemble would begin with the same weights
+    settled = {*MODEL_SETTINGS, *TEXT_SETTINGS, *changes["train"]}
+    if pretrained.imported:  # members of an ensemble would begin with the same weights
         settled.add("ensemble_size")
-    return replace(config, model=model, text=text, auto=remaining_auto(config, settled))
+    sections = {section: replace(getattr(config, section), **values) for section, values in changes.items()}
+    return replace(config, **sections, auto=remaining_auto(config, settled))
 
 
 def check_compatible(config: Config, pretrained: PretrainedModel) -> None:
@@ -89,27 +111,53 @@ def check_compatible(config: Config, pretrained: PretrainedModel) -> None:
         raise UsageError(message, "remove the setting: it is taken from the pretrained run")
 
 
-def copy_pretrained_weights(model: nn.Module, pretrained: PretrainedModel) -> None:
-    """Copy all weights of matching name and shape, to each ensemble member too; log how many, and which stay random.
+def copy_pretrained_weights(model: nn.Module, pretrained: PretrainedModel) -> list[str]:
+    """Copy all weights of matching name and shape, to each ensemble member too; return the names of the others.
 
     Raises:
         UsageError: no weight matches.
     """
-    params, weights = dict(model.named_parameters()), pretrained.weights
-    candidates = {name: weights.get(name, weights.get(_MEMBER.sub("", name))) for name in params}
-    matching = {name: w for name, w in candidates.items() if w is not None and w.shape == params[name].shape}
+    params, matching = dict(model.named_parameters()), _matching(model, pretrained)
     if not matching:
         message = f"{pretrained.path}, a run of the task {pretrained.config.task}, shares no weights with this model"
         raise UsageError(message, "initialise from a run of the same task, or a classifier from a run of pretrain")
     with torch.no_grad():
         for name, weight in matching.items():
             params[name].copy_(weight)
+    return [name for name in params if name not in matching]
+
+
+def what_was_copied(model: nn.Module, pretrained: PretrainedModel) -> str:
+    """Return how many weights of a model are those of a pretrained one, and which are new, for the log."""
+    params, matching = dict(model.named_parameters()), _matching(model, pretrained)
     new = [name for name in params if name not in matching]
     n, rest = sum(params[name].numel() for name in matching), f"; new: {', '.join(new[:4])}" if new else ""
     more = f" and {len(new) - 4} more" if len(new) > 4 else ""
-    logger.info(
-        f"initialised from {pretrained.path}: {len(matching)} of {len(params)} tensors, {n:,} weights{rest}{more}"
-    )
+    return f"initialised from {pretrained.path}: {len(matching)} of {len(params)} tensors, {n:,} weights{rest}{more}"
+
+
+def _matching(model: nn.Module, pretrained: PretrainedModel) -> Weights:
+    """Return the pretrained weights that fit, by the names of the model's parameters."""
+    params, weights = dict(model.named_parameters()), pretrained.weights
+    candidates = {name: weights.get(name, weights.get(_MEMBER.sub("", name))) for name in params}
+    return {name: w for name, w in candidates.items() if w is not None and w.shape == params[name].shape}
+
+
+def freeze(model: nn.Module, n_layers: int) -> None:
+    """Keep the weights of the first `n_layers` layers of each stack, and of the embeddings below them.
+
+    If these are all layers of a stack, its final norm stays as well.
+    """
+    if not n_layers:
+        return
+    stacks = [module for module in model.modules() if isinstance(module, Encoder | Decoder)]
+    kept: list[nn.Module] = [module for module in model.modules() if isinstance(module, EMBEDDINGS)]
+    for stack in stacks:
+        kept += [*stack.layers[:n_layers], *([stack.norm] if n_layers >= len(stack.layers) else [])]
+    for module in kept:
+        module.requires_grad_(False)
+    n_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    logger.info(f"frozen      embeddings and {n_layers} layers; {n_trained:,} parameters are trained")
 
 
 def reload_pretrained(path: str, sha256: str) -> PretrainedModel:

@@ -60,6 +60,7 @@ def adversarial_backward(module: nn.Module, context: RunContext, batch: Batch, d
     xs: list[Tensor] = []
 
     def keep(x: Tensor) -> Tensor:
+        x = x if x.requires_grad else x.requires_grad_()  # of frozen embeddings
         x.retain_grad()
         xs.append(x)
         return x

@@ -285,17 +285,18 @@ def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRec
 
 
 def n_parameters(model: nn.Module) -> int:
-    """Return the number of trainable parameters; shared ones count once."""
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+    """Return the number of parameters, frozen ones too; shared ones count once."""
+    return sum(p.numel() for p in model.parameters())
 
 
 def memory(model: nn.Module, context: RunContext, slots: float) -> float:
     """Return the bytes of weights, gradients, two Adam moments, and roughly the activations of a batch.
 
-    Fused attention keeps no matrix of queries by keys. With activation checkpointing, layers keep their input, and one
-    layer all activations.
+    Frozen weights have neither gradients nor moments. Fused attention keeps no matrix of queries by keys. With
+    activation checkpointing, layers keep their input, and one layer all activations.
     """
     c, width = context.config.model, 2 if context.precision == "bf16" else 4
     layer = 16 * c.d_model + 3 * d_ff_of(c)
     per_slot = c.n_layers * c.d_model + layer if context.config.train.activation_checkpointing else c.n_layers * layer
-    return 16 * n_parameters(model) + width * per_slot * slots * c.ensemble_size
+    n_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return 4 * n_parameters(model) + 12 * n_trained + width * per_slot * slots * c.ensemble_size

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from glassformer.config import Config
 from glassformer.config.recipes import BUDGETS, dump_config, override, remaining_auto
@@ -21,7 +22,13 @@ from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task, task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace
-from glassformer.training.finetune import check_compatible, copy_pretrained_weights, load_pretrained
+from glassformer.training.finetune import (
+    check_compatible,
+    copy_pretrained_weights,
+    freeze,
+    load_pretrained,
+    what_was_copied,
+)
 from glassformer.training.preflight import PACKAGES, Preflight, preflight
 from glassformer.training.state import RunContext, TrainState
 from glassformer.utils.cpu_threads import threads_of_run
@@ -114,10 +121,25 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
 def new_state(context: RunContext) -> TrainState:
     """Build the model, with random or pretrained weights, and its optimizer."""
     torch.manual_seed(context.config.train.seed)
-    model = context.task.build_model().to(context.device)
+    model, probe = initial_model(context)
     if context.pretrained is not None:
-        copy_pretrained_weights(model, context.pretrained)
+        logger.info(what_was_copied(model, context.pretrained))
+    if probe:
+        scores = context.task.validate(model, context.valid, context.data.valid)
+        value = f"{context.task.metric} {scores[context.task.metric]:.4f}"
+        logger.info(f"probe       valid {value}: a logistic regression on the vectors of the encoder as it is")
+    freeze(model, context.config.train.frozen_layers)
     return TrainState.start(model, context.task, context.group)
+
+
+def initial_model(context: RunContext) -> tuple[nn.Module, bool]:
+    """Return the model before the first step, and whether its head is fitted to the vectors of a pretrained encoder."""
+    model = context.task.build_model().to(context.device)
+    if (pretrained := context.pretrained) is None:
+        return model, False
+    new = copy_pretrained_weights(model, pretrained)
+    probe = pretrained.imported and any("head." in name for name in new)
+    return model, probe and context.task.start_head(model, context.train)
 
 
 def prepare_distributed(

@@ -1,0 +1,123 @@
+"""Fine-tuning: frozen layers keep their weights in every kind of training, and a new head starts from a probe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.helpers.for_each import for_each
+from tests.helpers.pretrained import bert_folder
+from tests.helpers.small_runs import SMALL, write_table
+
+import glassformer
+from glassformer.errors import UsageError
+from glassformer.interop import import_check
+from glassformer.tasks.classify import suggest_from_pretrained
+from glassformer.tasks.probe import fit_probe
+
+SIZED = {name: value for name, value in SMALL.items() if name not in ("model", "text")} | {"ensemble_size": 1}
+"""Settings without sizes, which are those of the pretrained run."""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained classifier of two layers."""
+    folder = tmp_path_factory.mktemp("base")
+    settings = SMALL | {"steps": 1, "train_file": write_table(folder), "model": SMALL["model"] | {"n_layers": 2}}
+    glassformer.train("classify", out=folder / "run", **settings)
+    return folder
+
+
+@pytest.fixture
+def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An imported encoder without a head."""
+    monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
+    glassformer.import_model(bert_folder(tmp_path / "source", "bare"), tmp_path / "encoder")
+    return tmp_path / "encoder"
+
+
+def texts(folder: Path, labels: tuple[str, ...]) -> Path:
+    words = ("good", "not", "1")
+    rows = [
+        f"{' '.join([words[i % len(labels)]] * 3)} film{' a' * (i % 4)},{labels[i % len(labels)]}" for i in range(60)
+    ]
+    path = folder / f"{len(labels)}.csv"
+    path.write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+    return path
+
+
+@for_each(
+    ("n", "options"),
+    [
+        (1, {}),
+        (2, {"optimizer": "muon", "ema_decay": 0.5}),
+        (1, {"adversarial": 0.1}),
+        (2, {"ensemble_size": 2, "activation_checkpointing": True}),
+    ],
+)
+def test_frozen_layers_keep_their_weights(n: int, options: dict[str, Any], base: Path, tmp_path_factory: Any) -> None:
+    out = tmp_path_factory.mktemp("frozen") / "run"
+    settings = SIZED | {"steps": 3, "lr": 0.05, "train_file": str(base / "table.csv"), "frozen_layers": n}
+    before = dict(glassformer.load(base / "run").model.named_parameters())
+    run = glassformer.train("classify", out=out, init_from=str(base / "run"), **settings | options)
+    assert run is not None
+    kept = ("embedding.", "ngrams.", "bigrams.", *(f"encoder.layers.{i}." for i in range(n)))
+    kept += ("encoder.norm.",) if n == 2 else ()
+    for full_name, parameter in run.model.named_parameters():
+        name = full_name.split(".", 2)[-1] if full_name.startswith("members.") else full_name
+        same = torch.equal(parameter, before[name])
+        assert same == name.startswith(kept), full_name
+
+
+def test_a_run_with_frozen_layers_resumes_to_the_same_weights(base: Path, tmp_path: Path) -> None:
+    settings = SIZED | {"train_file": str(base / "table.csv"), "frozen_layers": 1, "steps": 4, "save_every": 2}
+    whole = glassformer.train("classify", out=tmp_path / "whole", init_from=str(base / "run"), **settings)
+
+    def stop(step: Any) -> None:
+        if step.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        glassformer.train("classify", out=tmp_path / "cut", init_from=str(base / "run"), on_step=stop, **settings)
+    resumed = glassformer.resume(tmp_path / "cut")
+    assert whole is not None and resumed is not None
+    weights = dict(resumed.model.named_parameters())
+    assert all(torch.equal(p, weights[name]) for name, p in whole.model.named_parameters())
+
+
+def test_nothing_is_frozen_that_is_random() -> None:
+    with pytest.raises(UsageError, match="frozen_layers keeps pretrained weights, and nothing is pretrained here"):
+        glassformer.train("classify", train_file="t.csv", frozen_layers=1)
+
+
+@for_each("labels", [("pos", "neg"), ("x", "y", "z")])
+def test_a_new_head_starts_from_a_probe(labels: tuple[str, ...], encoder: Path, tmp_path: Path) -> None:
+    data = texts(tmp_path, labels)
+    settings: dict[str, Any] = {"train_file": str(data), "steps": 1, "lr": 1e-9, "threads": 1, "frozen_layers": 2}
+    out = tmp_path / f"tuned-{len(labels)}"
+    run = glassformer.train("classify", out=out, init_from=str(encoder), **settings)
+    assert run is not None
+    assert run.path.joinpath("evaluation.json").exists()
+    rows = [line.rsplit(",", 1) for line in data.read_text(encoding="utf-8").splitlines()[1:]]
+    answers = run.predict([text for text, _ in rows])
+    assert np.mean([a["label"] == label for a, (_, label) in zip(answers, rows, strict=True)]) > 0.9
+
+
+def test_a_probe_is_the_same_in_any_unit_of_the_vectors() -> None:
+    generator = np.random.default_rng(1)
+    labels = np.arange(60) % 3
+    vectors = generator.normal(size=(60, 5)) + np.eye(5)[labels] * 3
+    for factor in (1.0, 1e-3, 1e3):
+        weight, bias, _ = fit_probe(vectors * factor + 7, labels, 3)
+        assert weight.shape == (3, 5) and bias.shape == (3,)
+        right = ((vectors * factor + 7) @ weight.T + bias).argmax(axis=1) == labels
+        assert right.mean() > 0.9
+
+
+def test_settings_for_a_pretrained_start_follow_the_number_of_texts() -> None:
+    few, some, many = (suggest_from_pretrained(n) for n in (100, 3000, 100_000))
+    assert few["epochs"] > some["epochs"] > many["epochs"] >= 3
+    assert few["batch_size"] < many["batch_size"]
