@@ -278,6 +278,7 @@ class Classify(Task):
 
     def start_head(self, model: nn.Module, corpus: EncodedCorpus) -> bool:
         """Set the head of each member to a logistic regression on the pooled vectors of the training texts."""
+        logger.info(f"fitting a probe to the vectors of {counted(len(corpus), 'training texts')}")
         for member in members_of(model):
             pooled, index = list[Tensor](), list[np.ndarray]()
             handle = member.head.register_forward_pre_hook(lambda _, inputs, kept=pooled: kept.append(inputs[0].cpu()))
