@@ -40,11 +40,15 @@ CHANGES = {
     "bias": False,
     "pooling": "max",
     "embedding_init_std": 0.05,
+    "embedding_norm": True,
+    "norm_eps": 0.1,
+    "n_segments": 2,
+    "pooler": "tanh",
 }
 
 
 def test_every_field_of_the_configuration_is_tried() -> None:
-    elsewhere = {"tie_embeddings", "ensemble_size", "max_ngram", "ngram_dropout"}
+    elsewhere = {"tie_embeddings", "ensemble_size", "max_ngram", "ngram_dropout", "rope_base", "output_bias"}
     assert {f.name for f in fields(ModelConfig)} == CHANGES.keys() | elsewhere
 
 
@@ -61,7 +65,7 @@ def test_no_field_is_silently_ignored(name: str) -> None:
 CHOICES = {
     "positions": ["sinusoidal", "learned", "rotary", "none"],
     "norm": ["layer", "rms"],
-    "activation": ["relu", "gelu", "swiglu"],
+    "activation": ["relu", "gelu", "gelu-tanh", "silu", "swiglu"],
     "pre_norm": [True, False],
     "d_head": [None, 2, 16],
 }

@@ -32,7 +32,7 @@ def test_swiglu_is_a_gate() -> None:
     assert sum(p.numel() for p in block.parameters()) == 3 * 6 * 10
 
 
-@for_each("activation", ["relu", "gelu", "swiglu"])
+@for_each("activation", ["relu", "gelu", "gelu-tanh", "silu", "swiglu"])
 def test_every_position_alike(activation: str) -> None:
     block = SwiGLU(6, 10) if activation == "swiglu" else FeedForward(6, 10, activation)
     x = torch.randn(1, 5, 6)
@@ -40,7 +40,7 @@ def test_every_position_alike(activation: str) -> None:
     torch.testing.assert_close(block(x)[:, order], block(x[:, order]))
 
 
-@for_each("name", ["silu", "swiglu", nn.ReLU, F.relu])
+@for_each("name", ["mish", "swiglu", nn.ReLU, F.relu])
 def test_an_activation_that_is_missing_is_said_and_not_replaced(name: object) -> None:
     """A third one used to become GELU in silence."""
     with pytest.raises(ValueError, match=r"no activation .* `activate` in nn/layers.py has no case"):

@@ -27,6 +27,7 @@ from glassformer.interop.ctranslate2_weights import TransformerWeights, read_wei
 from glassformer.interop.export_facts import FACTS, decode_of, read_facts, tokenizer_of
 from glassformer.interop.imported import ImportedModel, ImportSource
 from glassformer.runs.folder import TOKENIZER
+from glassformer.tasks import TASKS
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import LIMITS, check_types, read_json_object, read_text, sha256_regular
 
@@ -36,7 +37,6 @@ FILES = (FILE, CONFIG, TOKENIZER, FACTS, *(f"{name}.{end}" for name in VOCABULAR
 """Files that are read, where they are there."""
 CTRANSLATE2_BEAM = 2
 """The beam of CTranslate2, where it is not told another."""
-TASKS = {"translator": "translate", "language_model": "lm"}
 
 
 def is_ctranslate2(folder: Path) -> bool:
@@ -93,7 +93,7 @@ def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
         message = f"{folder} has positions for texts of {positions:,} tokens, not of {max_len:,}"
         raise UsageError(message, f"use --max-len {positions} or less")
     return ImportedModel(
-        task=TASKS[found.kind],
+        task=next(name for name, kind in TASKS.items() if kind.explain_as == found.kind),
         model=build(ModelConfig, found.settings, "model", str(folder / FILE)),
         tokenizer=tokenizer,
         max_len=positions,

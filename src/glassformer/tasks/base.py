@@ -10,7 +10,7 @@ import copy
 import functools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -65,6 +65,8 @@ class Task(ABC):
         report: how its runs are reported.
         fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
         explain_as: the kind of model that `explain` traces; None where it cannot.
+        imported_start: settings of the training for the weights of another library, which change less than random ones
+            have to.
     """
 
     name: ClassVar[str]
@@ -74,6 +76,7 @@ class Task(ABC):
     metric: str
     report: ClassVar[TaskReport] = TaskReport()
     fits_baselines: ClassVar[bool] = False
+    imported_start: ClassVar[Mapping[str, Any]] = {}
     explain_as: ClassVar[Literal["classifier", "masked_language_model", "translator", "language_model"] | None] = None
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:

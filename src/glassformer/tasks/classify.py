@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -163,6 +163,7 @@ class Classify(Task):
     ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "model.output_bias", "decode"}
     fits_baselines = True
     explain_as = "classifier"
+    imported_start: ClassVar = {"adversarial": 0.0, "word_unknown_prob": 0.0}
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:

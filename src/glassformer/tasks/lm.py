@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -166,6 +166,7 @@ class LanguageModelling(Task):
     metric = "nats_per_token"
     running_text = True
     explain_as = "language_model"
+    imported_start: ClassVar = {"lr": 1e-4}
     report = LanguageModellingReport()
     ignores = PARALLEL_FILES | {
         "data.files.text_column",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -136,6 +136,7 @@ class Pretrain(Task):
 
     name = "pretrain"
     explain_as = "masked_language_model"
+    imported_start: ClassVar = {"lr": 1e-4}
     schema = DataSchema("pretrain", (TEXT,))
     metric = "nats_per_masked_token"
     report = PretrainReport()

@@ -31,16 +31,6 @@ from glassformer.utils.safe_read import sha256_regular
 logger = logging.getLogger(__name__)
 
 
-IMPORTED_START = {
-    "classify": {"adversarial": 0.0, "word_unknown_prob": 0.0},
-    "pretrain": {"lr": 1e-4},
-    "lm": {"lr": 1e-4},
-    "translate": {"lr": 3e-4, "label_smoothing": 0.0},
-}
-"""Training settings for the weights of another library, by task: they change less than random ones have to.
-
-Label smoothing would give a share to the tokens of the source in a joint vocabulary, which are never written.
-"""
 FREE_MODEL_SETTINGS = {"dropout", "embedding_dropout", "ngram_dropout", "pooling", "pooler", "ensemble_size"}
 """Model settings that may differ from the pretrained run's: they change no copied weight's shape or meaning."""
 MODEL_SETTINGS = [f.name for f in fields(ModelConfig) if f.name not in FREE_MODEL_SETTINGS]
@@ -82,14 +72,14 @@ def with_pretrained_settings(config: Config, path: str) -> Config:
     """Return a recipe's configuration with the sizes and text settings of the run at `path`; log those that change.
 
     They are no longer chosen automatically. Flags are applied afterwards; `check_compatible` rejects those that differ.
-    For an imported model settings of the training change, too: `IMPORTED_START`.
+    For an imported model settings of the training change, too: `Task.imported_start`.
     """
     changes: dict[str, dict[str, Any]] = {"model": {}, "text": {}, "train": {}}
     pretrained = load_pretrained(path)
     for section, name, _, pretrained_value in _differences(config, pretrained.config):
         changes[section][name] = pretrained_value
     if pretrained.imported:
-        changes["train"] = dict(IMPORTED_START.get(config.task, {}))
+        changes["train"] = dict(task_class(config.task).imported_start)
     changed = [f"{section}.{name} {_format(v)}" for section, values in changes.items() for name, v in values.items()]
     if changed:
         logger.info(f"taken from {path}: {', '.join(changed)}")
