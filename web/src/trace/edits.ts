@@ -1,5 +1,5 @@
 /** Edits of a forward pass as text, "encoder.0.self.context[head:2]=0", and in words. */
-import { nodeLocation, visible } from "../tensors/format";
+import { capital, nodeLocation, visible } from "../tensors/format";
 import { fill, type Grid, mayAttend } from "../tensors/grid";
 import { sliceOffsets } from "../tensors/tensor";
 import type { Manifest, TraceNode } from "../types";
@@ -72,8 +72,6 @@ function fromOne(indices: string): string {
   if (end !== undefined) return start! + 1 < end ? `${start! + 1} to ${end}` : `${end}`;
   return indices.split(".").map((one) => Number(one) + 1).join(", ");
 }
-
-const capital = (text: string) => text[0]!.toUpperCase() + text.slice(1);
 
 /** The edits with one added, or without it if it is there. */
 export const toggled = (edits: readonly string[], edit: string) => (edits.includes(edit) ? edits.filter((one) => one !== edit) : [...edits, edit]);

@@ -3,9 +3,9 @@
  * place at a head, a block or a layer.
  */
 import { useEffect, useRef } from "preact/hooks";
-import { base, edited, edits, ignoresEdits, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
+import { base, editable, edited, edits, ignoresEdits, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
 import { useValue } from "../state/signals";
-import { signed, visible } from "../tensors/format";
+import { capital, signed, visible } from "../tensors/format";
 import { describeEdit, toggled } from "../trace/edits";
 import type { Effect, Manifest } from "../types";
 import { Choices } from "./Choices";
@@ -13,7 +13,7 @@ import { Choices } from "./Choices";
 /** A button that adds an edit, or removes it; pressed: the part of the model works as it is. */
 export function Switch({ edit, label }: { edit: string; label: string }) {
   const off = useValue(edits, (all) => all.includes(edit));
-  if (!source.live) return null;
+  if (!useValue(editable)) return null;
   return (
     <button
       type="button" class="switch" role="switch" aria-checked={!off} aria-label={label} title={`${label}: ${off ? "off" : "on"}`}
@@ -27,10 +27,11 @@ export function EditBar() {
   const all = useValue(edits);
   const trace = useValue(base);
   if (!trace || (!source.live && !all.length)) return null;
+  const refused = trace.refused.edits;
   return (
     <section class={all.length ? "edits edits-made" : "edits"} aria-label="Edits">
       {all.length > 0 && <><Chips all={all} trace={trace} /><Change trace={trace} /></>}
-      {source.live && <EditForm />}
+      {source.live && (refused ? <p class="note">{capital(refused)}.</p> : <EditForm />)}
     </section>
   );
 }
@@ -70,7 +71,7 @@ function Change({ trace }: { trace: Manifest }) {
       {unchanged.map((edit) => <p key={edit} class="note">{describeEdit(edit, trace)}: this changes no number.</p>)}
       {ignored ? <p class="note">This view is without your edits.</p> : <Choices
         name="shown" label="Pictures show" chosen={pictures} onChoose={(show) => setParams({ show })}
-        options={SHOWN.map((name) => [name, name[0]!.toUpperCase() + name.slice(1)])}
+        options={SHOWN.map((name) => [name, capital(name)])}
       />}
     </div>
   );
