@@ -193,7 +193,7 @@ function ColumnLabels({ cols, width, labels, chosen }: { cols: number; width: nu
     return (
       <div class="matrix-cols">
         {Array.from({ length: cols }, (_, i) => (
-          <span key={i} class={i === chosen ? "lit" : ""} style={{ width: `${width}px` }}><bdi>{visible(labels[i])}</bdi></span>
+          <span key={i} class={i === chosen ? "lit" : ""} style={{ width: `${width}px` }}><bdi class={visible(labels[i])[1] ? undefined : "upright"}>{visible(labels[i])}</bdi></span>
         ))}
       </div>
     );
