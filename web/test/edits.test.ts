@@ -142,7 +142,7 @@ test("words are named by their stream, and hold nothing of what follows the expl
   const source = wordsOf({ ...target, name: "source" }, undefined, null);
   const twice = source.map((word) => (word.index === 1 ? { ...word, text: "03" } : word));
   assert.deepEqual([...source, ...words].map((word) => nameOf(word, [...source, ...words])), ["2026 (source)", "- (source)", "03 (source)", "2026 (target)", "- (target)", "0 (target)"]);
-  assert.deepEqual(twice.map((word) => nameOf(word, twice)), ["2026", "03 · 2", "03 · 3"]);
+  assert.deepEqual(twice.map((word) => nameOf(word, twice)), ["2026", "03 (word 2)", "03 (word 3)"]);
 });
 
 test("a formula breaks before its operators, not inside groups", () => {

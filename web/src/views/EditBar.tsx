@@ -7,6 +7,7 @@ import { base, editable, edited, edits, ignoresEdits, setEdits, setParams, shown
 import { useValue } from "../state/signals";
 import { capital, signed, visible } from "../tensors/format";
 import { describeEdit, toggled } from "../trace/edits";
+import { isMasked } from "../trace/generation";
 import type { Effect, Manifest } from "../types";
 import { Choices } from "./Choices";
 
@@ -66,7 +67,7 @@ function Change({ trace }: { trace: Manifest }) {
     <div class="edit-change" aria-live="polite">
       <p data-role="effect">
         <bdi>{before}</bdi> <span aria-label="becomes">→</span> {now === null ? <span class="note">{why_not}</span> : <strong dir="auto">{now || "(nothing)"}</strong>}
-        <span class="answer-detail">{what}; {largest(effects)}</span>
+        <span class="answer-detail">{what}; {largest(effects, trace)}</span>
       </p>
       {unchanged.map((edit) => <p key={edit} class="note">{describeEdit(edit, trace)}: this changes no number.</p>)}
       {ignored ? <p class="note">This view is without your edits.</p> : <Choices
@@ -78,11 +79,11 @@ function Change({ trace }: { trace: Manifest }) {
 }
 
 /** The largest effect: how the logit of the answer against its contrast changes. */
-function largest(effects: readonly Effect[]): string {
+function largest(effects: readonly Effect[], trace: Manifest): string {
   const by = ({ difference_before, difference_after }: Effect) => difference_after - difference_before;
   const effect = [...effects].sort((a, b) => Math.abs(by(b)) - Math.abs(by(a)))[0];
   if (!effect) return "";
-  const at = effect.position === null ? "" : `at position ${effect.position + 1}, `;
+  const at = effect.position === null ? "" : `${isMasked(trace) ? "at" : "after"} position ${effect.position + 1}, `;
   return `${at}logit of “${visible(effect.target)}” minus “${visible(effect.contrast)}” ${signed(effect.difference_before, 2)} → ${signed(effect.difference_after, 2)}`;
 }
 
