@@ -51,7 +51,7 @@ function changeInWords(change: string, node: TraceNode): string {
   return words[change] ?? (change[0] === "*" ? `times ${change.slice(1)}` : `set to ${change.slice(1)}`);
 }
 
-/** The parts of a slice in words: "head 2", "key [BOS] (token 1)". Without a trace the tokens are not named. */
+/** The parts of a slice in words: "head 2", "key [BOS] (token 1)", "query 6 → - (row 5)". Without a trace the tokens are not named. */
 function partsOf(slice: string, node: TraceNode, trace: Manifest | null): string[] {
   return slice.split(";").filter(Boolean).map((part) => {
     const [name = "", at = ""] = part.split(":");
@@ -60,7 +60,7 @@ function partsOf(slice: string, node: TraceNode, trace: Manifest | null): string
     const stream = node.axes.find((one) => one.name === name)?.stream;
     const texts = !trace || !stream ? [] : name === "token" ? rowTextsOf(trace, node) : streamOf(trace, stream)!.pieces.map(visible);
     const token = /^\d+$/.test(at) ? texts[Number(at)] : undefined;
-    return token === undefined ? `${word} ${fromOne(at)}` : `${name === "token" && !query ? "" : `${word} `}${token} (token ${fromOne(at)})`;
+    return token === undefined ? `${word} ${fromOne(at)}` : `${name === "token" && !query ? "" : `${word} `}${token} (${token.includes(" → ") ? "row" : "token"} ${fromOne(at)})`;
   });
 }
 
