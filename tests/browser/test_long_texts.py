@@ -97,8 +97,8 @@ def test_the_selected_token_is_never_folded(app: Callable[..., App], at: int) ->
         page.go("flow", **LONG["lm, pre-norm"], **params)
         chips = page.page.locator(selected).evaluate_all("all => all.map(one => +one.dataset.token)")
         assert set(chips) == wanted, params
-        beside = {i for one in wanted for i in range(max(0, one - 4), min(N, one + 5))}
-        assert beside <= set(shown(page, "text")), params
+        around = {i for one in wanted for i in range(max(0, one - 4), min(N, one + 5))}
+        assert around <= set(shown(page, "text")), params
         assert len(shown(page, "text")) < 55
     after = page.page.locator(".flow-next button:not([aria-expanded])").count()
     assert after == len(shown(page, "text")), "the predictions are folded as the tokens are"
