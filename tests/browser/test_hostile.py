@@ -80,7 +80,7 @@ def test_hostile_texts_are_text_on_every_screen(app: Callable[..., App], tmp_pat
 
 def test_tokens_are_written_as_they_are(app: Callable[..., App]) -> None:
     run = hostile_run("word")
-    page = app(run, "flow", text=TEXT)
+    page = app(run, "flow", text=TEXT, unfold="text")
     explanation = explain(run, TEXT)
     (stream,) = explanation.streams
     shown = page.page.locator("[data-stream=text] [data-token]").evaluate_all(

@@ -33,6 +33,7 @@ from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.figures.explanation_plots import ExplanationPlots
+from glassformer.explain.page.manifest import manifest
 from glassformer.explain.page.service import Service
 
 counts: Counter[str] = Counter()
@@ -89,6 +90,22 @@ def test_an_exported_model_predicts_and_refuses_all_else(family: str, tmp_path: 
             counts["refused"] += 1
             assert f"{of}.{name}" not in EXPORTED_ANSWERS
             assert "is an exported model" in error.message or "edits" in error.message
+
+
+@pytest.mark.parametrize("case", ["plain", "edited", "long"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_manifest_says_what_is_refused(family: str, case: str, tmp_path: Path) -> None:
+    """The page offers what the manifest does not name, so it must name what is refused, in the same words."""
+    cell = make_cell(FAMILIES[family], case, tmp_path)
+    refused = {}
+    for what, name in {"edits": "trace:edits", "contributions": "sweep:contributions"}.items():
+        try:
+            CALLS["Service"][name](cell)
+        except UsageError as error:
+            refused[what] = error.message
+    assert manifest(cell.e)["refused"] == refused
+    expected = {"edits", "contributions"} if case == "long" else {"contributions"} if family == "masked" else set[str]()
+    assert set(refused) == expected
 
 
 def try_calls(cell: Cell, names: set[str], counts: Counter[str]) -> None:

@@ -12,16 +12,13 @@ import { useKeys } from "./state/keys";
 import { busy, go, hrefTo, manifest, problems, reportError, route, runFacts } from "./state/page";
 import { signal, useValue } from "./state/signals";
 import { theme, toggleTheme } from "./state/theme";
+import { capital } from "./tensors/format";
 import type { Manifest } from "./types";
 import { EditBar } from "./views/EditBar";
 import { Answer, Message, TextForm } from "./views/Text";
 
 /** Whether this is the script of a saved page (`build.mjs`). In a frame, as in a notebook, such a page has no address to link to. */
 declare const SAVED: boolean;
-
-const NAMES: Record<Screen, string> = {
-  flow: "Flow", step: "Step", attention: "Attention", decode: "Decode", why: "Why", compare: "Compare",
-};
 
 /** What is loaded: the other screens, and the help and the tour, are in bundles that are loaded when one is opened. */
 const loaded = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour" | "share", ComponentType>>>({ flow: FlowScreen });
@@ -57,7 +54,7 @@ function Header() {
             key={name} data-nav={name} href={hrefTo(name)} onClick={lead(name)} title={`Key ${index + 1}`}
             aria-current={name === screen ? "page" : undefined}
           >
-            {NAMES[name]}
+            {capital(name)}
           </a>
         ))}
       </nav>
@@ -74,7 +71,7 @@ function Header() {
 function Main() {
   const screen = useValue(route, (now) => now.screen);
   const here = useValue(loaded, (all) => screen in all);
-  const waits = useValue(busy) ?? (here ? null : `Opening ${NAMES[screen]}`);
+  const waits = useValue(busy) ?? (here ? null : `Opening ${capital(screen)}`);
   const traced = useValue(manifest, Boolean);
   const content = useMemo(() => <Content screen={screen} />, [screen]); // not rerendered while loading
   return (

@@ -43,6 +43,8 @@ export interface Manifest {
   omitted: Omitted[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
   warnings: string[];
+  /** Why "edits", and so sweeps, or "contributions" are refused for this text, a sentence each; absent: allowed. */
+  refused: Record<string, string>;
   seconds: number;
   /** What the edits of the request change; null without edits. */
   edited: WhatIf | null;

@@ -30,6 +30,8 @@ export const otherText = signal<string | undefined>(undefined);
 /** The trace without edits, the same text with edits, and the second trace of Compare. */
 export const base = first.result;
 export const other = second.result;
+/** Whether edits can be made: not in a saved page, nor of a text for which they are refused. */
+export const editable = computed([base], () => source.live && !base.value?.refused.edits);
 /** The edits in the address, or of a saved page. */
 export const edits = computed([route, runFacts], () => requestOf(route.value).edits ?? []);
 /** The trace with the edits of the address; null while it is computed, so that an earlier answer is never shown as new. */
@@ -117,7 +119,7 @@ export function hrefTo(screen: Screen, patch: Patch = {}): string {
   return formatHash({ screen, params: withPatch(route.value.params, patch) });
 }
 
-const TRACE_PARAMS = ["cell", "token", "position", "beam", "class", "foil", "erased"];
+const TRACE_PARAMS = ["cell", "token", "position", "beam", "class", "foil", "erased", "unfold"];
 
 /** Traces another text, or the same with other settings, with the same edits. Parameters of the old trace are removed. */
 export function trace(request: TraceRequest) {

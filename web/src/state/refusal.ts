@@ -1,5 +1,6 @@
 /** Which edits of a refused request can be applied, and the message about the others. */
 import { Problem } from "../sources/source";
+import { capital } from "../tensors/format";
 import type { TraceRequest } from "../types";
 import { type ErrorMessage, toErrorMessage } from "./signals";
 
@@ -31,5 +32,5 @@ export async function sortEdits(request: TraceRequest, error: unknown, trace: (r
   }
   const names = refused.map(([edit]) => (edit.length > LETTERS ? `${edit.slice(0, LETTERS)}…` : edit)).join(", ");
   const why = toErrorMessage(refused[0]?.[1] ?? error);
-  return { applied, refused: refused.map(([edit]) => edit), message: { message: `Not applied: ${names}. ${why.message[0]!.toUpperCase()}${why.message.slice(1)}`, hint: why.hint } };
+  return { applied, refused: refused.map(([edit]) => edit), message: { message: `Not applied: ${names}. ${capital(why.message)}`, hint: why.hint } };
 }

@@ -50,6 +50,8 @@ export const count = (n: number) => thousands.format(n);
 
 export const shapeText = (shape: readonly number[]) => (shape.length ? shape.map(count).join(" × ") : "a single number");
 
+export const capital = (text: string) => text[0]!.toUpperCase() + text.slice(1);
+
 /** A token with visible spaces at its ends (␣) and line breaks (↵). */
 export function visible(piece = ""): string {
   let [start, end] = [0, piece.length];

@@ -6,7 +6,7 @@ import { PROBABILITIES, times } from "./stepData";
 
 type Words = [says: string, formula: string];
 
-const split: Words = ["Head h gets the features from h·{d_head} on. Heads attend independently of each other.", "#_t^{(h)} = #_t [h E : (h + 1) E]"];
+const split: Words = ["Head 1 gets the first {d_head} features, head 2 the next. Heads attend independently of each other.", "#_t^{(h)} = #_t [h E − E + 1 : h E]"];
 const rotated = "Rotary position embedding: pairs of features are rotated by an angle proportional to the position, so that query · key depends on the distance.";
 const rotation = "#_j^′ = #_j cos~θ_{t,j} ∓ #_{j ± E/2} sin~θ_{t,j}";
 const layer = "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β";

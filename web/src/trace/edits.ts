@@ -1,8 +1,8 @@
 /** Edits of a forward pass as text, "encoder.0.self.context[head:2]=0", and in words. */
-import { nodeLocation, visible } from "../tensors/format";
+import { axisNames, capital, nodeLocation, visible } from "../tensors/format";
 import { fill, type Grid, mayAttend } from "../tensors/grid";
 import { sliceOffsets } from "../tensors/tensor";
-import type { Manifest, TraceNode } from "../types";
+import type { AxisName, Manifest, TraceNode } from "../types";
 import { rowTextsOf } from "./generation";
 import { streamOf } from "./stepData";
 import { title } from "./steps";
@@ -16,8 +16,6 @@ export const editText = (step: string, slice: string, change: string) => `${step
 export const headOff = (weights: string, head: number) => editText(weights.replace(/weights$/, "context"), `head:${head}`, "=0");
 export const blockOff = (out: string) => editText(out, "", "=0");
 export const layerOff = (stack: string, layer: number) => `${stack}.${layer}.state=skip`;
-
-const AXES: Record<string, string> = { hidden: "feature", vocab: "vocabulary" };
 
 /**
  * An edit in words: "Encoder layer 1, self-attention, head 4: set to 0". Indices count from 1 here, as in the titles;
@@ -53,16 +51,16 @@ function changeInWords(change: string, node: TraceNode): string {
   return words[change] ?? (change[0] === "*" ? `times ${change.slice(1)}` : `set to ${change.slice(1)}`);
 }
 
-/** The parts of a slice in words: "head 2", "key [BOS] (token 1)". Without a trace the tokens are not named. */
+/** The parts of a slice in words: "head 2", "key [BOS] (token 1)", "query 6 → - (row 5)". Without a trace the tokens are not named. */
 function partsOf(slice: string, node: TraceNode, trace: Manifest | null): string[] {
   return slice.split(";").filter(Boolean).map((part) => {
     const [name = "", at = ""] = part.split(":");
     const query = name === "token" && node.axes.some((one) => one.name === "key");
-    const word = query ? "query" : AXES[name] ?? name;
+    const word = query ? "query" : name === "vocab" ? "vocabulary" : axisNames(name as AxisName)[0];
     const stream = node.axes.find((one) => one.name === name)?.stream;
     const texts = !trace || !stream ? [] : name === "token" ? rowTextsOf(trace, node) : streamOf(trace, stream)!.pieces.map(visible);
     const token = /^\d+$/.test(at) ? texts[Number(at)] : undefined;
-    return token === undefined ? `${word} ${fromOne(at)}` : `${name === "token" && !query ? "" : `${word} `}${token} (token ${fromOne(at)})`;
+    return token === undefined ? `${word} ${fromOne(at)}` : `${name === "token" && !query ? "" : `${word} `}${token} (${token.includes(" → ") ? "row" : "token"} ${fromOne(at)})`;
   });
 }
 
@@ -72,8 +70,6 @@ function fromOne(indices: string): string {
   if (end !== undefined) return start! + 1 < end ? `${start! + 1} to ${end}` : `${end}`;
   return indices.split(".").map((one) => Number(one) + 1).join(", ");
 }
-
-const capital = (text: string) => text[0]!.toUpperCase() + text.slice(1);
 
 /** The edits with one added, or without it if it is there. */
 export const toggled = (edits: readonly string[], edit: string) => (edits.includes(edit) ? edits.filter((one) => one !== edit) : [...edits, edit]);

@@ -21,7 +21,7 @@ const p = (x: number) => (x < 0 ? `(${n(x)})` : n(x));
 const lines = (...text: string[]): Arithmetic => ({ lines: text, terms: [], columns: ["", "", "", ""] });
 
 function products(columns: Arithmetic["columns"], a: ops.Numbers, b: ops.Numbers, labels: string[] = []): Arithmetic {
-  const terms = Array.from(a, (x, i) => ({ label: labels[i] ?? String(i), a: x, b: b[i]!, value: x * b[i]! }));
+  const terms = Array.from(a, (x, i) => ({ label: labels[i] ?? String(i + 1), a: x, b: b[i]!, value: x * b[i]! }));
   return { lines: [], terms, columns };
 }
 
@@ -152,7 +152,7 @@ export const OPERATIONS: Record<Op, Operation> = {
     recompute: async (step) => ops.swapAxes(await inputData(step, 0), sizeOf(step.node, "token"), sizeOf(step.node, "head"), lastSize(step.node)),
     cell: async (step, cell) => {
       const size = lastSize(step.node);
-      return lines(`Feature ${cell.head}·${size} + ${cell.col} = ${cell.head * size + cell.col} of the token's vector, unchanged: ${n(await cellValue(step, cell))}`);
+      return lines(`Feature ${cell.head}·${size} + ${cell.col + 1} = ${cell.head * size + cell.col + 1} of the token's vector, unchanged: ${n(await cellValue(step, cell))}`);
     },
   },
   concat_heads: {
@@ -162,7 +162,7 @@ export const OPERATIONS: Record<Op, Operation> = {
     },
     cell: async (step, cell) => {
       const size = step.trace.model.d_head;
-      return lines(`Head ${Math.floor(cell.col / size) + 1}, its feature ${cell.col % size}, unchanged: ${n(await cellValue(step, cell))}`);
+      return lines(`Head ${Math.floor(cell.col / size) + 1}, its feature ${cell.col % size + 1}, unchanged: ${n(await cellValue(step, cell))}`);
     },
   },
   rotate: {
@@ -266,7 +266,7 @@ async function softmaxCell(step: Step, { head, row, col }: Cell): Promise<Arithm
   const mask = step.node.inputs[1] ? await inputData(step, 1, perRow ? `token:${row}` : "") : null;
   const keys = pieces(step, step.node, -1);
   const shares = ops.softmax(scores, scores.length, mask);
-  const terms = Array.from(scores, (x, k) => ({ label: keys[k] ?? String(k), a: x, b: mask?.[k] === 0 ? 0 : Math.exp(x), value: shares[k]! }));
+  const terms = Array.from(scores, (x, k) => ({ label: keys[k] ?? String(k + 1), a: x, b: mask?.[k] === 0 ? 0 : Math.exp(x), value: shares[k]! }));
   const sum = terms.reduce((sofar, term) => sofar + term.b, 0);
   const chosen = terms[col];
   const line = mask?.[col] === 0

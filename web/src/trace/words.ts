@@ -43,11 +43,13 @@ export function wordsOf(stream: Stream, scores: readonly number[] | undefined, u
   return [...words.values()].sort((a, b) => a.index - b.index);
 }
 
-/** What a list of words of several streams calls a word: "03 (target)", with its number where the stream has it twice. */
+/** What a list of words of several streams calls a word: "03 (target)", with its number where the stream has it twice: "03 (word 2, target)". */
 export function nameOf(word: Word, all: readonly Word[]): string {
   const others = all.filter((one) => one.text === word.text && one !== word);
-  const number = others.some((one) => one.stream === word.stream) ? ` · ${word.index + 1}` : "";
-  return `${word.text}${number}${all.some((one) => one.stream !== word.stream) ? ` (${word.stream})` : ""}`;
+  const which = [
+    ...(others.some((one) => one.stream === word.stream) ? [`word ${word.index + 1}`] : []), ...(all.some((one) => one.stream !== word.stream) ? [word.stream] : []),
+  ].join(", ");
+  return which ? `${word.text} (${which})` : word.text;
 }
 
 /**

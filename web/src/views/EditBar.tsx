@@ -3,17 +3,18 @@
  * place at a head, a block or a layer.
  */
 import { useEffect, useRef } from "preact/hooks";
-import { base, edited, edits, ignoresEdits, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
+import { base, editable, edited, edits, ignoresEdits, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
 import { useValue } from "../state/signals";
-import { signed, visible } from "../tensors/format";
+import { capital, signed, visible } from "../tensors/format";
 import { describeEdit, toggled } from "../trace/edits";
+import { isMasked } from "../trace/generation";
 import type { Effect, Manifest } from "../types";
 import { Choices } from "./Choices";
 
 /** A button that adds an edit, or removes it; pressed: the part of the model works as it is. */
 export function Switch({ edit, label }: { edit: string; label: string }) {
   const off = useValue(edits, (all) => all.includes(edit));
-  if (!source.live) return null;
+  if (!useValue(editable)) return null;
   return (
     <button
       type="button" class="switch" role="switch" aria-checked={!off} aria-label={label} title={`${label}: ${off ? "off" : "on"}`}
@@ -27,10 +28,11 @@ export function EditBar() {
   const all = useValue(edits);
   const trace = useValue(base);
   if (!trace || (!source.live && !all.length)) return null;
+  const refused = trace.refused.edits;
   return (
     <section class={all.length ? "edits edits-made" : "edits"} aria-label="Edits">
       {all.length > 0 && <><Chips all={all} trace={trace} /><Change trace={trace} /></>}
-      {source.live && <EditForm />}
+      {source.live && (refused ? <p class="note">{capital(refused)}.</p> : <EditForm />)}
     </section>
   );
 }
@@ -65,23 +67,23 @@ function Change({ trace }: { trace: Manifest }) {
     <div class="edit-change" aria-live="polite">
       <p data-role="effect">
         <bdi>{before}</bdi> <span aria-label="becomes">→</span> {now === null ? <span class="note">{why_not}</span> : <strong dir="auto">{now || "(nothing)"}</strong>}
-        <span class="answer-detail">{what}; {largest(effects)}</span>
+        <span class="answer-detail">{what}; {largest(effects, trace)}</span>
       </p>
       {unchanged.map((edit) => <p key={edit} class="note">{describeEdit(edit, trace)}: this changes no number.</p>)}
       {ignored ? <p class="note">This view is without your edits.</p> : <Choices
         name="shown" label="Pictures show" chosen={pictures} onChoose={(show) => setParams({ show })}
-        options={SHOWN.map((name) => [name, name[0]!.toUpperCase() + name.slice(1)])}
+        options={SHOWN.map((name) => [name, capital(name)])}
       />}
     </div>
   );
 }
 
 /** The largest effect: how the logit of the answer against its contrast changes. */
-function largest(effects: readonly Effect[]): string {
+function largest(effects: readonly Effect[], trace: Manifest): string {
   const by = ({ difference_before, difference_after }: Effect) => difference_after - difference_before;
   const effect = [...effects].sort((a, b) => Math.abs(by(b)) - Math.abs(by(a)))[0];
   if (!effect) return "";
-  const at = effect.position === null ? "" : `at position ${effect.position + 1}, `;
+  const at = effect.position === null ? "" : `${isMasked(trace) ? "at" : "after"} position ${effect.position + 1}, `;
   return `${at}logit of “${visible(effect.target)}” minus “${visible(effect.contrast)}” ${signed(effect.difference_before, 2)} → ${signed(effect.difference_after, 2)}`;
 }
 

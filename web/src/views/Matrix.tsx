@@ -193,7 +193,7 @@ function ColumnLabels({ cols, width, labels, chosen }: { cols: number; width: nu
     return (
       <div class="matrix-cols">
         {Array.from({ length: cols }, (_, i) => (
-          <span key={i} class={i === chosen ? "lit" : ""} style={{ width: `${width}px` }}><bdi>{visible(labels[i])}</bdi></span>
+          <span key={i} class={i === chosen ? "lit" : ""} style={{ width: `${width}px` }}><bdi class={visible(labels[i])[1] ? undefined : "upright"}>{visible(labels[i])}</bdi></span>
         ))}
       </div>
     );
@@ -201,8 +201,8 @@ function ColumnLabels({ cols, width, labels, chosen }: { cols: number; width: nu
   const every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((step) => step * width >= 34) ?? 2000;
   return (
     <div class="matrix-ticks" style={{ width: `${cols * width}px` }}>
-      {Array.from({ length: Math.ceil(cols / every) }, (_, i) => (
-        <span key={i} style={{ left: `${i * every * width}px` }}>{i * every}</span>
+      {Array.from({ length: Math.floor(cols / every) + Number(every > 1) }, (_, i) => (every > 1 ? i * every || 1 : i + 1)).map((at) => (
+        <span key={at} style={{ left: `${(at - 1) * width}px` }}>{at}</span>
       ))}
     </div>
   );
@@ -213,7 +213,7 @@ function RowLabels({ rows, height, labels, chosen }: { rows: number; height: num
     <div class="matrix-rows">
       {Array.from({ length: rows }, (_, i) => (
         <span key={i} class={i === chosen ? "lit" : ""} style={{ height: `${height}px`, lineHeight: `${height}px` }}>
-          <bdi>{labels ? visible(labels[i]) : rows > 1 ? i : ""}</bdi>
+          <bdi>{labels ? visible(labels[i]) : rows > 1 ? i + 1 : ""}</bdi>
         </span>
       ))}
     </div>

@@ -3,6 +3,7 @@ import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { busy, other, runFacts, source, text, trace as ask } from "../state/page";
 import { type ErrorMessage, useValue } from "../state/signals";
+import { capital } from "../tensors/format";
 import type { Manifest } from "../types";
 import { Choices } from "./Choices";
 
@@ -60,7 +61,7 @@ export const Sentence = ({ text }: { text: string }) => <>{text.split("`").map((
 /** An error and its hint, each as a sentence. */
 export function Message({ error: { message, hint } }: { error: ErrorMessage }) {
   const ended = (text: string) => (/[.!?…]$/.test(text) ? text : `${text}.`);
-  return <><strong><Sentence text={ended(message)} /></strong>{hint && <> <Sentence text={ended(hint[0]!.toUpperCase() + hint.slice(1))} /></>}</>;
+  return <><strong><Sentence text={ended(message)} /></strong>{hint && <> <Sentence text={ended(capital(hint))} /></>}</>;
 }
 
 /** The answer of the model, and notes on this trace: truncation, unknown words, omissions. */

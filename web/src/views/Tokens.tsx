@@ -10,6 +10,7 @@ import { css, shade } from "../tensors/colour";
 import { visible } from "../tensors/format";
 import { isMasked, outputStream, predictedPosition } from "../trace/generation";
 import type { Manifest, Stream } from "../types";
+import { Fold } from "./Fold";
 
 export interface TokensProps {
   stream: Stream;
@@ -21,10 +22,12 @@ export interface TokensProps {
   limit?: number;
   marks?: (string | null)[];
   label?: string;
+  /** Folds a long text, but for its ends and what is around these tokens. */
+  near?: readonly number[];
 }
 
 export function Tokens(props: TokensProps) {
-  const { stream, chosen = null, onChoose, weights, scale = "signed", marks, label } = props;
+  const { stream, chosen = null, onChoose, weights, scale = "signed", marks, label, near } = props;
   const limit = props.limit ?? Math.max(0, ...Array.from(weights ?? [], Math.abs));
   const hovered = useValue(hoveredToken, (at) => (at?.stream === stream.name ? at.index : null));
   const colours = useValue(palette);
@@ -54,7 +57,7 @@ export function Tokens(props: TokensProps) {
       <li key={index}>
         {onChoose ? (
           <button
-            type="button" {...attributes} aria-pressed={chosen === index} onClick={() => onChoose(index)}
+            type="button" {...attributes} aria-pressed={chosen === index || !!near?.includes(index)} onClick={() => onChoose(index)}
             onFocus={attributes.onMouseEnter} onBlur={attributes.onMouseLeave}
           >
             {content}
@@ -67,7 +70,7 @@ export function Tokens(props: TokensProps) {
   };
   return (
     <ol class="tokens" data-stream={stream.name} aria-label={label ?? `Tokens of the ${stream.name}`}>
-      {stream.pieces.map((_, index) => chip(index))}
+      {near ? <Fold name={stream.name} count={stream.pieces.length} near={near} item={chip} /> : stream.pieces.map((_, index) => chip(index))}
     </ol>
   );
 }

@@ -241,10 +241,16 @@ def check_whole(*explanations: Explanation | None) -> None:
     for other in others:
         check_same_model(first, other)
     for e in (first, *others):
-        if e.records.trace is None:
-            longest = max(len(stream) for stream in e.streams)
-            message = f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {longest}"
-            raise UsageError(message, "shorten the text")
+        if why := why_no_edits(e):
+            raise UsageError(why, "shorten the text")
+
+
+def why_no_edits(explanation: Explanation) -> str | None:
+    """Return why a text can neither be edited nor swept, as a sentence; None where it can."""
+    if not explanation.records.layered:
+        return None
+    longest = max(len(stream) for stream in explanation.streams)
+    return f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {longest}"
 
 
 def _values_of_other(edit: Edit, other: Mapping[str, Step]) -> Tensor:

@@ -14,7 +14,7 @@ Of an edited pass the parts are those that it computed, and what an edit added t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -117,14 +117,23 @@ def _logit_parts(explanation: Explanation, target: int, contrast: int) -> Iterat
     if bias := step.params.get("bias"):
         values = get_parameter(model, bias).detach().double()
         yield bias, "", sign * values[0] if logits.op == "pin_zero" else values[target] - values[contrast]
+    if why := why_no_sum(records.steps):
+        raise UsageError(why)
     end = records[step.inputs[0]]
-    if end.inputs and records[end.inputs[0]].op == "gelu":
-        raise UsageError("the head of a masked language model is not linear, so a logit is no sum of parts")
-    if end.op in ("tanh", "relu"):
-        raise UsageError("the pooler before the head is not linear, so a logit is no sum of parts")
     pool = end if end.op == "pool" else None
     for name, edit, value in _parts(explanation, end.inputs[0] if pool is not None else end.id):
         yield name, edit, (value if pool is None else _pooled(explanation, pool, value)) @ direction
+
+
+def why_no_sum(steps: Mapping[str, Step]) -> str | None:
+    """Return why a logit of this model is no sum of parts, as a sentence; None where it is."""
+    logits = steps["logits"]
+    end = steps[(steps[logits.inputs[0]] if logits.op == "pin_zero" else logits).inputs[0]]
+    if end.inputs and steps[end.inputs[0]].op == "gelu":
+        return "the head of a masked language model is not linear, so a logit is no sum of parts"
+    if end.op in ("tanh", "relu"):
+        return "the pooler before the head is not linear, so a logit is no sum of parts"
+    return None
 
 
 def _parts(explanation: Explanation, id: str) -> Iterator[Part]:

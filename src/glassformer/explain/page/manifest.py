@@ -17,6 +17,8 @@ from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
 from glassformer.explain.capture.sites import SourceLine
 from glassformer.explain.capture.tape import Axis, Check, Step
+from glassformer.explain.edits.apply import why_no_edits
+from glassformer.explain.edits.contributions import why_no_sum
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
@@ -196,6 +198,8 @@ class Manifest(TypedDict):
     omitted: list[Omitted]
     warnings: list[str]
     """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"."""
+    refused: dict[str, str]
+    """Why "edits", and so sweeps, or "contributions" are refused for this text, a sentence each; absent: allowed."""
     seconds: float
     edited: Annotated[Json, WhatIf] | None
     """What the edits of the request change; null without edits."""
@@ -220,9 +224,16 @@ def manifest(explanation: Explanation) -> Manifest:
         "checks": [asdict(check) for check in explanation.checks],
         "omitted": explanation.omitted,
         "warnings": explanation.warnings,
+        "refused": _refused(explanation),
         "seconds": explanation.seconds,
         "edited": explanation.edited and explanation.edited.to_json(),
     }
+
+
+def _refused(explanation: Explanation) -> dict[str, str]:
+    no_edits = why_no_edits(explanation)
+    reasons = {"edits": no_edits, "contributions": no_edits or why_no_sum(explanation.records.steps)}
+    return {what: why for what, why in reasons.items() if why}
 
 
 def node_json(step: Step) -> TraceNode:

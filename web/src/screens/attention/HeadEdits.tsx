@@ -1,6 +1,6 @@
 /** Edits of the open head: switched off, or kept from attending to the selected key. */
 import { useScreenKeys } from "../../state/keys";
-import { edits, selection, setEdits, source } from "../../state/page";
+import { editable, edits, selection, setEdits } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { type Grid, mayAttend } from "../../tensors/grid";
 import { editText, headOff, toggled } from "../../trace/edits";
@@ -22,6 +22,7 @@ export interface HeadEditsProps {
 export function HeadEdits({ layer, head, rows, cols, title, mask, onNextKind }: HeadEditsProps) {
   const { row, col } = useValue(selection);
   const all = useValue(edits);
+  const offered = useValue(editable);
   const key = cols[col ?? 0] ? (col ?? 0) : 0;
   const scores = layer.weights.replace(/weights$/, "scores");
   const off = headOff(layer.weights, head);
@@ -35,13 +36,13 @@ export function HeadEdits({ layer, head, rows, cols, title, mask, onNextKind }: 
   const noCell = !makes && row !== null && blocked([row]);
   useScreenKeys((event) => {
     if (event.key === "k") onNextKind();
-    else if (!source.live) return false;
+    else if (!offered) return false;
     else if (event.key === "x") toggle(off);
     else if (event.key === "b") { if (!noKey) toggle(column); }
     else return false;
     return true;
   });
-  if (!source.live) return null;
+  if (!offered) return null;
   return (
     <div class="edit-tools" role="group" aria-label="Edits of this head">
       <span><Switch edit={off} label={title} /> this head</span>

@@ -27,7 +27,7 @@ export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; po
       {!classes && to > from && (
         <label class="slider">
           {at === other ? `Position ${at + 1}` : `Position ${at + 1} of A, ${other + 1} of B`}
-          <input type="range" min={from} max={to} value={at} onInput={(event) => setParams({ position: a.predictions[Number(event.currentTarget.value)]!.position })} />
+          <input type="range" min={from} max={to} value={at} aria-valuetext={`${at + 1}`} onInput={(event) => setParams({ position: a.predictions[Number(event.currentTarget.value)]!.position })} />
         </label>
       )}
       <div class="compare-sides">

@@ -1,5 +1,6 @@
 /** The ends of the Flow screen: input tokens with their embedding, and the output with its prediction. */
-import { go } from "../../state/page";
+import { go, route } from "../../state/page";
+import { useValue } from "../../state/signals";
 import { passesOf } from "../../sources/difference";
 import { number, percent, points, visible } from "../../tensors/format";
 import { PROBABILITIES } from "../../trace/stepData";
@@ -7,31 +8,30 @@ import { changeOfNext, changesOf } from "../../trace/changes";
 import { isGiven, isMasked, outputStream } from "../../trace/generation";
 import type { Manifest, Prediction, TraceNode } from "../../types";
 import { Bars } from "../../views/Bars";
+import { Fold, selectedTokens } from "../../views/Fold";
 import { stepLink, openStep } from "../../views/interaction";
 import { Tokens } from "../../views/Tokens";
 import type { Sizes } from "./Blocks";
 import { Box } from "./Box";
 import type { Column } from "./columns";
 
-export function EmbeddingSection({ column, sizes }: { column: Column; sizes: Sizes }) {
+export function EmbeddingSection({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
+  const { params } = useValue(route);
   const { ids, rows, scaled, ngrams, with_ngrams, bigrams, with_bigrams = with_ngrams, segments, with_segments = with_bigrams, positions, sum = with_segments, embedding_norm } = column.embedding;
+  const summands = [
+    ["", rows, "embedding"], [scaled && `× ${number(Number(scaled.attrs.factor))} =`, scaled, "scaled"], ["+", ngrams, "n-grams"], ["+", bigrams, "bigrams"],
+    ["+", segments, "segment"], ["+", positions, "position"], ["=", sum, "sum"], ["→", embedding_norm, "norm"],
+  ] as const;
   return (
     <div class="flow-entrance">
       <div {...(ids ? { "data-node-box": ids.id } : {})}>
         <Tokens
-          stream={column.stream} marks={column.stream.ids.map(String)}
+          stream={column.stream} marks={column.stream.ids.map(String)} near={selectedTokens(trace, column.stream, params)}
           onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index}` })}
         />
       </div>
       <div class="flow-boxes flow-embedding">
-        {rows && <Box node={rows} width={sizes.box} height={sizes.tall} label="embedding" />}
-        {scaled && <><span class="flow-op">× {number(Number(scaled.attrs.factor))} =</span><Box node={scaled} width={sizes.box} height={sizes.tall} label="scaled" /></>}
-        {ngrams && <><span class="flow-op">+</span><Box node={ngrams} width={sizes.box} height={sizes.tall} label="n-grams" /></>}
-        {bigrams && <><span class="flow-op">+</span><Box node={bigrams} width={sizes.box} height={sizes.tall} label="bigrams" /></>}
-        {segments && <><span class="flow-op">+</span><Box node={segments} width={sizes.box} height={sizes.tall} label="segment" /></>}
-        {positions && <><span class="flow-op">+</span><Box node={positions} width={sizes.box} height={sizes.tall} label="position" /></>}
-        {sum && <><span class="flow-op">=</span><Box node={sum} width={sizes.box} height={sizes.tall} label="sum" /></>}
-        {embedding_norm && <><span class="flow-op">→</span><Box node={embedding_norm} width={sizes.box} height={sizes.tall} label="norm" /></>}
+        {summands.map(([sign, node, name]) => node && <>{sign && <span class="flow-op">{sign}</span>}<Box node={node} width={sizes.box} height={sizes.tall} label={name} /></>)}
       </div>
     </div>
   );
@@ -72,7 +72,9 @@ export function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; siz
 
 /** Below each token the next one, with its probability; of a difference with the change of its probability. */
 function NextTokens({ trace }: { trace: Manifest }) {
-  const { pieces } = outputStream(trace);
+  const stream = outputStream(trace);
+  const { pieces } = stream;
+  const near = selectedTokens(trace, stream, useValue(route).params).map((at) => trace.predictions.findIndex(({ position }) => position === at));
   const passes = passesOf(trace);
   const masked = isMasked(trace);
   const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, position: prediction.position, cell: null });
@@ -80,7 +82,8 @@ function NextTokens({ trace }: { trace: Manifest }) {
     <>
       <p class="note" id="flow-next">{masked ? "The most probable token at each position" : "The next token at each position"}; the bar is {passes ? "the change of its probability: orange where it grows, blue where it shrinks" : "its probability"}.</p>
       <ol class="flow-next" aria-labelledby="flow-next">
-        {trace.predictions.map((after, i) => {
+        <Fold name="next" count={trace.predictions.length} near={near} item={(i) => {
+          const after = trace.predictions[i]!;
           const before = passes?.before.predictions[i];
           const change = before && changeOfNext(trace, before, after);
           const next = before ? change : (masked ? null : after.actual) ?? after.top[0];
@@ -96,7 +99,7 @@ function NextTokens({ trace }: { trace: Manifest }) {
               </button>
             </li>
           );
-        })}
+        }} />
       </ol>
     </>
   );

@@ -67,7 +67,7 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
   return (
     <section class={`flow-column flow-${column.stack}`} aria-label={heading}>
       <h2>{heading} <span>{size(column, trace)}</span></h2>
-      <EmbeddingSection column={column} sizes={sizes} />
+      <EmbeddingSection column={column} sizes={sizes} trace={trace} />
       {begin && <StreamState node={begin} sizes={sizes} label="start of the residual stream" />}
       {blocks.map((block, i) => (
         <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>

@@ -1,7 +1,7 @@
 /** Edits of a step: those made, and a form to change the selected number, its row, its head, or all numbers. */
 import { useState } from "preact/hooks";
 import { framed } from "../../state/frame";
-import { edits, setEdits, source } from "../../state/page";
+import { editable, edits, setEdits } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { axisNames } from "../../tensors/format";
 import { describeEdit, editsOf, editText } from "../../trace/edits";
@@ -16,7 +16,7 @@ export interface StepEditsProps {
 
 export function StepEdits({ node, cell, trace }: StepEditsProps) {
   const made = [...new Set(editsOf(trace, node.id).map((one) => trace.edited!.edits[one.edit]!))];
-  const offered = source.live && !framed.value && node.editable && node.axes.at(-1)?.name !== "vocab";
+  const offered = useValue(editable) && !framed.value && node.editable && node.axes.at(-1)?.name !== "vocab";
   return (
     <>
       {made.map((edit) => <p key={edit} class="note note-edited" data-role="set-by-you">Set by you: {describeEdit(edit, trace)}.</p>)}

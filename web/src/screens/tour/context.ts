@@ -1,6 +1,6 @@
 /** What the steps of the tour are made from: the trace, its weights and sweeps, each fetched once, and the page. */
 import { paramsFromRequest, type Screen } from "../../state/address";
-import { go, runFacts, source } from "../../state/page";
+import { go, source } from "../../state/page";
 import { type Grid, toGrid } from "../../tensors/grid";
 import { attentionGroups, type AttentionGroup } from "../../trace/heads";
 import { isClassifier, isMasked } from "../../trace/generation";
@@ -38,7 +38,7 @@ export interface Context {
   groups: AttentionGroup[];
   classifier: boolean;
   masked: boolean;
-  /** Edits can be made: not in a saved page, nor for a long text. */
+  /** Edits can be made: not in a saved page, nor of a text for which they are refused. */
   edits: boolean;
   /** The effect of each key blocked alone; null where edits cannot be made. */
   keys: () => Promise<KeysSweep | null>;
@@ -52,8 +52,7 @@ const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sam
 
 export function contextOf(trace: Manifest): Context {
   let keys: Promise<KeysSweep | null> | undefined;
-  const longest = Math.max(...trace.streams.map(({ ids }) => ids.length));
-  const edits = source.live && longest <= (runFacts.value?.limits.full ?? 0);
+  const edits = source.live && !trace.refused.edits;
   const clean = Object.fromEntries(PARAMS.map((name) => [name, null]));
   // A saved page holds the traces that it holds: its address names no text.
   const request = source.live ? paramsFromRequest(trace.request) : { show: source.stored.some((one) => one.edited) ? "before" : null };

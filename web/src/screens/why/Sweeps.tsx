@@ -4,7 +4,7 @@ import { edited, edits, other, setEdits, source, traceOther } from "../../state/
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { describeEdit, toggled } from "../../trace/edits";
-import { BLOCKS, nodeLocation, number, signed, visible } from "../../tensors/format";
+import { BLOCKS, capital, nodeLocation, number, signed, visible } from "../../tensors/format";
 import { isMasked } from "../../trace/generation";
 import type { Manifest, Part, StateRow, StatesGrid, TraceNode, VariantEffect } from "../../types";
 import { Matrix, Scroll } from "../../views/Matrix";
@@ -85,7 +85,7 @@ function PartsMaps({ parts, node }: { parts: readonly Part[]; node: (step: strin
         const data = Float32Array.from(layers.flatMap((layer) => columns.map((head) => at(layer, head)?.off.change ?? 0)));
         return (
           <section key={kind}>
-            <h3>{sentenceCase(kind)}</h3>
+            <h3>{capital(kind)}</h3>
             <Matrix
               node={`parts/${kind}`} value={{ shape: [layers.length, columns.length], dtype: "f32", data }} scale="signed" limit={limit} numbers="toggle"
               label={`Change without each part, ${kind}`} rowLabels={layers.map((layer) => `layer ${layer + 1}`)}
@@ -97,8 +97,6 @@ function PartsMaps({ parts, node }: { parts: readonly Part[]; node: (step: strin
     </div>
   );
 }
-
-const sentenceCase = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** The heads that matter by the token they attend to. */
 export function KeysView({ trace }: { trace: Manifest }) {

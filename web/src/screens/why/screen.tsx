@@ -2,7 +2,7 @@
  * The Why screen: the attribution of a prediction to the input words, its faithfulness compared with random rankings,
  * and words that can be masked.
  */
-import { route, setParams, source } from "../../state/page";
+import { editable, route, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { number, percent, signed } from "../../tensors/format";
@@ -22,25 +22,26 @@ import { pointing, WordText } from "./WordText";
 const VIEWS = [["words", "Words"], ["parts", "Heads and blocks"], ["keys", "Attention to tokens"], ["layers", "Layers"], ["contributions", "Contributions"], ["states", "Second text"], ["checkpoints", "Training"]] as const;
 type View = (typeof VIEWS)[number][0];
 
-/** Words, or parts of the model, that the prediction depends on. A saved page has the words alone. */
+/** Words, or parts of the model, that the prediction depends on: the words alone where no edits can be made. */
 export function WhyScreen({ trace }: { trace: Manifest }) {
   const { params } = useValue(route);
-  const view = VIEWS.find(([name]) => name === params.why)?.[0] ?? "words";
-  const words = view === "words" || !source.live;
+  const views = useValue(editable) ? VIEWS.filter(([name]) => !(name in trace.refused)) : [];
+  const view = views.find(([name]) => name === params.why)?.[0] ?? "words";
+  const words = view === "words";
   return (
     <>
-      {source.live && (
+      {views.length > 0 && (
         <div class="attention-bar">
-          <Choices name="why" label="What is changed" options={VIEWS} chosen={view} onChoose={(why: View) => setParams({ why: why === "words" ? null : why }, { push: true })} />
+          <Choices name="why" label="What is changed" options={views} chosen={view} onChoose={(why: View) => setParams({ why: why === "words" ? null : why }, { push: true })} />
         </div>
       )}
       {words ? <Attributions key={trace.id} manifest={trace} /> : <h1>Why</h1>}
-      {!words && view === "parts" && <PartsView trace={trace} />}
-      {!words && view === "keys" && <KeysView trace={trace} />}
-      {!words && view === "layers" && <LayersView trace={trace} />}
-      {!words && view === "contributions" && <ContributionsView trace={trace} />}
-      {!words && view === "states" && <StatesView trace={trace} />}
-      {!words && view === "checkpoints" && <CheckpointsView />}
+      {view === "parts" && <PartsView trace={trace} />}
+      {view === "keys" && <KeysView trace={trace} />}
+      {view === "layers" && <LayersView trace={trace} />}
+      {view === "contributions" && <ContributionsView trace={trace} />}
+      {view === "states" && <StatesView trace={trace} />}
+      {view === "checkpoints" && <CheckpointsView />}
     </>
   );
 }
