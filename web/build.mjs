@@ -47,8 +47,8 @@ const inOnePiece = {
     return { contents: imports.join("") + source, loader: "tsx" };
   }),
 };
-// For the server: app.js and shared.js make the first view; later.js loads screens.js, the other screens; tour.js has the
-// help and the tour, and imports screens.js too. A saved page has no server to ask for more, so it gets the same sources in
+// For the server: app.js and shared.js make the first view; later.js loads screens.js, and effects.js changes.js besides,
+// the other screens; tour.js has the help and the tour, and imports both. A saved page has no server to ask for more, so it gets the same sources in
 // one piece, whole.js. Each leaves out the source of the other's data.
 const served = { SAVED: "false" }, saved = { SAVED: "true" };
 const { metafile: { outputs } } = await build({
@@ -60,10 +60,12 @@ await build({ ...scripts, plugins: [inOnePiece], define: saved, entryPoints: { w
 // The files have names without hashes, since those are listed in explain/page/responses.py.
 const paths = Object.keys(outputs);
 const first = outputs[paths.find((path) => basename(path) === "app.js")].imports.filter(({ kind }) => kind === "import-statement");
+const later = paths.find((path) => basename(path).startsWith("later"));
 const nameOf = (path) => {
   const entry = outputs[path].entryPoint;
   if (entry) return basename(entry).replace(/\.tsx?$/, "").replace("main", "app");
-  return first.some((one) => one.path === path) ? "shared" : "screens";
+  if (first.some((one) => one.path === path)) return "shared";
+  return outputs[later].imports.some((one) => one.path === path) ? "screens" : "changes";
 };
 const names = new Map(paths.map((path) => [basename(path), `${nameOf(path)}.js`]));
 if (new Set(names.values()).size < names.size) throw new Error(`two scripts of one name: ${[...names].join("; ")}`);
@@ -74,7 +76,7 @@ for (const [made, name] of names) {
 }
 
 // A second minifier: what esbuild leaves can be shortened by about 3%.
-for (const name of ["app", "shared", "screens", "later", "tour", "whole"]) {
+for (const name of ["app", "shared", "screens", "changes", "later", "effects", "tour", "whole"]) {
   const script = join(outdir, `${name}.js`);
   const { code } = await minify(readFileSync(script, "utf8"), {
     ecma: 2022,

@@ -87,8 +87,8 @@ function Content({ screen }: { screen: Screen }) {
   const trace = useValue(manifest);
   const Component = useValue(loaded)[screen];
   useEffect(() => {
-    if (!Component) add(import("./screens/later"));
-  }, [Component]);
+    if (!Component) add(screen === "compare" || screen === "why" ? import("./screens/effects") : import("./screens/later"));
+  }, [Component, screen]);
   const answered = !useValue(framed);
   return trace && <>{answered && <Answer trace={trace} />}{answered && <EditBar />}{Component && <Component trace={trace} />}</>;
 }

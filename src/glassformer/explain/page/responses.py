@@ -22,10 +22,13 @@ CONTENT_TYPES = {
     "shared.js": "text/javascript; charset=utf-8",
     "screens.js": "text/javascript; charset=utf-8",
     "later.js": "text/javascript; charset=utf-8",
+    "changes.js": "text/javascript; charset=utf-8",
+    "effects.js": "text/javascript; charset=utf-8",
     "tour.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
 }
-"""The served files. app.js loads shared.js at once; later.js and tour.js, and with them screens.js, when needed."""
+"""The served files. app.js loads shared.js at once, and when needed later.js with screens.js, effects.js with changes.js
+too, and tour.js with all of them."""
 WHOLE = "whole.js"
 """All scripts in one, for a page without a server."""
 

@@ -1,1 +1,1 @@
-import{d as s,e as a,j as e,k as o,p as r}from"./screens.js";import"./shared.js";export{s as attention,a as compare,e as decode,o as step,r as why};
+import{m as s,r as a,s as e}from"./screens.js";import"./shared.js";export{s as attention,a as decode,e as step};
