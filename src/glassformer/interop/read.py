@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ def read_source(source: Path | str, labels: Sequence[str] | None = None, max_len
     if _is_ctranslate2(folder):
         from glassformer.interop.ctranslate2_reader import read_ctranslate2
 
-        return read_ctranslate2(folder.path, max_len)
+        imported, facts = read_ctranslate2(folder.path, max_len), folder.card_facts()
+        return replace(imported, source=replace(imported.source, **facts))
     if not folder.has("config.json"):
         raise CheckpointError(f"{source} holds no config.json", "give the folder that save_pretrained wrote")
     from glassformer.interop.hf_reader import read_hf
