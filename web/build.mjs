@@ -13,8 +13,8 @@ const chosen = process.argv.find((argument) => argument.startsWith("--outdir="))
 const outdir = chosen
   ? resolve(chosen.slice("--outdir=".length))
   : join(here, "..", "src", "glassformer", "explain", "page", "static");
-/** Bytes, gzipped: what the page needs to stand, and all there is. */
-const FIRST_VIEW = 40_000, EVERYTHING = 90_000;
+/** Bytes, gzipped: what the page needs to stand, and all there is, 1,000 of it for bare encoders and other imported models. */
+const FIRST_VIEW = 40_000, EVERYTHING = 91_000;
 
 mkdirSync(outdir, { recursive: true });
 const common = {
