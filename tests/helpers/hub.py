@@ -24,7 +24,7 @@ class Hub:
         name: the model that it has. folder: its files. revisions: branches and tags of its one commit.
         refuse: status and X-Error-Code of every answer. sizes: what is said of files instead of their size.
         damaged: files that are sent with another byte. cut: files whose connection ends in the middle.
-        asked: method and path of every request.
+        seen: method and path of every request.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Hub:
     sizes: dict[str, int | None] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     cut: set[str] = field(default_factory=set)
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    seen: list[tuple[str, str]] = field(default_factory=list)
     url: str = ""
 
     def siblings(self) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         hub, path = self.hub, unquote(urlsplit(self.path).path)
-        hub.asked.append((self.command, path))
+        hub.seen.append((self.command, path))
         if path.startswith("/cdn/"):
             return self.file(path.removeprefix("/cdn/"))
         if hub.refuse is not None:

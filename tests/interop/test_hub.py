@@ -63,7 +63,7 @@ def test_a_model_is_fetched_by_its_name(hub: Hub, tmp_path: Path) -> None:
     assert record["files"] == json.loads((tmp_path / "by-hand" / "import.json").read_text("utf-8"))["files"]
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert f"\nlicense: mit\nbase_model: {NAME}\n" in card and COMMIT in card and "`lab/larger`" in card
-    fetched = {path.rpartition("/")[2] for method, path in hub.asked if method == "GET" and "/api/" not in path}
+    fetched = {path.rpartition("/")[2] for method, path in hub.seen if method == "GET" and "/api/" not in path}
     assert fetched == {"README.md", "config.json", "model.safetensors", "tokenizer.json"}
     assert not [path for path in (tmp_path / "run").rglob("*") if path.is_symlink()]
     assert not [*(tmp_path / "temporary").iterdir()]
@@ -75,13 +75,13 @@ def test_the_command_fetches_too_and_a_second_time_from_the_cache(
     for name in ("first", "second"):
         done = cli("import", NAME, "--out", tmp_path / name, "--json", "--labels", "x,y")
         assert done.code == 0 and json.loads(done.out)["revision"] == COMMIT
-    assert sum(path.startswith("/cdn/") and method == "GET" for method, path in hub.asked) == 1
+    assert sum(path.startswith("/cdn/") and method == "GET" for method, path in hub.seen) == 1
 
 
 def test_a_folder_of_the_same_name_comes_first(hub: Hub, tmp_path: Path) -> None:
     bert_folder(tmp_path / "lab" / "tiny-bert", "masked")
     assert glassformer.import_model(NAME, tmp_path / "run").task.name == "pretrain"
-    assert not hub.asked
+    assert not hub.seen
     with pytest.raises(UsageError, match="only those have a revision"):
         glassformer.import_model(NAME, tmp_path / "other", revision="main")
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_fetched_is_said_in_one_sentence(
     with pytest.raises(kind, match=words) as error:
         glassformer.import_model(NAME, tmp_path / "run", revision="v1")
     assert "\n" not in error.value.message and type(error.value) is kind
-    assert not any(path.startswith("/cdn/") for _, path in hub.asked) or "weights" in case
+    assert not any(path.startswith("/cdn/") for _, path in hub.seen) or "weights" in case
     nothing_is_left(tmp_path)
 
 

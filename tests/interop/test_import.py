@@ -184,7 +184,7 @@ def test_edits_of_a_bare_encoder_change_its_vector(tmp_path: Path) -> None:
 def test_a_bare_encoder_says_that_it_has_no_answer(tmp_path: Path) -> None:
     run = imported(tmp_path, "bare")
     e, other = run.explain(TEXT), run.explain("a film")
-    asked: list[Callable[[], object]] = [
+    questions: list[Callable[[], object]] = [
         e.attribute,
         e.contributions,
         e.sweep_parts,
@@ -193,9 +193,9 @@ def test_a_bare_encoder_says_that_it_has_no_answer(tmp_path: Path) -> None:
         lambda: e.sweep_states(other),
         explain(run, TraceRequest(TEXT, edits=("pooled=0",))).sweep_checkpoints,
     ]
-    for ask in asked:
+    for answer in questions:
         with pytest.raises(UsageError, match="a vector, and no answer to explain"):
-            ask()
+            answer()
 
 
 @for_each("target", ["hf", "onnx", "ctranslate2", "gguf"])
