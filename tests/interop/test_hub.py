@@ -128,9 +128,7 @@ def test_what_cannot_be_fetched_is_said_in_one_sentence(
 
 
 def test_a_connection_that_ends_leaves_nothing(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import file_download
-
-    monkeypatch.setattr(file_download.time, "sleep", lambda _: None)
+    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda _: None)
     hub.cut.add("model.safetensors")
     with pytest.raises(DataError, match="cannot be fetched from the hub") as error:
         glassformer.import_model(NAME, tmp_path / "run")

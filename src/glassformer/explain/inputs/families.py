@@ -166,7 +166,7 @@ def encode_for_language_model(subject: Subject, request: TraceRequest, settings:
 
 
 def _join(
-    t: Tokenizer, prompt: str, spans: Sequence[Span], ids: list[int], n_prompt: int
+    t: Tokenizer, prompt: str, spans: Sequence[Span | None], ids: list[int], n_prompt: int
 ) -> tuple[str, list[Span | None]]:
     """Return prompt and continuation as one text, and the characters of each token."""
     # An empty prompt is one end token.
