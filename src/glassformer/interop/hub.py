@@ -93,7 +93,8 @@ def _chosen(name: str, files: list[HubFile]) -> list[HubFile]:
     if not weights:
         if pickle := next((each for each in PICKLES if each in names), None):
             hint = "look for a revision with safetensors, or another copy of the model"
-            raise CheckpointError(f"{name} has its weights in {pickle} alone, which can run code and is not read", hint)
+            hint = "fetch a model of CTranslate2 yourself, and import its folder" if pickle == "model.bin" else hint
+            raise CheckpointError(f"{name} has its weights in {pickle} alone, and only safetensors are fetched", hint)
         raise CheckpointError(f"{name} holds no {WEIGHTS}", "name a model of transformers")
     found = [file for file in files if file.name in weights | OTHERS or _is_small(file.name)]
     for file in found:
