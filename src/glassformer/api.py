@@ -178,25 +178,24 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
 
 
 @log_to_stderr()
-def import_model(
-    source: str | Path, out: str | Path, *, labels: Sequence[str] | None = None, max_len: int | None = None
-) -> Run:
-    """Write the pretrained model in a folder of another library as a run, and load it.
+def import_model(source: str | Path, out: str | Path, **options: Any) -> Run:
+    """Write a pretrained model of another library as a run, and load it.
 
     Where that library is installed, the two are compared, layer by layer: `out/import.json` and the card have it.
 
     Args:
-        source: a folder that transformers wrote: BERT (sentence encoders too), DistilBERT, RoBERTa or GPT-2.
+        source: a folder of transformers or CTranslate2; or a name on the Hugging Face hub, "org/name".
         out: the run folder, new or empty.
-        labels: the classes of a classifier whose head is new, and is to be trained.
-        max_len: most tokens of a text; all positions of the model when absent.
+        options: `labels`, the classes of a classifier whose head is new; `max_len`, most tokens of a text; `revision`,
+            the branch, tag or commit of a model on the hub.
 
     Raises:
         UsageError, CheckpointError: it is of a kind that is not read, or damaged; or `out` is not empty.
+        DataError: the hub cannot be reached.
     """
     from glassformer.interop.read import import_folder
 
-    import_folder(_folder(source), _folder(out), labels, max_len)
+    import_folder(_folder(source), _folder(out), **options)
     return load(out)
 
 

@@ -34,7 +34,13 @@ MODELS: dict[str, Parts] = {
     "pretrain, pre-norm": ("pretrain", {"pre_norm": True}),
     "pretrain, post-norm": ("pretrain", {"pre_norm": False, "norm": "rms", "tie_embeddings": False}),
 }
-TEXTS = {"classify": "a b good c a", "translate": "abcdefg", "lm": "abc d", "pretrain": "a b [MASK] c a"}
+TEXTS = {
+    "classify": "a b good c a",
+    "translate": "abcdefg",
+    "lm": "abc d",
+    "pretrain": "a b [MASK] c a",
+    "embed": "a film was good",
+}
 
 
 def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **text: Any) -> Run:

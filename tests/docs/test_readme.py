@@ -68,3 +68,11 @@ def test_make_targets_in_the_documents_exist() -> None:
     for path in DOCUMENTS:
         shown = set(re.findall(r"(?:^|`|    )make ([a-z0-9-]+)", path.read_text(encoding="utf-8"), re.MULTILINE))
         assert shown <= targets, path.name
+
+
+def test_the_guide_to_imports_names_every_family() -> None:
+    from glassformer.interop.hf_reader import FAMILIES
+
+    guide = (ROOT / "docs" / "how-to" / "import.md").read_text(encoding="utf-8")
+    table = guide.split("## What comes in")[1].split("\n## ")[0]
+    assert [family for family in FAMILIES if f"`{family}" not in table] == []

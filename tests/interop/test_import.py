@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.helpers.for_each import for_each
@@ -16,6 +17,8 @@ from tests.helpers.recompute import check_every_record
 
 import glassformer
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.explain.explanation import explain
+from glassformer.explain.request import TraceRequest
 from glassformer.interop import import_check
 from glassformer.interop.read import read_source
 from glassformer.runs.model_folder import tensor_chunks
@@ -142,10 +145,57 @@ def test_edits_sweeps_and_attributions_act_on_it(tmp_path: Path) -> None:
         e.contributions()
 
 
+def test_a_bare_encoder_is_explained_up_to_its_vector(tmp_path: Path) -> None:
+    run = imported(tmp_path, "bare")
+    e = run.explain(TEXT)
+    check_every_record(e, run.model)
+    assert all(check.ok for check in e.checks) and [*e][-1] == "pooled" and "logits" not in [*e]
+    assert e["pooled"].tolist() == pytest.approx(run.predict(TEXT)["vector"], abs=1e-6)
+    assert e["encoder.1.self.weights"].shape == (3, 8, 8)
+    assert e.predictions == [] and "(24 numbers)" in e.answer["headline"] and "length" in e.answer["detail"]
+    manifest = e.manifest()
+    assert manifest["predictions"] == [] and manifest["nodes"][-1]["id"] == "pooled"
+    padded = explain(run, TraceRequest(TEXT, pad=3))
+    np.testing.assert_allclose(padded["pooled"], e["pooled"], atol=1e-6)
+    check_every_record(padded, run.model)
+
+
+def test_edits_of_a_bare_encoder_change_its_vector(tmp_path: Path) -> None:
+    run = imported(tmp_path, "bare")
+    e = run.explain(TEXT)
+    for edit in (
+        "embedding.norm[token:2]=0",
+        "encoder.0.self.head1=0",
+        "encoder.0.state[token:1]=B[token:2]",
+        "pooled*2",
+    ):
+        result = e.what_if(edit, other=run.explain("good film") if "=B" in edit else None)
+        assert result.effects == [] and result.answer_after != result.answer_before, edit
+        assert result.answer["detail"].startswith("cosine ")
+    edited = explain(run, TraceRequest(TEXT, edits=("encoder.0.self.head1=0",)))
+    assert edited.answer["headline"] == e.what_if("encoder.0.self.head1=0").answer_after
+    again = edited.what_if("pooled*3").answer["detail"]
+    assert again == edited.answer["detail"]  # a factor changes no angle
+    page = tmp_path / "page.html"
+    edited.save(page)
+    assert "cosine" in page.read_text(encoding="utf-8")
+
+
 def test_a_bare_encoder_says_that_it_has_no_answer(tmp_path: Path) -> None:
     run = imported(tmp_path, "bare")
-    with pytest.raises(UsageError, match="embed cannot be explained"):
-        run.explain(TEXT)
+    e, other = run.explain(TEXT), run.explain("a film")
+    questions: list[Callable[[], object]] = [
+        e.attribute,
+        e.contributions,
+        e.sweep_parts,
+        e.sweep_keys,
+        e.sweep_layers,
+        lambda: e.sweep_states(other),
+        explain(run, TraceRequest(TEXT, edits=("pooled=0",))).sweep_checkpoints,
+    ]
+    for answer in questions:
+        with pytest.raises(UsageError, match="a vector, and no answer to explain"):
+            answer()
 
 
 @for_each("target", ["hf", "onnx", "ctranslate2", "gguf"])

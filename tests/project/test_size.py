@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
-MODULES, LINES = 208, 40_000
-"""With 18 modules and 3,800 lines for the import of pretrained models, a feature of its own."""
+MODULES, LINES = 210, 40_400
+"""With 20 modules and 4,200 lines for the import of pretrained models, a feature of its own; two of them are where the
+weights of a run began, and the hub."""
 
 
 def test_modules_and_lines_stay_within_the_budget() -> None:

@@ -148,9 +148,9 @@ export interface Stream {
 
 /** The model's output in one line, with its probability. */
 export interface Answer {
-  /** A class, a translation, a continuation. */
+  /** A class, a translation, a continuation; of a bare encoder the first numbers of its vector. */
   headline: string;
-  /** Its probability in percent, or its log-probability. */
+  /** Its probability in percent, or its log-probability; of a vector its length. */
   detail: string;
 }
 

@@ -14,10 +14,11 @@ from glassformer.utils.formatting import glassformer_command
 
 @dataclass(frozen=True)
 class ImportArguments:
-    """Write the pretrained model in FOLDER as a run, and compare it with the library that it came from.
+    """Write the pretrained model SOURCE as a run, and compare it with the library that it came from.
 
-    FOLDER is what save_pretrained of Hugging Face's transformers writes: BERT (sentence encoders too), DistilBERT,
-    RoBERTa or GPT-2. Neither a pickle nor code of the folder is read, and nothing is downloaded.
+    SOURCE is a folder that save_pretrained of Hugging Face's transformers wrote, or one of CTranslate2, or a name on
+    the Hugging Face hub, as in org/name: of that the safetensors, JSON, text and SentencePiece files are fetched.
+    Neither a pickle nor code is read.
     """
 
     out: str | None = None
@@ -26,6 +27,8 @@ class ImportArguments:
     """Classes of a classifier, separated by commas: its head is new, and is to be trained."""
     max_len: int | None = None
     """Most tokens of a text; all positions of the model when absent."""
+    revision: str | None = None
+    """Branch, tag or commit of a model on the hub; the newest of its main branch when absent."""
     json: bool = False
     """Print one JSON object."""
 
@@ -33,17 +36,17 @@ class ImportArguments:
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
     words, flag_args = flags.split_words(ImportArguments, argv, "import")
-    arguments = flags.parse(ImportArguments, flag_args, "import FOLDER --out RUN")
+    arguments = flags.parse(ImportArguments, flag_args, "import SOURCE --out RUN")
     example = "as in: glassformer import all-MiniLM-L6-v2 --out runs/minilm"
     if len(words) != 1:
-        raise UsageError(f"import takes one folder, and {len(words)} came", example)
+        raise UsageError(f"import takes one folder or name, and {len(words)} came", example)
     if arguments.out is None:
         raise UsageError("import needs --out, the folder of the run to write", example)
     labels = None if arguments.labels is None else [label.strip() for label in arguments.labels.split(",")]
 
     from glassformer.interop.read import import_folder
 
-    result = import_folder(words[0], arguments.out, labels, arguments.max_len)
+    result = import_folder(words[0], arguments.out, labels, arguments.max_len, arguments.revision)
     if arguments.json:
         console.write_json(result.to_json())
         return 0

@@ -26,9 +26,11 @@ from glassformer.explain.predictions import (
     LoggedHypothesis,
     Prediction,
     class_answer,
+    output_of,
     rows_of,
     text_answer,
     top_predictions,
+    vector_answer,
 )
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
@@ -46,7 +48,7 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
         subject = with_member(whole, request.member)
         encoded = encode(subject, request)
         records = RecordStore(subject.model, encoded.model_inputs, encoded.streams)
-        logits = rows_of(records["logits"].value)[: len(encoded.positions)]
+        logits = rows_of(output_of(records))[: len(encoded.positions)]
         predictions = top_predictions(subject.task, logits, encoded.positions, encoded.following)
         decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
         output = _answer(subject, predictions, decode, encoded, records)
@@ -106,6 +108,8 @@ def _answer(
 ) -> Answer:
     if (masked := encoded.generation.masked) is not None:
         return filled_answer(subject, encoded.streams[0].text, records["logits"].value[masked])
+    if not predictions:
+        return vector_answer(output_of(records))
     return text_answer(encoded.answer, decode) if decode.hypotheses else class_answer(predictions[0])
 
 

@@ -66,7 +66,7 @@ class Explanation:
         model_inputs: the arguments of the model, a batch of one: {"ids"} (and "padding_mask" where there
             is padding, "ngram_batch" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
         streams: the tokens.
-        predictions: the prediction at each position.
+        predictions: the prediction at each position; empty for a bare encoder, which predicts nothing.
         generation: where the generated tokens begin.
         decode: how the target was generated.
         answer: the output in one line, with its probability.
@@ -113,7 +113,13 @@ class Explanation:
     @property
     def is_classifier(self) -> bool:
         """Return True if there is one prediction for the whole text, False if there is one per token."""
-        return self.predictions[0].position is None
+        return bool(self.predictions) and self.predictions[0].position is None
+
+    def check_has_answer(self) -> None:
+        """Check that the model predicts something; raise UsageError of a bare encoder."""
+        if not self.predictions:
+            hint = "edit a step and look at the vector; or fine-tune it: glassformer train classify --init-from"
+            raise UsageError("a bare encoder gives a vector, and no answer to explain", hint)
 
     @property
     def answered(self) -> list[int]:

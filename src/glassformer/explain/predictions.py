@@ -9,20 +9,21 @@ one text.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import Hypothesis, Special, beam_search, lm_decoder, sample, translate_ids, translation_decoder
 from glassformer.decode.search import SearchStep
 from glassformer.errors import DivergedError, UsageError
 from glassformer.explain.capture.exact_inference import exact_no_grad
+from glassformer.explain.capture.tape import Step
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
@@ -37,9 +38,9 @@ class Answer(TypedDict):
     """The model's output in one line, with its probability."""
 
     headline: str
-    """A class, a translation, a continuation."""
+    """A class, a translation, a continuation; of a bare encoder the first numbers of its vector."""
     detail: str
-    """Its probability in percent, or its log-probability."""
+    """Its probability in percent, or its log-probability; of a vector its length."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,25 @@ class EnsembleMember:
             f"an ensemble of {self.size} models: this is member {self.member}, which predicts {member_text}; "
             f"the ensemble predicts {ensemble_text}"
         )
+
+
+SHOWN = 4
+"""Numbers of a vector in a headline."""
+
+
+def vector_answer(vector: Tensor, before: Tensor | None = None) -> Answer:
+    """Return the answer of a bare encoder: the first numbers of its vector (P,), and its length.
+
+    Of an edited pass in place of the length the cosine with the vector `before` the edits.
+    """
+    numbers = " ".join(f"{x:.4f}" for x in vector[:SHOWN].tolist()).replace("-", "−")
+    detail = f"length {vector.norm().item():.3f}"
+    if before is not None:
+        detail = (
+            f"cosine {nn.functional.cosine_similarity(vector, before, dim=0).item():.4f} with the vector without edits"
+        )
+    more = " …" if len(vector) > SHOWN else ""
+    return {"headline": f"{numbers}{more} ({len(vector)} numbers)", "detail": detail}
 
 
 def class_answer(prediction: Prediction) -> Answer:
@@ -134,6 +154,8 @@ def top_predictions(
         positions: the index of each position in its stream; None for a classifier.
         following: the token after each position, None where nothing follows.
     """
+    if not positions:  # of a bare encoder
+        return []
     values = logits.detach().cpu().numpy()
     if not np.isfinite(values).all():
         raise DivergedError(
@@ -171,6 +193,11 @@ def top_predictions(
 def rows_of(logits: Float[Tensor, "*P C"]) -> Float[Tensor, "N C"]:
     """Return logits with a row per prediction: a classifier has one, of the whole text."""
     return logits.reshape(-1, logits.shape[-1])
+
+
+def output_of(records: Mapping[str, Step]) -> Tensor:
+    """Return the output of a model: its logits, or the vector (P,) of a bare encoder."""
+    return records["logits" if "logits" in records else "pooled"].value
 
 
 def readable(task: Task, id: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from glassformer.interop.export_facts import ExportFacts, agreement
 from glassformer.report import text
 from glassformer.report.run_record import RunRecord
+from glassformer.runs.origin import Origin
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.special_tokens import SpecialTokens
@@ -185,12 +186,17 @@ LIBRARIES = {"hf": "transformers", "gguf": "llama.cpp"}
 
 
 def card(
-    facts: ExportFacts, report: TaskReport, record: RunRecord | None, license: str | None, spelled: bool = False
+    facts: ExportFacts,
+    report: TaskReport,
+    record: RunRecord | None,
+    license: str | None,
+    spelled: bool = False,
+    origin: Origin | None = None,
 ) -> str:
     """Return the card.
 
     `record` is None without a run folder; `spelled` says that the model reads the character n-grams of words. A licence
-    is never guessed.
+    is never guessed: that of imported weights (`origin`) is on their card.
     """
     head = [
         "---",
@@ -198,9 +204,14 @@ def card(
         f"pipeline_tag: {PIPELINES[facts.kind]}",
         "tags: [glassformer]",
     ]
-    head += [f"license: {license}"] if license else []
+    head += origin.front_matter(license) if origin else [f"license: {license}"] if license else []
+    how = "trained from scratch"
+    if record is not None and record.config.train.init_from:
+        how = "fine-tuned"
+    elif record is None and origin is not None:
+        how = "imported"  # and not trained
     trained = f" on {text.dataset(record)}" if record is not None else ""
-    intro = f"A {report.model_name} trained from scratch with Glassformer{trained}."
+    intro = f"A {report.model_name} {how} with Glassformer{trained}."
     lines = [*head, "---", "", f"# {facts.run}", "", intro, ""]
     lines += [f"- Exported for {facts.target} as {facts.architecture}, weights in {facts.dtype}."]
     lines += _score(report, record.evaluation) if record is not None and record.evaluation is not None else []
@@ -209,6 +220,7 @@ def card(
     else:
         lines.append("- Not compared with the run.")
     lines += [f"- {note[0].upper()}{note[1:]}." for note in facts.notes]
+    lines += ["", "\n\n".join(origin.of_descendant())] if origin else []
     lines += ["", f"Limits: {report.limits} It reads texts up to {min(facts.max_len, facts.context):,} tokens."]
     lines += ["", "```python", example_of(facts, spelled).rstrip(), "```", ""]
     lines += ["With Glassformer: `glassformer predict FOLDER TEXT`, which keeps the run's limits of length.", ""]

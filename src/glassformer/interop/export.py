@@ -24,6 +24,7 @@ from glassformer.interop.hf_writer import tokenizer_file
 from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import TOKENIZER, RunFolder
+from glassformer.runs.origin import read_origin
 from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
@@ -186,9 +187,11 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     if o.dry_run:
         return Export(out, facts, "nothing was written")
     record = load_run_record(run.path) if RunFolder(run.path).resumable else None
+    folder = RunFolder(run.path).model_folder
+    origin = None if folder is None else read_origin(folder)
 
     def described(facts: ExportFacts) -> dict[str, list[bytes]]:
-        text = card(facts, task.report, record, o.license, task.tokenizer.ngrams is not None)
+        text = card(facts, task.report, record, o.license, task.tokenizer.ngrams is not None, origin)
         return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
     logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph

@@ -31,7 +31,6 @@ FAMILIES = (*ENCODERS, "gpt2")
 POOLING = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 """Keys of the pooling of sentence-transformers, by our names."""
 MAX_LABELS = 100_000
-_FACT = re.compile(r"^(license|base_model):[ ]*['\"]?([\w./-]{1,100})['\"]?[ ]*$", re.MULTILINE)
 
 
 def read_hf(
@@ -94,9 +93,7 @@ def _family(config: Mapping[str, Any]) -> str:
 
 def _source(folder: SourceFolder, family: str, config: Mapping[str, Any]) -> ImportSource:
     """Return where the model came from; licence and base model as its card says."""
-    card = folder.bytes("README.md", "text").decode("utf-8", "replace") if folder.has("README.md") else ""
-    front = re.match(r"---\n(.*?)\n---", card, re.DOTALL)
-    facts = dict(_FACT.findall(front[1] if front else ""))
+    facts = folder.card_facts()
     base = facts.get("base_model") or str(config.get("_name_or_path", ""))
     base = base if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", base) else ""
     name = folder.path.resolve().name

@@ -21,6 +21,7 @@ from glassformer.interop.export import new_folder
 from glassformer.models.build import without_memory
 from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.model_folder import check_shapes, save_model, shapes_of
+from glassformer.runs.origin import IMPORT, Origin
 from glassformer.tasks import Task, task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.finalize import model_metadata
@@ -179,12 +180,12 @@ def write_imported(
     task, model = restored or restore_imported(imported)
     tokenizers = {TOKENIZER: task.tokenizer.to_json().encode("utf-8")}
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    facts = {"import": import_record(imported, check)}
+    facts = {IMPORT: import_record(imported, check)}
     with new_folder(out) as building:
         building.mkdir()
         config = model_metadata(task) | facts
         save_model(building / "model", config, weights, tokenizers, import_card(imported, task, check))
-        write_json(building / RECORD, facts["import"])
+        write_json(building / RECORD, facts[IMPORT])
     return out
 
 
@@ -201,26 +202,21 @@ def import_record(imported: ImportedModel, check: ImportCheck | None) -> dict[st
 
 def import_card(imported: ImportedModel, task: Task, check: ImportCheck | None) -> str:
     """Return the card of an imported model as Markdown."""
-    source = imported.source
-    head = ["library_name: glassformer", *([f"license: {source.license}"] if source.license else [])]
-    head += [f"base_model: {source.base_model}"] if source.base_model else []
+    origin = Origin(**import_record(imported, check))
     tag = task.report.pipeline_tag
-    head += [f"pipeline_tag: {tag}"] if tag else []
-    revision = f", revision {source.revision}" if source.revision else ""
+    head = ["library_name: glassformer", *origin.front_matter(), *([f"pipeline_tag: {tag}"] if tag else [])]
     lines = [
         "\n".join(["---", *head, "tags:", "- transformer", "---"]),
-        f"# {cell_text(source.name)}",
-        f"A pretrained {task.report.model_name} ({source.family}), read from the format of {source.library}{revision} "
-        "by Glassformer. Its weights are those of its source; it was not trained here.",
+        f"# {cell_text(origin.name)}",
+        f"A pretrained {task.report.model_name}, {origin.title}, read by Glassformer. "
+        "Its weights are those of its source; it was not trained here.",
         f"It reads texts up to {imported.max_len:,} tokens.",
         "## Check",
         check.text if check else "Not compared with the library it came from.",
     ]
-    if imported.notes:
-        lines += ["## What was changed", "\n".join(f"- {note}" for note in imported.notes)]
+    if changes := origin.changes():
+        lines += ["## What was changed", changes]
     if imported.untrained:
         names = ", ".join(map(code, imported.untrained))
         lines += ["## Not trained", f"The source has no {names}: drawn at random. Train it before use."]
-    lines += ["## Source", "\n".join(f"- {code(name)}: SHA-256 {sha}" for name, sha in sorted(source.files.items()))]
-    lines += [f"Licence: {source.license or 'not stated by the source'}."]
-    return "\n\n".join(lines) + "\n"
+    return "\n\n".join([*lines, "## Source", *origin.source()]) + "\n"

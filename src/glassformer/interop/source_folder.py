@@ -8,6 +8,7 @@ file, so that no more memory is taken than the files have bytes.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from glassformer.utils.safe_read import LIMITS, parse_json, read_bytes, sha256_r
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
 MAX_SHARDS = 256
+_FACT = re.compile(r"^(license|base_model):[ ]*(?:\n[ ]*-[ ]*)?['\"]?([\w./+-]{1,100})['\"]?[ ]*$", re.MULTILINE)
 FLOATS = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 
 
@@ -62,6 +64,12 @@ class SourceFolder:
     def json_if_there(self, name: str) -> dict[str, Any]:
         """Return the JSON object of a file; an empty one where there is no file."""
         return self.json(name) if self.has(name) else {}
+
+    def card_facts(self) -> dict[str, str]:
+        """Return "license" and "base_model" of the metadata of the card, where it has them; of a list the first."""
+        card = self.bytes("README.md", "text").decode("utf-8", "replace") if self.has("README.md") else ""
+        front = card.replace("\r\n", "\n").partition("---\n")[2].partition("\n---")[0] if card[:3] == "---" else ""
+        return dict(_FACT.findall(front))
 
     def tensors(self) -> SourceTensors:
         """Read all weights.

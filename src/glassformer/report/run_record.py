@@ -16,6 +16,7 @@ from glassformer.config import Config
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.origin import IMPORT, Origin
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
 from glassformer.tasks import task_class
 from glassformer.tasks.reporting import Score, TaskReport
@@ -61,6 +62,11 @@ class RunRecord:
     def logged(self, name: str) -> list[float]:
         """Return what the steps logged of a field, without those that logged none."""
         return [value for row in self.training if not math.isnan(value := getattr(row, name))]
+
+    @property
+    def origin(self) -> Origin | None:
+        """Return where the weights began, if they are those of an imported model."""
+        return Origin.from_json(self.data.base.get(IMPORT), self.path / "data.json")
 
     @property
     def n_parameters(self) -> int | None:

@@ -35,24 +35,26 @@ def model_card(facts: RunRecord) -> str:
     labels = facts.data.label_names or []
     shown, more = ", ".join(map(code, labels[:50])), len(labels) - 50
     classes = f"{shown} and {more} more" if more > 0 else shown
+    how, origin = "fine-tuned" if facts.config.train.init_from else "trained from scratch", facts.origin
     parts = [
         _front_matter(facts),
         f"# {cell_text(facts.name)}",
-        f"A {facts.task_report.model_name} trained from scratch with Glassformer on {text.dataset(facts)}. "
-        f"{text.model(facts)}",
+        f"A {facts.task_report.model_name} {how} with Glassformer on {text.dataset(facts)}. {text.model(facts)}",
         *("## Score", text.headline(facts), *_scores(facts), *text.warnings(facts)),
         *("## Limits", facts.task_report.limits),
         f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}.",
         *(("## Classes", classes) if labels else ()),
+        *(("## Pretrained weights", *origin.of_descendant()) if origin else ()),
         *("## Use it", text.use(facts, "path/to/run"), "## Files", FILES),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _front_matter(facts: RunRecord) -> str:
-    """Return the metadata of a Hugging Face model card; licence and languages are for the owner to add."""
+    """Return the metadata of a Hugging Face model card; languages, and the licence of own weights, are the owner's."""
     report, task = facts.task_report, facts.task_report.pipeline_tag
-    lines = ["library_name: glassformer", *([f"pipeline_tag: {task}"] if task else []), "tags:", "- transformer"]
+    lines = ["library_name: glassformer", *(facts.origin.front_matter() if facts.origin else [])]
+    lines += [*([f"pipeline_tag: {task}"] if task else []), "tags:", "- transformer"]
     evaluation = facts.evaluation
     metric, value, _ = report.score(evaluation) if evaluation else (None, None, None)
     if evaluation and metric and value is not None:

@@ -77,7 +77,9 @@ class Task(ABC):
     report: ClassVar[TaskReport] = TaskReport()
     fits_baselines: ClassVar[bool] = False
     imported_start: ClassVar[Mapping[str, Any]] = {}
-    explain_as: ClassVar[Literal["classifier", "masked_language_model", "translator", "language_model"] | None] = None
+    explain_as: ClassVar[
+        Literal["classifier", "masked_language_model", "translator", "language_model", "text_embedder"] | None
+    ] = None
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
         self.config, self.tokenizer, self.label_names = config, tokenizer, label_names

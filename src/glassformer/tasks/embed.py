@@ -1,6 +1,7 @@
 """A bare encoder: a text in, one vector out, such as a sentence encoder's. It comes from an import, and is not trained.
 
-It has no answer to score or to explain. A classifier, or a masked language model, is fine-tuned from it: `--init-from`.
+It has no answer to score; an explanation shows every number up to the vector. A classifier, or a masked language
+model, is fine-tuned from it: `--init-from`.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Embed(Task):
     schema = DataSchema("embed", (TEXT,))
     metric = "loss"
     report = EmbedReport()
+    explain_as = "text_embedder"
     ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "model.output_bias", "model.pooler", "decode"}
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
@@ -117,4 +119,4 @@ class Embed(Task):
 
 def _no_answer() -> UsageError:
     hint = "fine-tune it: glassformer train classify --init-from with the folder of its run"
-    return UsageError("a bare encoder gives vectors, and no answer to score or to explain", hint)
+    return UsageError("a bare encoder gives vectors, and no answer to score", hint)

@@ -18,6 +18,7 @@ from glassformer.report.text import caveats
 from glassformer.report.write import model_card, write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
+from glassformer.runs.origin import IMPORT
 from glassformer.runs.records import Evaluation, StepMetrics
 from glassformer.tasks import Task
 from glassformer.training.finetune import reload_pretrained
@@ -91,9 +92,14 @@ def model_metadata(task: Task) -> dict[str, Any]:
 
 
 def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
-    """Write `model/`: configuration, weights and tokenizer; its card needs the scores."""
+    """Write `model/`: configuration, weights and tokenizer; its card needs the scores.
+
+    Of a run that began with imported weights, the configuration says where they came from.
+    """
     tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
-    save_model(folder.model, model_metadata(task), dict(model.named_parameters()), tokenizer)
+    origin = folder.read_data().base.get(IMPORT)
+    metadata = model_metadata(task) | ({} if origin is None else {IMPORT: origin})
+    save_model(folder.model, metadata, dict(model.named_parameters()), tokenizer)
 
 
 def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None:

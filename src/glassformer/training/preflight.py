@@ -22,7 +22,9 @@ from glassformer.data.diagnostics import FEW_EXAMPLES, Finding
 from glassformer.data.splits import Overlap, Split, n_duplicates, overlap_text, overlap_with_training
 from glassformer.evaluate.significance import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
-from glassformer.runs.records import DataRecord, SplitRecord
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.origin import IMPORT, read_origin
+from glassformer.runs.records import DataRecord, JsonObject, SplitRecord
 from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
@@ -67,8 +69,17 @@ def describe_data(context: RunContext, facts: Preflight) -> DataRecord:
         columns=context.data.columns,
         counts=context.data.counts,
         pipes=context.data.pipes,
-        base={"path": context.pretrained.path, "sha256": context.pretrained.sha256} if context.pretrained else {},
+        base=_base(context),
     )
+
+
+def _base(context: RunContext) -> JsonObject:
+    """Return which run the weights are taken from, and where those began if they were imported."""
+    if (pretrained := context.pretrained) is None:
+        return {}
+    known: JsonObject = {"path": pretrained.path, "sha256": pretrained.sha256}
+    origin = read_origin(RunFolder(pretrained.path).require_model_folder())
+    return known if origin is None else known | {IMPORT: origin.as_json()}
 
 
 @dataclass(frozen=True)

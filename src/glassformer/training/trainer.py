@@ -105,7 +105,8 @@ def _rules(p: Progress, where: Path, context: RunContext) -> Iterator[tuple[bool
     """Yield what must hold, each with words for where it does not; later ones rely on those before."""
     train = context.config.train
     yield where.parent.name == f"step-{p.step:08d}", f"step {p.step} in {where.parent.name}"
-    yield 0 < p.step <= (train.steps or LARGEST), f"step {p.step} of {train.steps}"
+    first = 0 if train.init_from else 1  # weights of another run are kept before the first step
+    yield first <= p.step <= (train.steps or LARGEST), f"step {p.step} of {train.steps}"
     yield p.epoch <= min(p.step, math.ceil(train.epochs or p.step)), f"epoch {p.epoch} at step {p.step}"
     n_batches = len(context.task.epoch_batches(context.train, p.epoch))
     yield p.position < n_batches, f"batch {p.position} of {n_batches} in an epoch"
@@ -280,6 +281,8 @@ class Trainer:
         state, context, folder = self.state, self.context, self.folder
         if self.config.snapshots and state.progress.step == 0:
             self._save_snapshot()
+        if self.config.init_from and state.progress.step == 0:
+            self.save_checkpoint()  # so that the run resumes where the pretrained run has moved
         path = folder.metrics if self.is_main else Path(os.devnull)
         hint = f"resume, with any number of processes: … {folder.resume_command}"
         with request.waiting_for_step(), open(path, "a", encoding="utf-8", newline="\n") as log:

@@ -8,6 +8,9 @@ import type { Manifest, Stream, StreamName, TraceNode, TraceRequest } from "../t
 /** Whether the model predicts once for the whole text; others predict at each position. */
 export const isClassifier = ({ predictions }: Pick<Manifest, "predictions">) => predictions[0]?.position === null;
 
+/** Whether the model predicts nothing: a bare encoder, whose output is the pooled vector. */
+export const isEmbedder = ({ predictions }: Pick<Manifest, "predictions">) => !predictions.length;
+
 /** Whether the model predicts the token at its own position, from both sides; others predict the next token. */
 export const isMasked = ({ generation }: Pick<Manifest, "generation">) => generation.masked !== null;
 
@@ -27,7 +30,7 @@ export const outputStream = ({ streams }: Pick<Manifest, "streams">): Stream => 
  */
 export function rowTexts(manifest: Pick<Manifest, "streams" | "predictions" | "generation">, name: StreamName): string[] {
   const { pieces = [], padding = [] } = manifest.streams.find((one) => one.name === name) ?? {};
-  const computesNext = name === outputStream(manifest).name && !isClassifier(manifest) && !isMasked(manifest);
+  const computesNext = name === outputStream(manifest).name && !isClassifier(manifest) && !isMasked(manifest) && !isEmbedder(manifest);
   return pieces.map((piece, i) => {
     const prediction = computesNext && !padding[i] && manifest.predictions.find((one) => one.position === i);
     const next = prediction && (prediction.actual ?? prediction.top[0])?.piece;
@@ -100,7 +103,7 @@ export function teacherForcedRequest(manifest: Manifest, checkpoint: string): Tr
   const { ids, special, n_given, text: output } = outputStream(manifest);
   if (hasSource(manifest)) {
     request.target = target ?? output;
-  } else if (!isClassifier(manifest) && !isMasked(manifest)) {
+  } else if (!isClassifier(manifest) && !isMasked(manifest) && !isEmbedder(manifest)) {
     // All generated tokens but the last: the model generates one more, so that the lengths are equal.
     const end = special.slice(n_given, -1).indexOf(true);
     request.prefix = [...prefix, ...ids.slice(n_given, end < 0 ? -1 : n_given + end)];

@@ -67,7 +67,7 @@ function Change({ trace }: { trace: Manifest }) {
     <div class="edit-change" aria-live="polite">
       <p data-role="effect">
         <bdi>{before}</bdi> <span aria-label="becomes">→</span> {now === null ? <span class="note">{why_not}</span> : <strong dir="auto">{now || "(nothing)"}</strong>}
-        <span class="answer-detail">{what}; {largest(effects, trace)}</span>
+        <span class="answer-detail">{effects.length ? `${what}; ${largest(effects, trace)}` : after.answer.detail}</span>
       </p>
       {unchanged.map((edit) => <p key={edit} class="note">{describeEdit(edit, trace)}: this changes no number.</p>)}
       {ignored ? <p class="note">This view is without your edits.</p> : <Choices

@@ -270,6 +270,7 @@ class EraseRequest(Request):
 
 def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:
     """Return the value function of a request."""
+    explanation.check_has_answer()
     explanation.check_not_edited()
     task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
     prediction = explanation.predictions[prediction_index(explanation, request.prediction)]

@@ -12,12 +12,12 @@ of a translator, in order:
 
 There are q_heads and k_heads with rotary positions, mask where there is one, and w_gate with SwiGLU. In ff, w_gate,
 w_in and out are the outputs of gate_proj, up_proj and down_proj; elsewhere out is that of o_proj. With post-norm a
-block's norm follows its residual. A classifier ends in pooled, head, logits. Before its positions, an
-embedding with n-grams has .ngram_ids, .ngrams and .with_ngrams, one with bigrams .bigram_ids, .bigrams and
-.with_bigrams, one with segments .segment_ids, .segments and .with_segments. Rows that are not scaled have no .scaled;
-a norm after the embedding is .norm. A pooler is pooler, pooler_hidden, between pooled and the head. A masked language
-model ends in mlm_transform, mlm_hidden, mlm_norm, logits. The ids of an ensemble begin with members.0, members.1, …
-`sites.py` describes each step.
+block's norm follows its residual. A classifier ends in pooled, head, logits, a bare encoder in pooled. Before its
+positions, an embedding with n-grams has .ngram_ids, .ngrams and .with_ngrams, one with bigrams .bigram_ids, .bigrams
+and .with_bigrams, one with segments .segment_ids, .segments and .with_segments. Rows that are not scaled have no
+.scaled; a norm after the embedding is .norm. A pooler is pooler, pooler_hidden, between pooled and the head. A masked
+language model ends in mlm_transform, mlm_hidden, mlm_norm, logits. The ids of an ensemble begin with members.0,
+members.1, … `sites.py` describes each step.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from glassformer.explain.capture.hooks import Arguments, AttentionHooks, CallRecorder, EmbeddingHooks, ModuleHooks
 from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
+from glassformer.models.encoder_models import TextEmbedder
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import Decoder, Encoder, FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
@@ -199,9 +200,11 @@ def _hook_stack_end(hooks: ModuleHooks, module: Encoder | Decoder, name: str) ->
     return []
 
 
-def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> list[nn.Module]:
-    tape, two_classes, how = hooks.tape, model.n_classes == 2, model.config.pooling
-    recorder = hooks.recorder(model, name)
+def _pooling(
+    hooks: ModuleHooks, model: TextClassifier | TextEmbedder, recorder: CallRecorder
+) -> Callable[[Tensor], Tensor]:
+    """Return the function that records the pooled vector of a call of the model."""
+    tape, how = hooks.tape, model.config.pooling
     padding_mask: Tensor | None = None
 
     def start_call(args: Arguments) -> None:
@@ -217,13 +220,26 @@ def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> li
             recorder.record("mask:padding", padding_mask[:, None, None, :], attrs={"kind": "padding"}, tap=False)
         return recorder.record(f"pooled:{how}", vector, attrs={"how": how})
 
+    hooks.on_call(model, start_call)
+    return pooled
+
+
+def _hook_embedder(hooks: ModuleHooks, model: TextEmbedder, name: str) -> list[nn.Module]:
+    """Record the pooled vector, which is the output."""
+    hooks.on_output(model, _pooling(hooks, model, hooks.recorder(model, name)))
+    return []
+
+
+def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> list[nn.Module]:
+    two_classes, recorder = model.n_classes == 2, hooks.recorder(model, name)
+
     def pooler_hidden(output: Tensor) -> Tensor:
         assert model.pooler is not None
         used = recorder.record(f"pooler_hidden:{model.pooler.activation}", output)
         recorder.inputs["pooled"] = recorder.id("pooler_hidden")  # what the head reads
         return used
 
-    hooks.on_call(model, start_call)
+    pooled = _pooling(hooks, model, recorder)
     hooks.on_input(model.head if model.pooler is None else model.pooler, pooled)
     if model.pooler is not None:
         hooks.record_output(recorder, "pooler", model.pooler.dense)
@@ -322,6 +338,7 @@ MODELS: dict[type[nn.Module], Callable[[ModuleHooks, Any, str], Iterable[nn.Modu
     Encoder: _hook_stack_end,
     Decoder: _hook_stack_end,
     TextClassifier: _hook_classifier,
+    TextEmbedder: _hook_embedder,
     MaskedLanguageModel: _hook_masked,
     LanguageModel: _hook_logits,
     Translator: _hook_logits,

@@ -293,6 +293,7 @@ def edited_logits(
     explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
 ) -> Float[Tensor, "N P C"]:
     """Return the logits of one text under each of several sets of edits, in double precision."""
+    explanation.check_has_answer()
     check_whole(explanation, other)
     logits = torch.cat(list(_batches(explanation, variants, other))).double()
     return logits[:, None] if logits.dim() == 2 else logits
@@ -300,6 +301,7 @@ def edited_logits(
 
 def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
     """Return the logits of a text without further edits, in double precision."""
+    explanation.check_has_answer()
     check_whole(explanation)
     return rows_of(explanation.records["logits"].value.double())
 

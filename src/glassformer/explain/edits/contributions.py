@@ -73,6 +73,7 @@ def contributions(explanation: Explanation, prediction: int | None = None) -> Co
 
     By default it is the first generated token; the contrast is the most probable other class or token.
     """
+    explanation.check_has_answer()
     check_whole(explanation)
     if prediction is None:
         prediction = explanation.answered[0]

@@ -149,6 +149,7 @@ class StatesSweep:
 
 def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
     """Return the share of the answer that each state of the residual stream carries."""
+    explanation.check_has_answer()
     check_whole(explanation, other)
     index, answer, other_answer = _first_difference(explanation, other)
 

@@ -194,6 +194,7 @@ def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
     """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first."""
     if explanation.base is None:
         raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
+    explanation.check_has_answer()
     base, other, request = explanation.base, explanation.other, explanation.request
     found = []
     for info in list_checkpoints(explanation.run):

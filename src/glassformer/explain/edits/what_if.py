@@ -21,7 +21,16 @@ from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edi
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import encode, filled_answer
-from glassformer.explain.predictions import Answer, Prediction, class_answer, rows_of, text_answer, top_predictions
+from glassformer.explain.predictions import (
+    Answer,
+    Prediction,
+    class_answer,
+    output_of,
+    rows_of,
+    text_answer,
+    top_predictions,
+    vector_answer,
+)
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject
@@ -144,7 +153,7 @@ def with_edits(
         request=replace(base.request, edits=tuple(edits), other_text=other_text),
         id=trace_id,
         records=result.records,
-        predictions=predictions_of(base, result.records["logits"].value),
+        predictions=predictions_of(base, output_of(result.records)),
         answer=result.answer,
         checks=[_untouched(base, result)],
         edited=result,
@@ -184,8 +193,8 @@ def what_if(
     tap = apply()
     edited = RecordStore(subject.model, explanation.model_inputs, explanation.streams, tap=tap)
     tap.check_fired()
-    after = predictions_of(explanation, edited["logits"].value)
-    logits = [rows_of(e["logits"].value.double()) for e in (records, edited)]
+    after = predictions_of(explanation, output_of(edited))
+    logits = [rows_of(output_of(e).double()) for e in (records, edited)]
     effects = [_effect(explanation, i, logits[0][i], logits[1][i], after[i]) for i in explanation.answered]
     answer, why_not = _decode_again(explanation, after, edited, tap, apply) if again else (None, "")
     return WhatIf(
@@ -247,6 +256,8 @@ def _decode_again(
 ) -> tuple[Answer | None, str]:
     """Return what the model answers under edits, or why it was not decoded again."""
     subject, request = explanation.subject, explanation.request
+    if not after:
+        return vector_answer(output_of(edited), output_of((explanation.base or explanation).records)), ""
     if explanation.is_classifier:
         return class_answer(after[0]), ""
     if (masked := explanation.generation.masked) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -47,7 +47,8 @@ class EncodedText:
     Attributes:
         model_inputs: arguments of the model by name, with a batch of one: tensors, and a classifier's n-grams.
         streams: their tokens, ["text"] or ["source", "target"].
-        positions: positions of the last stream whose prediction is shown; [None] for a classifier.
+        positions: positions of the last stream whose prediction is shown; [None] for a classifier, [] for a bare
+            encoder.
         following: the actual token after each position, None where there is none.
         decode: the log of decoding.
         answer: the generated text; empty for a classifier.
@@ -172,6 +173,12 @@ def encode_for_classifier(subject: Subject, request: TraceRequest, settings: Dec
         warnings=warnings,
         generation=GenerationInfo(0, 0, []),
     )
+
+
+def encode_for_text_embedder(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode a text as in prediction; nothing is predicted from its vector. `settings` are not used."""
+    encoded = encode_for_classifier(subject, request, settings)
+    return replace(encoded, positions=[], following=[])
 
 
 def encode_for_translator(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:

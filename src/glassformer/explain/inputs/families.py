@@ -166,7 +166,7 @@ def encode_for_language_model(subject: Subject, request: TraceRequest, settings:
 
 
 def _join(
-    t: Tokenizer, prompt: str, spans: Sequence[Span], ids: list[int], n_prompt: int
+    t: Tokenizer, prompt: str, spans: Sequence[Span | None], ids: list[int], n_prompt: int
 ) -> tuple[str, list[Span | None]]:
     """Return prompt and continuation as one text, and the characters of each token."""
     # An empty prompt is one end token.
@@ -191,7 +191,8 @@ class ModelFamily:
 
     Attributes:
         stacks: its stacks.
-        is_classifier: True if a model predicts once per text; others predict a token at each position.
+        is_classifier: True if a model predicts once per text; others predict a token at each position, a bare encoder
+            nothing.
         request_fields: the fields of a request that only some families support.
         encode: encodes and decodes a text as in prediction.
         decode_defaults: changes the decode settings of a run for explanations.
@@ -207,6 +208,7 @@ class ModelFamily:
 FAMILIES: dict[str, ModelFamily] = {
     "classifier": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_classifier),
     "masked_language_model": ModelFamily("encoder", False, frozenset(), encode_for_masked_language_model),
+    "text_embedder": ModelFamily("encoder", False, frozenset(), encoded_text.encode_for_text_embedder),
     "translator": ModelFamily(
         "encoder-decoder", False, frozenset({"target", "prefix"}), encoded_text.encode_for_translator
     ),
@@ -220,8 +222,7 @@ FAMILIES: dict[str, ModelFamily] = {
 def family_of(task: Task) -> ModelFamily:
     """Return the family of a task's models."""
     if task.explain_as is None:
-        hint = "fine-tune it, or import it with --labels" if task.tokenizer.special is not None else ""
-        raise UsageError(f"models of the task {task.name} cannot be explained", hint)
+        raise UsageError(f"models of the task {task.name} cannot be explained")
     return FAMILIES[task.explain_as]
 
 

@@ -8,10 +8,11 @@ import { paramsFromRequest } from "../../state/address";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { viewOf } from "../../trace/heads";
-import { isClassifier, teacherForcedRequest } from "../../trace/generation";
+import { isClassifier, isEmbedder, teacherForcedRequest } from "../../trace/generation";
 import type { Manifest } from "../../types";
 import { Choices } from "../../views/Choices";
 import { submitOnEnter } from "../../views/Text";
+import { Vectors } from "../../views/Vector";
 import { Distributions } from "./Distributions";
 import { FilmStrip } from "./FilmStrip";
 import { BlockPicker, HeadPair } from "./HeadPair";
@@ -57,7 +58,7 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
         ? (
           <>
             <Sides a={a} b={b} by={by} />
-            <Distributions a={a} b={b} position={params.position} />
+            {isEmbedder(a) ? <Vectors a={a} b={b} /> : <Distributions a={a} b={b} position={params.position} />}
             {view && (
               <section>
                 <h2>Attention weights in A and B</h2>
@@ -111,7 +112,7 @@ function OtherText({ a, b }: { a: Manifest; b: Manifest | null }) {
 /** Both sides. A checkpoint that reads A's tokens is also decoded, for its own answer. */
 function Sides({ a, b, by }: { a: Manifest; b: Manifest; by: By }) {
   const { checkpoint } = b.model;
-  const held = by === "checkpoint" && !isClassifier(a);
+  const held = by === "checkpoint" && !isClassifier(a) && !isEmbedder(a);
   const { value, error } = useResource(held ? `${a.id} ${checkpoint}` : null, () => source.decode({ ...a.request, checkpoint }));
   const own = value?.answer.headline ?? (error ? `(${error.message})` : "…");
   return (

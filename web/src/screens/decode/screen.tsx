@@ -9,8 +9,9 @@ import { useTensor } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { filterAll, filterTop, isNeutral, type SamplingParams, NEUTRAL } from "../../tensors/filters";
 import { count, percent, visible } from "../../tensors/format";
-import { isClassifier, isMasked, hasSource, isGiven, lockReason, forcedPrefix, requestWithPrefix, predictionIndex, outputStream } from "../../trace/generation";
+import { isClassifier, isEmbedder, isMasked, hasSource, isGiven, lockReason, forcedPrefix, requestWithPrefix, predictionIndex, outputStream } from "../../trace/generation";
 import type { Manifest, TraceRequest } from "../../types";
+import { NoAnswer } from "../../views/Vector";
 import { BeamSection } from "./BeamSection";
 import { ChangedPredictions } from "./ChangedPredictions";
 import { ClassifierView } from "./ClassifierView";
@@ -21,6 +22,7 @@ import { NextTokens, Scrubber } from "./Steps";
 const BARS = 14;
 
 export function DecodeScreen({ trace: manifest }: { trace: Manifest }) {
+  if (isEmbedder(manifest)) return <NoAnswer title="Decode" what="decode" />;
   if (passesOf(manifest)) return <ChangedPredictions manifest={manifest} />;
   if (isMasked(manifest)) return <MaskedView manifest={manifest} />;
   return isClassifier(manifest) ? <ClassifierView key={manifest.id} manifest={manifest} /> : <GenerationView manifest={manifest} />;

@@ -51,21 +51,22 @@ export function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; siz
         {boxes.map((node) => (
           <span key={node.id} class="flow-boxes">
             <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={node.id === "head" ? "logit" : node.id === "pooled" ? `${node.attrs.how} over tokens` : undefined} />
-            <span class="flow-arrow" aria-hidden="true">→</span>
+            {logits && <span class="flow-arrow" aria-hidden="true">→</span>}
           </span>
         ))}
         {logits && (
           <a class="flow-box flow-words" {...stepLink(logits)}><span class="flow-label">logits</span></a>
         )}
-        <span class="flow-arrow" aria-hidden="true">→</span>
-        <a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
+        {logits && <span class="flow-arrow" aria-hidden="true">→</span>}
+        {logits && <a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
           event.preventDefault();
           openStep(PROBABILITIES);
-        }}><span class="flow-label">probabilities</span></a>
+        }}><span class="flow-label">probabilities</span></a>}
       </div>
+      {!first && <p class="note" data-role="vector">The output is one vector for the text{passes ? "" : `: ${trace.answer.headline}`}.</p>}
       {first?.position === null
         ? <Bars label={passes ? "Change of the answer" : "Answer"} signs={passes !== null} bars={bars!.slice(0, 8)} onChoose={() => openStep(PROBABILITIES)} />
-        : <NextTokens trace={trace} />}
+        : first && <NextTokens trace={trace} />}
     </div>
   );
 }

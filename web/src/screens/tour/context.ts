@@ -3,7 +3,7 @@ import { paramsFromRequest, type Screen } from "../../state/address";
 import { go, source } from "../../state/page";
 import { type Grid, toGrid } from "../../tensors/grid";
 import { attentionGroups, type AttentionGroup } from "../../trace/heads";
-import { isClassifier, isMasked } from "../../trace/generation";
+import { isClassifier, isEmbedder, isMasked } from "../../trace/generation";
 import type { KeysSweep, Manifest } from "../../types";
 
 export interface TourStep {
@@ -52,7 +52,7 @@ const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sam
 
 export function contextOf(trace: Manifest): Context {
   let keys: Promise<KeysSweep | null> | undefined;
-  const edits = source.live && !trace.refused.edits;
+  const edits = source.live && !isEmbedder(trace) && !trace.refused.edits;
   const clean = Object.fromEntries(PARAMS.map((name) => [name, null]));
   // A saved page holds the traces that it holds: its address names no text.
   const request = source.live ? paramsFromRequest(trace.request) : { show: source.stored.some((one) => one.edited) ? "before" : null };

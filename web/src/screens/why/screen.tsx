@@ -6,11 +6,12 @@ import { editable, route, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { number, percent, signed } from "../../tensors/format";
-import { isClassifier, isMasked, targetIndex } from "../../trace/generation";
+import { isClassifier, isEmbedder, isMasked, targetIndex } from "../../trace/generation";
 import type { AttributeRequest, Attribution, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Choices } from "../../views/Choices";
 import { Terms } from "../../views/Terms";
+import { NoAnswer } from "../../views/Vector";
 import { ContributionsView } from "./Contributions";
 import { CheckpointsView, KeysView, LayersView, PartsView, StatesView } from "./Sweeps";
 import { Faithfulness } from "./Faithfulness";
@@ -28,6 +29,7 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
   const views = useValue(editable) ? VIEWS.filter(([name]) => !(name in trace.refused)) : [];
   const view = views.find(([name]) => name === params.why)?.[0] ?? "words";
   const words = view === "words";
+  if (isEmbedder(trace)) return <NoAnswer title="Why" what="explain" />;
   return (
     <>
       {views.length > 0 && (
