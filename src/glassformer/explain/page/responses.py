@@ -27,8 +27,8 @@ CONTENT_TYPES = {
     "tour.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
 }
-"""The served files. app.js loads shared.js at once, and when needed later.js with screens.js, effects.js with changes.js
-too, and tour.js with all of them."""
+"""The served files. app.js loads shared.js at once. When needed it loads later.js with screens.js, effects.js with
+changes.js too, and tour.js with all of them."""
 WHOLE = "whole.js"
 """All scripts in one, for a page without a server."""
 
