@@ -302,21 +302,31 @@ class Tokenizer:
 
             special = SpecialTokens.from_json(content[KEY], path)
             return Tokenizer(backend_of(content, special, path), special)
-        check_tokenizer_json(content, path)
+        return Tokenizer.written(content, path)
+
+    @staticmethod
+    def written(content: Any, where: Path) -> Tokenizer:
+        """Return the tokenizer of the parsed content of a `tokenizer.json` that `save` wrote, which is checked.
+
+        Raises:
+            CheckpointError: it is damaged, or has other special tokens than the five.
+        """
+        check_tokenizer_json(content, where)
         try:
-            backend = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+            backend = tokenizers.Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
         except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", again) from error
+            again = "restore it from a copy or train again"
+            raise CheckpointError(f"{where}: this is not a readable tokenizer ({error})", again) from error
         tokens = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
         if tokens != list(SPECIAL_TOKENS):
             wanted = ", ".join(SPECIAL_TOKENS)
-            raise CheckpointError(f"{path}: the first tokens should be {wanted}, but are {tokens}", HINT)
+            raise CheckpointError(f"{where}: the first tokens should be {wanted}, but are {tokens}", HINT)
         try:
             return Tokenizer(backend)
         except CheckpointError as error:
-            raise CheckpointError(f"{path}: {error.message}", HINT) from error
+            raise CheckpointError(f"{where}: {error.message}", HINT) from error
 
     @cached_property
     def sha256(self) -> str:
