@@ -31,6 +31,7 @@ from glassformer.interop.hf_tokenizer import read_tokenizer
 from glassformer.interop.imported import ImportedModel, ImportSource
 from glassformer.interop.own_export import own_facts, own_tokenizer, registered_parts, registered_settings
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
+from glassformer.tasks.restoring import MAX_POSITIONS
 
 OWN = "glassformer"
 """The model type of the classes that `hf_class.py` registers."""
@@ -38,6 +39,8 @@ FAMILIES = (*ENCODERS, "gpt2", *DECODERS, *SEQ2SEQ, OWN)
 POOLING = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 """Keys of the pooling of sentence-transformers, by our names."""
 MAX_LABELS = 100_000
+MOST_TOKENS = 1_000_000
+"""Longest text, that of `TextConfig.max_len`."""
 _FACT = re.compile(r"^(license|base_model):[ ]*['\"]?([\w./-]{1,100})['\"]?[ ]*$", re.MULTILINE)
 
 
@@ -74,6 +77,7 @@ def read_hf(
     else:
         parts = _read_decoder(family, config, settings, tensors, max_len)
     tensors.finish()
+    _check_longest(parts, settings.get("d_model", ModelConfig().d_model))
     n_ids = len(parts.state.get("embedding.weight", parts.state.get("tgt_embedding.weight", ())))
     tokenizer = own_tokenizer(folder, facts) if facts else read_tokenizer(folder, config, n_ids)
     return ImportedModel(
@@ -171,6 +175,19 @@ def _read_registered(
         state[name] = state[name][:n].clone()
     labels = own_labels(config) if task == "classify" else None
     return _Parts(task, state, [], _shortened(context, max_len), labels)
+
+
+def _check_longest(parts: _Parts, d_model: int) -> None:
+    """Refuse texts for which the positions alone would take more memory than any model of this size.
+
+    Raises:
+        UsageError: `max_position_embeddings` is too large.
+    """
+    n_weights = sum(tensor.numel() for tensor in parts.state.values())
+    most = min(MOST_TOKENS, max(MAX_POSITIONS, n_weights) // d_model)
+    if parts.max_len > most:
+        message = f"config.json names {parts.max_len:,} positions, and {most:,} is the limit for a model of this size"
+        raise UsageError(message, f"use --max-len {most} or less")
 
 
 def _shortened(positions: int, max_len: int | None) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.hf_decoders import biases_or_zeros, head_of
 from glassformer.interop.hf_families import Settings, activation_of, number
-from glassformer.interop.hf_writer import permuted, sines_first
+from glassformer.interop.hf_writer import READS, WRITES, permuted, sines_first
 from glassformer.interop.source_folder import SourceTensors
 from glassformer.nn.embeddings import sinusoidal
 
@@ -105,10 +105,18 @@ def seq2seq_state(
     state |= _output_bias(family, settings, tensors, config, tables["decoder"], notes)
     settings["bias"] = True
     state |= biases_or_zeros(settings, state, notes)
-    order = sines_first(d_model).argsort()
-    bias = state.pop("output_bias", None)
-    state = {name: permuted(name, tensor, order).contiguous() for name, tensor in state.items()}
-    return state | ({} if bias is None else {"output_bias": bias}), notes
+    return {name: _in_our_order(name, tensor, d_model) for name, tensor in state.items()}, notes
+
+
+def _in_our_order(name: str, tensor: Tensor, d_model: int) -> Tensor:
+    """Return a weight whose features of the residual stream are in our order."""
+    *_, part, kind = ["", *name.split(".")]
+    if name == "output_bias" or (kind == "bias" and part in READS):
+        return tensor
+    axis = 0 if part in WRITES else 1
+    if tensor.dim() <= axis or tensor.shape[axis] != d_model:
+        raise CheckpointError(f"the weight {name} should have {d_model:,} {'columns' if axis else 'rows'}")
+    return permuted(name, tensor, sines_first(d_model).argsort()).contiguous()
 
 
 def _check_positions(settings: Settings, tensors: SourceTensors, name: str) -> None:
@@ -142,9 +150,6 @@ def _layer(tensors: SourceTensors, theirs: str, ours: str, d_model: int) -> dict
     for other, name in linears.items():
         state[f"{ours}{name}.weight"] = tensors.take(f"{theirs}{other}.weight")
         state[f"{ours}{name}.bias"] = tensors.take(f"{theirs}{other}.bias")
-    widths = {len(tensor) for name, tensor in state.items() if name.endswith(("o_proj.weight", "down_proj.weight"))}
-    if widths != {d_model} or any(tensor.dim() < 1 for tensor in state.values()):
-        raise CheckpointError(f"{theirs}: its layers should write {d_model:,} features")
     return state
 
 

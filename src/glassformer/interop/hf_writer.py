@@ -200,12 +200,16 @@ def sines_first(d_model: int) -> Tensor:
     return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
 
 
+READS, WRITES = ("q_proj", "k_proj", "v_proj", "up_proj"), ("o_proj", "down_proj", "norm")
+"""Parts with the features of the residual stream as columns of their weights, and as rows of weights and biases."""
+
+
 def permuted(name: str, tensor: Tensor, order: Tensor) -> Tensor:
     """Return a parameter of a model whose residual stream has its features in another order."""
     *_, part, kind = name.split(".")
-    if part in ("q_proj", "k_proj", "v_proj", "up_proj"):
+    if part in READS:
         return tensor[:, order] if kind == "weight" else tensor
-    if part in ("o_proj", "down_proj", "norm"):
+    if part in WRITES:
         return tensor[order]
     return tensor[:, order]  # embeddings, and the output projection
 
