@@ -95,6 +95,11 @@ POSITION_IDS = "embeddings.position_ids"
 """A buffer that older versions saved: 0, 1, 2, …"""
 
 
+ROBERTAS = ("roberta", "xlm-roberta")
+"""Families with the names and the positions of RoBERTa; they differ in their tokenizer."""
+ENCODERS["xlm-roberta"] = ENCODERS["roberta"]
+
+
 def number(config: Mapping[str, Any], key: str, default: Any = None, kind: type = int) -> Any:
     """Return a number of a `config.json`; raise CheckpointError where it is none."""
     value = config.get(key, default)
@@ -202,12 +207,14 @@ POOLERS: dict[str, tuple[str, str, str]] = {
     "distilbert": ("pre_classifier", "classifier", "relu"),
 }
 """By family: the layer before the head of a classifier, the head, and the activation between them."""
-MASKED_HEADS = {
+MASKED_HEADS: dict[str, tuple[str, str, str, str]] = {
     "bert": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions", "decoder"),
     "roberta": ("lm_head.dense", "lm_head.layer_norm", "lm_head", "decoder"),
     "distilbert": ("vocab_transform", "vocab_layer_norm", "vocab_projector", ""),
 }
 """By family: the linear layer, the norm, and the projection of the head of a masked language model."""
+
+POOLERS["xlm-roberta"], MASKED_HEADS["xlm-roberta"] = POOLERS["roberta"], MASKED_HEADS["roberta"]
 
 
 def masked_head(

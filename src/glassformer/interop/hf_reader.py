@@ -18,6 +18,7 @@ from glassformer.interop.hf_families import (
     ENCODERS,
     MASKED_HEADS,
     POOLERS,
+    ROBERTAS,
     classifier_head,
     encoder_settings,
     encoder_state,
@@ -29,6 +30,7 @@ from glassformer.interop.hf_families import (
 from glassformer.interop.hf_seq2seq import SEQ2SEQ, seq2seq_settings, seq2seq_state
 from glassformer.interop.hf_tokenizer import read_tokenizer
 from glassformer.interop.imported import ImportedModel, ImportSource
+from glassformer.interop.marian_tokenizer import has_marian_tokenizer, read_marian_tokenizer
 from glassformer.interop.own_export import own_facts, own_tokenizer, registered_parts, registered_settings
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
 from glassformer.tasks.restoring import MAX_POSITIONS
@@ -79,7 +81,12 @@ def read_hf(
     tensors.finish()
     _check_longest(parts, settings.get("d_model", ModelConfig().d_model))
     n_ids = len(parts.state.get("embedding.weight", parts.state.get("tgt_embedding.weight", ())))
-    tokenizer = own_tokenizer(folder, facts) if facts else read_tokenizer(folder, config, n_ids)
+    if facts:
+        tokenizer = own_tokenizer(folder, facts)
+    elif family == "marian" and has_marian_tokenizer(folder):
+        tokenizer = read_marian_tokenizer(folder, config, n_ids)
+    else:
+        tokenizer = read_tokenizer(folder, config, n_ids)
     return ImportedModel(
         task=parts.task,
         model=build(ModelConfig, settings, "model", "config.json"),
@@ -218,7 +225,7 @@ class _Encoder:
         """Return the weights of the form that the tensors and the labels make it."""
         family, tensors, settings = self.family, self.tensors, self.settings
         pad = self.config.get("pad_token_id", 1)
-        first = (pad if type(pad) is int and 0 <= pad < 100 else 1) + 1 if family == "roberta" else 0
+        first = (pad if type(pad) is int and 0 <= pad < 100 else 1) + 1 if family in ROBERTAS else 0
         state, notes = encoder_state(family, settings, tensors, first, max_len)
         parts = _Parts("embed", state, notes, len(state["embedding.positions.weight"]))
         classifier, masked = f"{POOLERS[family][1]}.weight", f"{MASKED_HEADS[family][0]}.weight"

@@ -26,7 +26,7 @@ from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text, truncate
 from glassformer.text.ngrams import NgramVocabulary, bigrams_of_texts, surface_forms
-from glassformer.text.special_tokens import KEY, SpecialTokens
+from glassformer.text.special_tokens import KEY, SIDES, SpecialTokens
 from glassformer.text.written_tokenizer import HINT, check_tokenizer_json
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS
@@ -92,6 +92,11 @@ class Tokenizer:
         from glassformer.text.imported_tokenizer import imported_backend
 
         return Tokenizer(imported_backend(text, special, where), special)
+
+    @property
+    def of_targets(self) -> Tokenizer:
+        """Return the tokenizer of the other side of a translation; it is this one, unless that has one of its own."""
+        return self
 
     def framed(self, ids: Sequence[int]) -> list[int]:
         """Return the ids of a text with what the model expects around it; as they are where that is nothing."""
@@ -301,6 +306,10 @@ class Tokenizer:
             from glassformer.text.imported_tokenizer import backend_of
 
             special = SpecialTokens.from_json(content[KEY], path)
+            if SIDES in content:
+                from glassformer.text.paired_tokenizer import PairedTokenizer
+
+                return PairedTokenizer(content, special, path)
             return Tokenizer(backend_of(content, special, path), special)
         return Tokenizer.written(content, path)
 
