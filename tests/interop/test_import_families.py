@@ -173,7 +173,8 @@ def test_an_explanation_recomputes_every_number(name: str, tmp_path: Path) -> No
     _, settings, write, _ = next(case for case in CASES if case[0] == name)
     saved(name, settings, write, tmp_path / "source")
     run = glassformer.import_model(tmp_path / "source", tmp_path / "run")
-    e = run.explain("the film was", **({"max_new_tokens": 4} if "LM" in name or "MT" in name else {}))
+    options: dict[str, Any] = {"max_new_tokens": 4} if "LM" in name or "MT" in name else {}
+    e = run.explain("the film was", **options)
     check_every_record(e, run.model)
     assert all(check.ok for check in e.checks)
     assert e.sweep_parts()
@@ -202,14 +203,18 @@ def test_a_marian_whose_padding_is_zeros_translates_as_theirs_does(tmp_path: Pat
     tensors["model.shared.weight"][1] = 0.0
     tensors["final_logits_bias"][0, :] = torch.linspace(-1, 1, 270)
     save_file(tensors, weights, {"format": "pt"})
+    generation = {"num_beams": 3, "length_penalty": 0.5, "decoder_start_token_id": 1, "eos_token_id": 2}
+    (tmp_path / "source" / "generation_config.json").write_text(json.dumps({**generation, "pad_token_id": 1}))
     done = import_folder(tmp_path / "source", tmp_path / "run")
     assert done.check is not None and max(done.check.differences.values()) < 3e-5
     assert done.model.state["output_bias"][1] == -1e4 and any("padding" in note for note in done.model.notes)
-    run, model = glassformer.load(tmp_path / "run"), transformers.MarianMTModel.from_pretrained(tmp_path / "source")
+    assert done.model.decode.beam_size == 3 and done.model.decode.length_penalty == 0.5
+    model: Any = transformers.MarianMTModel.from_pretrained(tmp_path / "source")
+    run = glassformer.load(tmp_path / "run")
     t = run.task.tokenizer
     banned = [i for i in t.without_text if i not in (t.eos_id, t.unk_id)]
     for text in ("the film", "a", "was not good", "1, 2"):
         ids = torch.tensor([t.framed(t.encode(text))])
         options = {"num_beams": 1, "max_new_tokens": 12, "do_sample": False, "max_length": None}
         [theirs] = model.generate(ids, attention_mask=torch.ones_like(ids), suppress_tokens=banned, **options).tolist()
-        assert run.predict(text, beam_size=1, max_new_tokens=12)["text"] == t.decode(theirs)
+        assert run.predict(text, beam_size=1, max_new_tokens=12)["translation"] == t.decode(theirs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
-MODULES, LINES = 212, 40_900
-"""With 22 modules and 4,700 lines for the import of pretrained models, a feature of its own."""
+MODULES, LINES = 215, 40_900
+"""With 25 modules and 4,700 lines for the import of pretrained models, a feature of its own."""
 
 
 def test_modules_and_lines_stay_within_the_budget() -> None:

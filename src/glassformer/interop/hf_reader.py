@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.config import ModelConfig
+from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.export_facts import ExportFacts, decode_of
@@ -97,7 +97,8 @@ def read_hf(
         labels=parts.labels,
         notes=tuple(parts.notes),
         untrained=tuple(parts.untrained),
-        **({"decode": decode_of(facts), "truncate": facts.truncate} if facts else {}),
+        decode=decode_of(facts) if facts else _decode(folder, config),
+        truncate=facts.truncate if facts else "head",  # pyright: ignore[reportArgumentType]
     )
 
 
@@ -182,6 +183,14 @@ def _read_registered(
         state[name] = state[name][:n].clone()
     labels = own_labels(config) if task == "classify" else None
     return _Parts(task, state, [], _shortened(context, max_len), labels)
+
+
+def _decode(folder: SourceFolder, config: Mapping[str, Any]) -> DecodeConfig:
+    """Return the beam that a folder names; the usual settings of decoding otherwise."""
+    named = {**config, **folder.json_if_there("generation_config.json")}
+    keys = {"beam_size": "num_beams", "length_penalty": "length_penalty"}
+    given = {ours: named[theirs] for ours, theirs in keys.items() if named.get(theirs) is not None}
+    return build(DecodeConfig, given, "decode", "generation_config.json")
 
 
 def _check_longest(parts: _Parts, d_model: int) -> None:
