@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import tokenizers
@@ -40,7 +39,7 @@ class PairedTokenizer(Tokenizer):
         self._sides, self._side = [_side(side, where) for side in sides], 0
         self._ids = self._backend.get_vocab(with_added_tokens=True)
 
-    @cached_property
+    @property
     def of_targets(self) -> Tokenizer:
         other = object.__new__(PairedTokenizer)
         other.__dict__.update(self.__dict__)
