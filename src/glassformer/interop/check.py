@@ -138,8 +138,8 @@ def _translator_difference(
     """Return the largest difference of the log-probability of a token of an answer."""
     t, worst, device = task.tokenizer, 0.0, next(model.parameters()).device
     for text, answer in zip(texts, answers, strict=True):
-        source, target = (t.encode(each)[: t.room(task.config.text.max_len - 1)] for each in (text, answer))
-        source = t.framed(source)
+        room = t.room(task.config.text.max_len - 1)
+        source, target = t.framed(t.encode(text)[:room]), t.of_targets.encode(answer)[:room]
         inputs = (torch.tensor([ids], device=device) for ids in (t.with_end(source), [t.bos_id, *target]))
         logits = model(*inputs)[0].cpu().float()
         labels = torch.tensor([*target, t.eos_id])

@@ -24,8 +24,10 @@ from glassformer.interop.ctranslate2_vocabulary import (
     with_joint_vocabulary,
 )
 from glassformer.interop.ctranslate2_weights import TransformerWeights, read_weights
-from glassformer.interop.export_facts import FACTS, decode_of, read_facts, tokenizer_of
+from glassformer.interop.export_facts import FACTS, decode_of, read_facts
 from glassformer.interop.imported import ImportedModel, ImportSource
+from glassformer.interop.own_export import own_tokenizer
+from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
 from glassformer.tasks import TASKS
 from glassformer.text.tokenizer import Tokenizer
@@ -75,7 +77,7 @@ def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
     tokens = _vocabularies(folder, found, roles.unk)
     joint = join(*tokens, roles)
     if facts is not None and TOKENIZER in names:  # an export of ours, which knows the roles
-        tokenizer = tokenizer_of(folder, facts)
+        tokenizer = own_tokenizer(SourceFolder(folder), facts)
     elif TOKENIZER in names:
         path = folder / TOKENIZER
         tokenizer = Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), joint.special, path)

@@ -181,6 +181,9 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
         model = run.model
     task = run.task
     choice = choose(task.explain_as, task.config, len(members_of(model)), target, o.native)
+    if task.tokenizer.of_targets is not task.tokenizer:
+        message = f"{target} is not written with a tokenizer of two sides, as that of a Marian model is"
+        raise UsageError(message, "use the folder that the model was imported from, or glassformer predict")
     if target == "ctranslate2":
         check_frame(task.tokenizer)
     facts = _facts(run, target, choice, model, o.quantization)

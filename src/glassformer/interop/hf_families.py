@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.ctranslate2_positions import find_positions
 from glassformer.interop.source_folder import SourceTensors
 
 Settings = dict[str, Any]
@@ -94,12 +95,23 @@ POSITION_IDS = "embeddings.position_ids"
 """A buffer that older versions saved: 0, 1, 2, …"""
 
 
+ROBERTAS = ("roberta", "xlm-roberta")
+"""Families with the names and the positions of RoBERTa; they differ in their tokenizer."""
+ENCODERS["xlm-roberta"] = ENCODERS["roberta"]
+
+
 def number(config: Mapping[str, Any], key: str, default: Any = None, kind: type = int) -> Any:
     """Return a number of a `config.json`; raise CheckpointError where it is none."""
     value = config.get(key, default)
     if type(value) not in ((int,) if kind is int else (int, float)):
         raise CheckpointError(f"config.json: {key} should be a number, not {str(value)[:60]!r}")
     return kind(value)
+
+
+def norm_eps(config: Mapping[str, Any], key: str, default: float, usual: float = 1e-5) -> float | None:
+    """Return the epsilon of the norms; None where it is the usual one, which our modules have without a setting."""
+    eps = number(config, key, default, float)
+    return None if eps == usual else eps
 
 
 def activation_of(config: Mapping[str, Any], key: str, default: str) -> str:
@@ -195,12 +207,14 @@ POOLERS: dict[str, tuple[str, str, str]] = {
     "distilbert": ("pre_classifier", "classifier", "relu"),
 }
 """By family: the layer before the head of a classifier, the head, and the activation between them."""
-MASKED_HEADS = {
+MASKED_HEADS: dict[str, tuple[str, str, str, str]] = {
     "bert": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions", "decoder"),
     "roberta": ("lm_head.dense", "lm_head.layer_norm", "lm_head", "decoder"),
     "distilbert": ("vocab_transform", "vocab_layer_norm", "vocab_projector", ""),
 }
 """By family: the linear layer, the norm, and the projection of the head of a masked language model."""
+
+POOLERS["xlm-roberta"], MASKED_HEADS["xlm-roberta"] = POOLERS["roberta"], MASKED_HEADS["roberta"]
 
 
 def masked_head(
@@ -257,25 +271,35 @@ def gpt2_settings(config: Mapping[str, Any]) -> Settings:
         "n_heads": number(config, "n_head"),
         "d_ff": 4 * d_model if config.get("n_inner") is None else number(config, "n_inner"),
         "dropout": number(config, "resid_pdrop", 0.1, float),
-        "norm_eps": number(config, "layer_norm_epsilon", 1e-5, float),
+        "norm_eps": norm_eps(config, "layer_norm_epsilon", 1e-5),
         "activation": activation_of(config, "activation_function", "gelu_new"),
         "positions": "learned",
         "embedding_init_std": 1.0,  # without the factor √d_model
     }
 
 
-def gpt2_state(settings: Settings, tensors: SourceTensors, max_len: int | None) -> tuple[dict[str, Tensor], list[str]]:
-    """Return the weights of a GPT-2 and notes; `tie_embeddings` is added to the settings."""
-    notes, d_model = list[str](), settings["d_model"]
+def gpt2_state(
+    settings: Settings, tensors: SourceTensors, max_len: int | None
+) -> tuple[dict[str, Tensor], list[str], int]:
+    """Return the weights of a GPT-2, notes, and its context; what the tensors decide is added to the settings.
+
+    A table of zeros, or of the paper's sinusoids, is none of learned positions: an export of ours has one.
+    """
+    d_model = settings["d_model"]
     tensors.leave_out(*(f"h.{i}.attn.{name}" for i in range(settings["n_layers"]) for name in ("bias", "masked_bias")))
     state = {"embedding.weight": tensors.take("wte.weight")}
     positions = tensors.take("wpe.weight")
+    if positions.dim() != 2 or positions.shape[1] != d_model:
+        raise CheckpointError(f"the positions wpe.weight should have {d_model:,} columns")
     kept = len(positions) if max_len is None else max_len
     if not 1 <= kept <= len(positions):
         raise UsageError(f"max_len should be from 1 to {len(positions):,}, the positions of the model, not {kept:,}")
-    if kept < len(positions):
-        notes.append(f"left out: the positions from {kept:,} on, by the maximum length that was asked for")
-    state["embedding.positions.weight"] = positions[:kept].clone()
+    found = find_positions([positions.numpy()], d_model, kept, any_amplitude=True)
+    settings["positions"], notes = found.kind, found.notes
+    if found.kind == "learned":
+        state["embedding.positions.weight"] = positions[:kept].clone()
+    elif found.kind == "sinusoidal":
+        settings["embedding_init_std"] = found.amplitude
     for i in range(settings["n_layers"]):
         theirs, ours = f"h.{i}.", f"decoder.layers.{i}."
         state |= _norm(tensors, f"{theirs}ln_1", f"{ours}self_residual.norm", d_model)
@@ -294,7 +318,7 @@ def gpt2_state(settings: Settings, tensors: SourceTensors, max_len: int | None) 
         head = tensors.take("lm_head.weight")
         if not torch.equal(head, state["embedding.weight"]):
             settings["tie_embeddings"], state["output.weight"] = False, head
-    return state, notes
+    return state, notes, kept
 
 
 def _transposed(tensors: SourceTensors, source: str, target: str) -> dict[str, Tensor]:

@@ -1,36 +1,48 @@
-"""A Hugging Face folder as an `ImportedModel`: BERT, DistilBERT and RoBERTa encoders, and GPT-2."""
+"""A Hugging Face folder as an `ImportedModel`: encoders like BERT, decoders like GPT-2 and Llama, and translators."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
-from glassformer.config import ModelConfig
+from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.export_facts import ExportFacts, decode_of
+from glassformer.interop.hf_decoders import DECODERS, decoder_settings, decoder_state
 from glassformer.interop.hf_families import (
     ENCODERS,
     MASKED_HEADS,
     POOLERS,
+    ROBERTAS,
     classifier_head,
     encoder_settings,
     encoder_state,
     gpt2_settings,
     gpt2_state,
     masked_head,
+    number,
 )
+from glassformer.interop.hf_seq2seq import SEQ2SEQ, seq2seq_settings, seq2seq_state
 from glassformer.interop.hf_tokenizer import read_tokenizer
 from glassformer.interop.imported import ImportedModel, ImportSource
+from glassformer.interop.marian_tokenizer import has_marian_tokenizer, read_marian_tokenizer
+from glassformer.interop.own_export import own_facts, own_tokenizer, registered_parts, registered_settings
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
+from glassformer.tasks.restoring import MAX_POSITIONS
 
-FAMILIES = (*ENCODERS, "gpt2")
+OWN = "glassformer"
+"""The model type of the classes that `hf_class.py` registers."""
+FAMILIES = (*ENCODERS, "gpt2", *DECODERS, *SEQ2SEQ, OWN)
 POOLING = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 """Keys of the pooling of sentence-transformers, by our names."""
 MAX_LABELS = 100_000
+MOST_TOKENS = 1_000_000
+"""Longest text, that of `TextConfig.max_len`."""
 
 
 def read_hf(
@@ -48,33 +60,44 @@ def read_hf(
         UsageError: it is of a kind that is not read.
         CheckpointError: a file is missing, damaged, or holds other tensors than its kind has.
     """
-    family = _family(config)
-    if family == "gpt2" and labels:
-        raise UsageError("a GPT-2 is read as a language model, which has no classes", "leave out --labels")
-    settings = gpt2_settings(config) if family == "gpt2" else encoder_settings(family, config)
+    family, facts = _family(config), own_facts(folder, "hf")
+    if labels and family not in ENCODERS:
+        raise UsageError(f"a model of the family {family} is read without other classes", "leave out --labels")
+    settings = _settings(family, config)
     build(ModelConfig, settings, "model", "config.json")  # bounds of the sizes, before anything is read
     tensors = folder.tensors()
-    if settings["n_layers"] > len(tensors.names):
-        n = settings["n_layers"]
-        raise CheckpointError(f"config.json names {n:,} layers, and there are {len(tensors.names):,} tensors")
-    if family == "gpt2":
-        parts = _read_gpt2(settings, tensors, max_len)
-    else:
+    n_layers = settings.get("n_layers", ModelConfig().n_layers)
+    if n_layers > len(tensors.names):
+        raise CheckpointError(f"config.json names {n_layers:,} layers, and there are {len(tensors.names):,} tensors")
+    if family in ENCODERS:
         parts = _Encoder(folder, family, config, settings, tensors).read(labels, max_len)
+    elif family == OWN:
+        parts = _read_registered(config, facts, settings, tensors, max_len)
+    elif family in SEQ2SEQ:
+        parts = _read_seq2seq(family, config, settings, tensors, max_len)
+    else:
+        parts = _read_decoder(family, config, settings, tensors, max_len)
     tensors.finish()
-    state, n_ids = parts.state, len(parts.state["embedding.weight"])
-    model = build(ModelConfig, settings, "model", "config.json")
-    position_rows = len(state["embedding.positions.weight"])
+    _check_longest(parts, settings.get("d_model", ModelConfig().d_model))
+    n_ids = len(parts.state.get("embedding.weight", parts.state.get("tgt_embedding.weight", ())))
+    if facts:
+        tokenizer = own_tokenizer(folder, facts)
+    elif family == "marian" and has_marian_tokenizer(folder):
+        tokenizer = read_marian_tokenizer(folder, config, n_ids)
+    else:
+        tokenizer = read_tokenizer(folder, config, n_ids)
     return ImportedModel(
         task=parts.task,
-        model=model,
-        tokenizer=read_tokenizer(folder, config, n_ids),
-        max_len=position_rows,
-        state=state,
+        model=build(ModelConfig, settings, "model", "config.json"),
+        tokenizer=tokenizer,
+        max_len=parts.max_len,
+        state=parts.state,
         source=_source(folder, family, config),
         labels=parts.labels,
         notes=tuple(parts.notes),
         untrained=tuple(parts.untrained),
+        decode=decode_of(facts) if facts else _decode(folder, config),
+        truncate=facts.truncate if facts else "head",  # pyright: ignore[reportArgumentType]
     )
 
 
@@ -107,14 +130,84 @@ class _Parts:
     task: str
     state: dict[str, Tensor]
     notes: list[str]
-    labels: list[str] | None
-    untrained: list[str]
+    max_len: int
+    labels: list[str] | None = None
+    untrained: list[str] = field(default_factory=list)
 
 
-def _read_gpt2(settings: dict[str, Any], tensors: SourceTensors, max_len: int | None) -> _Parts:
-    tensors.without_prefix("transformer.")
-    state, notes = gpt2_state(settings, tensors, max_len)
-    return _Parts("lm", state, notes, None, [])
+def _settings(family: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a `config.json` gives."""
+    if family in ENCODERS:
+        return encoder_settings(family, config)
+    if family == "gpt2":
+        return gpt2_settings(config)
+    if family in SEQ2SEQ:
+        return seq2seq_settings(family, config)
+    return registered_settings(config) if family == OWN else decoder_settings(family, config)
+
+
+def _read_decoder(
+    family: str, config: Mapping[str, Any], settings: dict[str, Any], tensors: SourceTensors, max_len: int | None
+) -> _Parts:
+    if family == "gpt2":
+        tensors.without_prefix("transformer.")
+        state, notes, context = gpt2_state(settings, tensors, max_len)
+        return _Parts("lm", state, notes, context)
+    tensors.without_prefix("model.")
+    state, notes = decoder_state(family, settings, tensors, config)
+    return _Parts("lm", state, notes, _shortened(number(config, "max_position_embeddings"), max_len))
+
+
+def _read_seq2seq(
+    family: str, config: Mapping[str, Any], settings: dict[str, Any], tensors: SourceTensors, max_len: int | None
+) -> _Parts:
+    state, notes = seq2seq_state(family, settings, tensors, config)
+    # A position is that of the end of a source, or of the start of a translation.
+    positions = number(config, "max_position_embeddings") - 1
+    return _Parts("translate", state, notes, _shortened(positions, max_len))
+
+
+def _read_registered(
+    config: Mapping[str, Any],
+    facts: ExportFacts | None,
+    settings: dict[str, Any],
+    tensors: SourceTensors,
+    max_len: int | None,
+) -> _Parts:
+    task, state, context = registered_parts(config, facts, tensors)
+    for name in [name for name in state if name.endswith("embedding.positions.weight")]:
+        n = _shortened(len(state[name]) - (task == "translate"), max_len) + (task == "translate")
+        state[name] = state[name][:n].clone()
+    labels = own_labels(config) if task == "classify" else None
+    return _Parts(task, state, [], _shortened(context, max_len), labels)
+
+
+def _decode(folder: SourceFolder, config: Mapping[str, Any]) -> DecodeConfig:
+    """Return the beam that a folder names; the usual settings of decoding otherwise."""
+    named = {**config, **folder.json_if_there("generation_config.json")}
+    keys = {"beam_size": "num_beams", "length_penalty": "length_penalty"}
+    given = {ours: named[theirs] for ours, theirs in keys.items() if named.get(theirs) is not None}
+    return build(DecodeConfig, given, "decode", "generation_config.json")
+
+
+def _check_longest(parts: _Parts, d_model: int) -> None:
+    """Refuse texts for which the positions alone would take more memory than any model of this size.
+
+    Raises:
+        UsageError: `max_position_embeddings` is too large.
+    """
+    n_weights = sum(tensor.numel() for tensor in parts.state.values())
+    most = min(MOST_TOKENS, max(MAX_POSITIONS, n_weights) // d_model)
+    if parts.max_len > most:
+        message = f"config.json names {parts.max_len:,} positions, and {most:,} is the limit for a model of this size"
+        raise UsageError(message, f"use --max-len {most} or less")
+
+
+def _shortened(positions: int, max_len: int | None) -> int:
+    """Return the longest text: `max_len`, which is at most the positions that a model was trained with."""
+    if max_len is not None and not 1 <= max_len <= positions:
+        raise UsageError(f"max_len should be from 1 to {positions:,}, the positions of the model, not {max_len:,}")
+    return positions if max_len is None else max_len
 
 
 class _Encoder:
@@ -138,11 +231,11 @@ class _Encoder:
         """Return the weights of the form that the tensors and the labels make it."""
         family, tensors, settings = self.family, self.tensors, self.settings
         pad = self.config.get("pad_token_id", 1)
-        first = (pad if type(pad) is int and 0 <= pad < 100 else 1) + 1 if family == "roberta" else 0
+        first = (pad if type(pad) is int and 0 <= pad < 100 else 1) + 1 if family in ROBERTAS else 0
         state, notes = encoder_state(family, settings, tensors, first, max_len)
-        parts = _Parts("embed", state, notes, None, [])
+        parts = _Parts("embed", state, notes, len(state["embedding.positions.weight"]))
         classifier, masked = f"{POOLERS[family][1]}.weight", f"{MASKED_HEADS[family][0]}.weight"
-        own = self._own_labels() if classifier in tensors else None
+        own = own_labels(self.config) if classifier in tensors else None
         if own and (labels is None or len(labels) == len(own)):
             self._classifier(parts, list(labels or own), trained=True)
         elif labels is not None:
@@ -186,28 +279,6 @@ class _Encoder:
             heads = sorted({name.rpartition(".")[0] for name in names})
             parts.notes.append(f"left out, since this form has no use for it: {', '.join(heads)}")
 
-    def _own_labels(self) -> list[str]:
-        """Return the classes of a classifier's head.
-
-        Raises:
-            UsageError: its answers are no classes.
-        """
-        kind = self.config.get("problem_type")
-        if kind not in (None, "single_label_classification"):
-            raise UsageError(f"a classifier with the problem type {str(kind)[:40]!r} does not choose one class")
-        names = self.config.get("id2label")
-        if names is None:
-            n = self.config.get("num_labels", 2)
-            names = {str(i): f"LABEL_{i}" for i in range(n if type(n) is int and 0 < n <= MAX_LABELS else 0)}
-        if not isinstance(names, dict) or len(names) > MAX_LABELS:
-            raise CheckpointError("config.json: id2label should name the classes")
-        found = [names.get(str(i)) for i in range(len(names))]
-        if len(found) == 1:
-            raise UsageError("a head with one output is a regression, which is not read")
-        if not found or not all(isinstance(name, str) for name in found):
-            raise CheckpointError("config.json: id2label should name the classes 0, 1, …")
-        return [str(name) for name in found]
-
     def _pooling(self) -> str | None:
         """Return the pooling that `1_Pooling` of a sentence encoder names; None where there is none.
 
@@ -224,3 +295,26 @@ class _Encoder:
             message = f"1_Pooling pools in a way that is not read: {', '.join(chosen)[:100] or 'none'}"
             raise UsageError(message, "the first token, the mean and the maximum are read")
         return POOLING[chosen[0]]
+
+
+def own_labels(config: Mapping[str, Any]) -> list[str]:
+    """Return the classes of a classifier's head.
+
+    Raises:
+        UsageError: its answers are no classes.
+    """
+    kind = config.get("problem_type")
+    if kind not in (None, "single_label_classification"):
+        raise UsageError(f"a classifier with the problem type {str(kind)[:40]!r} does not choose one class")
+    names = config.get("id2label")
+    if names is None:
+        n = config.get("num_labels", 2)
+        names = {str(i): f"LABEL_{i}" for i in range(n if type(n) is int and 0 < n <= MAX_LABELS else 0)}
+    if not isinstance(names, dict) or len(names) > MAX_LABELS:
+        raise CheckpointError("config.json: id2label should name the classes")
+    found = [names.get(str(i)) for i in range(len(names))]
+    if len(found) == 1:
+        raise UsageError("a head with one output is a regression, which is not read")
+    if not found or not all(isinstance(name, str) for name in found):
+        raise CheckpointError("config.json: id2label should name the classes 0, 1, …")
+    return [str(name) for name in found]

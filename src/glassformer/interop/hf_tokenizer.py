@@ -50,6 +50,8 @@ def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) 
     ids = _ids(content)
     names = folder.json_if_there("special_tokens_map.json") | folder.json_if_there("tokenizer_config.json")
     roles = {role: _role(role, names, config, ids) for role in KEYS}
+    if (start := config.get("decoder_start_token_id")) in ids.values() and type(start) is int:
+        roles["bos"] = start  # of a translator, whatever the tokenizer has before a text
     if roles["unk"] in (roles["bos"], roles["eos"]) or content["model"].get("type") == "BPE":
         roles["unk"] = roles["unk"] if content["model"].get("unk_token") in ids else NONE
     prefix, suffix = _around(content, folder.path / FILE)

@@ -138,8 +138,8 @@ def gpt2_names(model: LanguageModel) -> Named:
 def seq2seq_names(model: Translator) -> Named:
     """Yield the tensors of `pegasus` (pre-norm) and `marian` (post-norm), whose sinusoids have all sines first."""
     d_model, pre_norm = model.config.d_model, model.config.pre_norm
-    order = torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
-    p = {name: _permuted(name, tensor, order) for name, tensor in parameters_of(model).items()}
+    order = sines_first(d_model)
+    p = {name: permuted(name, tensor, order) for name, tensor in parameters_of(model).items()}
     tables = {"encoder": p.get("src_embedding.weight", p["tgt_embedding.weight"]), "decoder": p["tgt_embedding.weight"]}
     tied = "output.weight" not in p
     if tied:
@@ -195,12 +195,21 @@ def positions_of(model: LanguageModel | Translator) -> Tensor:
     return embedding.positions(torch.arange(model.max_len)[None])[0].detach().float().clone()
 
 
-def _permuted(name: str, tensor: Tensor, order: Tensor) -> Tensor:
+def sines_first(d_model: int) -> Tensor:
+    """Return the order of features in which the sines of our sinusoids come first, then the cosines."""
+    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+
+
+READS, WRITES = ("q_proj", "k_proj", "v_proj", "up_proj"), ("o_proj", "down_proj", "norm")
+"""Parts with the features of the residual stream as columns of their weights, and as rows of weights and biases."""
+
+
+def permuted(name: str, tensor: Tensor, order: Tensor) -> Tensor:
     """Return a parameter of a model whose residual stream has its features in another order."""
     *_, part, kind = name.split(".")
-    if part in ("q_proj", "k_proj", "v_proj", "up_proj"):
+    if part in READS:
         return tensor[:, order] if kind == "weight" else tensor
-    if part in ("o_proj", "down_proj", "norm"):
+    if part in WRITES:
         return tensor[order]
     return tensor[:, order]  # embeddings, and the output projection
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from glassformer.interop.hf_seq2seq import NEVER_WRITTEN, SEQ2SEQ
+from glassformer.interop.hf_writer import sines_first
 from glassformer.interop.imported import ImportCheck, ImportedModel
+from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import Decoder, Encoder
 from glassformer.tasks import Task
 
@@ -52,16 +55,20 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
     answers = (lambda x: x.log_softmax(dim=-1)) if imported.task == "classify" else (lambda x: x)
     equal, n = 0, 0
     for ids in _samples(task):
-        row = torch.tensor([ids])
-        ours, answer = _our_states(model, row)
-        found, their_answer = _their_states(theirs, row)
-        ours["logits"] = answers(ours["logits"])
-        last = None if their_answer is None else answers(their_answer)
-        found = dict(zip(ours, [*found, last], strict=False))
+        rows = [torch.tensor([ids])]
+        if imported.task == "translate":  # any target will do: the source, begun as a translation is
+            start = [task.tokenizer.bos_id, *ids][: task.config.text.max_len + 1]
+            rows = [torch.tensor([task.tokenizer.with_end(ids)]), torch.tensor([start])]
+        ours, answer = _our_states(model, rows)
+        found, their_answer = _their_states(theirs, rows, imported.source.family)
         for place, value in ours.items():
-            if found.get(place) is None:
+            if (other := found.get(place)) is None:
                 continue
-            difference = float((value - found[place]).abs().max())
+            if place == "logits":
+                # A token that Marian has only for padding is never written here.
+                comparable = value > NEVER_WRITTEN / 2
+                value, other = answers(value.where(comparable, 0.0)), answers(other.where(comparable, 0.0))
+            difference = float((value - other).abs().max())
             differences[place] = max(differences.get(place, 0.0), difference)
         equal += _same_answer(answer, their_answer)
         n += 1
@@ -90,7 +97,10 @@ def _load(transformers: Any, imported: ImportedModel, folder: Path) -> Any:
         "classify": "AutoModelForSequenceClassification",
         "pretrain": "AutoModelForMaskedLM",
         "lm": "AutoModelForCausalLM",
+        "translate": "AutoModelForSeq2SeqLM",
     }
+    if imported.source.family == "glassformer":
+        importlib.import_module("glassformer.interop.hf_class")
     kind = "AutoModel" if imported.untrained else kinds.get(imported.task, "AutoModel")
     options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
     model = getattr(transformers, kind).from_pretrained(str(folder), attn_implementation="eager", **options)
@@ -112,15 +122,17 @@ def _quiet(transformers: Any) -> Iterator[None]:
             transformers.logging.enable_progress_bar()
 
 
-def _our_states(model: nn.Module, ids: Tensor) -> tuple[dict[str, Tensor], Tensor | None]:
-    """Return the embedding, the output of each layer, and the logits, by place; and the answer, if there is one."""
+def _our_states(model: nn.Module, rows: Sequence[Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+    """Return the embedding, the output of each layer, and the logits, by place; and the answer."""
     found: dict[str, Tensor] = {}
 
     def keep(place: str) -> Any:
         return lambda module, args, output: found.__setitem__(place, output.detach())
 
-    handles = [model.get_submodule("embedding").register_forward_hook(keep("embedding"))]
+    handles = []
     for name, stack in model.named_modules():
+        if isinstance(stack, TokenEmbedding):
+            handles.append(stack.register_forward_hook(keep(name)))
         if isinstance(stack, Encoder | Decoder):
             layers = list(stack.layers)
             for i, layer in enumerate(layers):
@@ -129,17 +141,32 @@ def _our_states(model: nn.Module, ids: Tensor) -> tuple[dict[str, Tensor], Tenso
                 handles.append((stack if last else layer).register_forward_hook(keep(f"{name}.{i}")))
     try:
         with torch.no_grad():
-            output = model(ids)
+            output = model(*rows)
     finally:
         for handle in handles:
             handle.remove()
     return found | {"logits": output.detach()}, output.detach()
 
 
-def _their_states(model: Any, ids: Tensor) -> tuple[list[Tensor], Tensor | None]:
+def _their_states(model: Any, rows: Sequence[Tensor], family: str) -> tuple[dict[str, Tensor], Tensor | None]:
+    """Return their states by our places, and the answer; a registered class has no states but logits."""
+    more = {"decoder_input_ids": rows[1]} if len(rows) > 1 else {}
     with torch.no_grad():
-        output = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
-    return list(output.hidden_states), getattr(output, "logits", None)
+        output = model(input_ids=rows[0], attention_mask=torch.ones_like(rows[0]), output_hidden_states=True, **more)
+    found, logits = dict[str, Tensor](), getattr(output, "logits", None)
+    for key, stack, embedding in (
+        ("hidden_states", "", "embedding"),
+        ("encoder_hidden_states", "encoder", "src_embedding"),
+        ("decoder_hidden_states", "decoder", "tgt_embedding"),
+    ):
+        states = list(getattr(output, key, None) or [])
+        if states and family in SEQ2SEQ:  # with all sines first
+            order = sines_first(states[0].shape[-1]).argsort()
+            states = [state[..., order] for state in states]
+        names = [stack] if stack else ["encoder", "decoder"]
+        for i, state in enumerate(states):
+            found |= {(f"{name}.{i - 1}" if i else embedding): state for name in names}
+    return found | ({} if logits is None else {"logits": logits}), logits
 
 
 def _same_answer(ours: Tensor | None, theirs: Tensor | None) -> bool:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -98,6 +98,7 @@ class ImportedModel:
         notes: what was repeated, permuted or folded, and what was left out; one sentence each.
         untrained: names of weights that the source lacks, such as a new head; they are drawn at random.
         decode: settings of decoding.
+        truncate: which part of a text that is too long is kept.
     """
 
     task: str
@@ -110,6 +111,7 @@ class ImportedModel:
     notes: tuple[str, ...] = ()
     untrained: tuple[str, ...] = ()
     decode: DecodeConfig = field(default_factory=DecodeConfig)
+    truncate: Literal["head", "tail", "head+tail"] = "head"
 
     def make_task(self) -> Task:
         """Return the task of the run."""
@@ -118,6 +120,7 @@ class ImportedModel:
             vocab_size=max(6, self.tokenizer.vocab_size),
             lowercase=bool(self.tokenizer.lowercases),
             max_len=self.max_len,
+            truncate=self.truncate,
         )
         config = Config(task=self.task, text=text, model=self.model, decode=self.decode)
         return task_class(self.task)(config, self.tokenizer, self.labels)

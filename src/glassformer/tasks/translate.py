@@ -166,7 +166,7 @@ class Translate(Task):
         writer.stats |= {"n_dropped": 0, "n_empty": 0}
         ids, targets = writer.sequences("ids"), writer.sequences("target")
         for chunk in writer.chunks(split):
-            encoded = map(self.tokenizer.encode_batch, (chunk.text, chunk.answers))
+            encoded = t.encode_batch(chunk.text), t.of_targets.encode_batch(chunk.answers)
             for source, target in zip(*encoded, strict=True):
                 if training and (not source or not target):
                     writer.stats["n_empty"] += 1

@@ -14,7 +14,8 @@ from typing import Any
 import tokenizers
 
 from glassformer.errors import CheckpointError
-from glassformer.text.special_tokens import KEY, SpecialTokens
+from glassformer.text.charsmap import check_charsmap
+from glassformer.text.special_tokens import KEY, SIDES, SpecialTokens
 
 NORMALIZERS = {
     "BertNormalizer",
@@ -23,6 +24,7 @@ NORMALIZERS = {
     "NFD",
     "NFKC",
     "NFKD",
+    "Precompiled",
     "StripAccents",
     "Strip",
     "Prepend",
@@ -51,6 +53,8 @@ PATTERNS = {
     ),
 }
 """Patterns that texts are split by, which take linear time: of GPT-2, Llama 3 and Qwen, and one for characters."""
+SPACES = ((" {2,}", " "), (" {2,}", "▁"))
+"""Regular expressions of replacements, and what they are replaced by: several spaces become one."""
 MOST_STEPS = 8
 """Most steps of a sequence; none is in itself a sequence."""
 MOST_CHARACTERS_OF_A_WORD = 1000
@@ -77,7 +81,7 @@ def backend_of(content: Any, special: SpecialTokens, where: object) -> tokenizer
     check_parts(content, where)
     _check_ids(content, special, where)
     content = {**content, "padding": None, "truncation": None, "post_processor": None}
-    content.pop(KEY, None)
+    content = {name: value for name, value in content.items() if name not in (KEY, SIDES)}
     try:
         return tokenizers.Tokenizer.from_str(json.dumps(content))
     except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
@@ -108,6 +112,8 @@ def check_parts(content: dict[str, Any], where: object) -> None:
                 raise _odd(where, name, step)
             if kind in ("Replace", "Split"):
                 _check_pattern(step, where)
+            if kind == "Precompiled":
+                check_charsmap(step.get("precompiled_charsmap"), where)
 
 
 def _steps(part: Any, name: str, where: object) -> Iterator[Any]:
@@ -130,7 +136,7 @@ def _check_pattern(step: dict[str, Any], where: object) -> None:
     literal, expression = found.get("String"), found.get("Regex")
     if isinstance(expression, str) and step["type"] == "Split" and expression in PATTERNS:
         return
-    if isinstance(expression, str) and step["type"] == "Replace" and (expression, content) == (" {2,}", " "):
+    if isinstance(expression, str) and step["type"] == "Replace" and (expression, content) in SPACES:
         return
     if isinstance(literal, str) and isinstance(content, str) and len(content) <= max(1, len(literal)):
         return

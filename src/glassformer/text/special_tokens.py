@@ -9,6 +9,8 @@ from glassformer.errors import CheckpointError
 
 KEY = "glassformer"
 """The key of the special tokens in the `tokenizer.json` of an imported model; the library never sees it."""
+SIDES = "sides"
+"""The key of the tokenizers of source and target in the `tokenizer.json` of a translator that has two."""
 NONE = -1
 """The id of a role that no token has; it is never the id of a token."""
 ROLES = ("pad", "unk", "bos", "eos", "mask")
@@ -65,12 +67,13 @@ class SpecialTokens:
             if type(value[role]) is not int or not NONE <= value[role] < n_ids:
                 raise CheckpointError(f"{where}: {role} should be one of {n_ids:,} ids, not {str(value[role])[:40]}")
         for name in ("prefix", "suffix"):
-            around = value[name]
-            if not isinstance(around, list) or len(around) > MOST_AROUND or not all(type(i) is int for i in around):
+            ids = value[name]
+            if not isinstance(ids, list) or len(ids) > MOST_AROUND or not all(type(i) is int for i in ids):
                 raise CheckpointError(f"{where}: {name} should be a list of at most {MOST_AROUND} ids")
-            if not all(0 <= i < n_ids for i in around):
+            if not all(0 <= i < n_ids for i in ids):
                 raise CheckpointError(f"{where}: {name} holds an id that is none of the {n_ids:,}")
-        return SpecialTokens(**value | {"prefix": tuple(value["prefix"]), "suffix": tuple(value["suffix"])})
+        around: dict[str, Any] = {name: tuple(value[name]) for name in ("prefix", "suffix")}
+        return SpecialTokens(**value | around)
 
 
 MOST_IDS = 10_000_000

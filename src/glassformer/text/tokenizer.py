@@ -26,7 +26,7 @@ from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text, truncate
 from glassformer.text.ngrams import NgramVocabulary, bigrams_of_texts, surface_forms
-from glassformer.text.special_tokens import KEY, SpecialTokens
+from glassformer.text.special_tokens import KEY, SIDES, SpecialTokens
 from glassformer.text.written_tokenizer import HINT, check_tokenizer_json
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS
@@ -92,6 +92,11 @@ class Tokenizer:
         from glassformer.text.imported_tokenizer import imported_backend
 
         return Tokenizer(imported_backend(text, special, where), special)
+
+    @property
+    def of_targets(self) -> Tokenizer:
+        """Return the tokenizer of the other side of a translation; it is this one, unless that has one of its own."""
+        return self
 
     def framed(self, ids: Sequence[int]) -> list[int]:
         """Return the ids of a text with what the model expects around it; as they are where that is nothing."""
@@ -301,22 +306,36 @@ class Tokenizer:
             from glassformer.text.imported_tokenizer import backend_of
 
             special = SpecialTokens.from_json(content[KEY], path)
+            if SIDES in content:
+                from glassformer.text.paired_tokenizer import PairedTokenizer
+
+                return PairedTokenizer(content, special, path)
             return Tokenizer(backend_of(content, special, path), special)
-        check_tokenizer_json(content, path)
+        return Tokenizer.written(content, path)
+
+    @staticmethod
+    def written(content: Any, where: Path) -> Tokenizer:
+        """Return the tokenizer of the parsed content of a `tokenizer.json` that `save` wrote, which is checked.
+
+        Raises:
+            CheckpointError: it is damaged, or has other special tokens than the five.
+        """
+        check_tokenizer_json(content, where)
         try:
-            backend = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+            backend = tokenizers.Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
         except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", again) from error
+            again = "restore it from a copy or train again"
+            raise CheckpointError(f"{where}: this is not a readable tokenizer ({error})", again) from error
         tokens = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
         if tokens != list(SPECIAL_TOKENS):
             wanted = ", ".join(SPECIAL_TOKENS)
-            raise CheckpointError(f"{path}: the first tokens should be {wanted}, but are {tokens}", HINT)
+            raise CheckpointError(f"{where}: the first tokens should be {wanted}, but are {tokens}", HINT)
         try:
             return Tokenizer(backend)
         except CheckpointError as error:
-            raise CheckpointError(f"{path}: {error.message}", HINT) from error
+            raise CheckpointError(f"{where}: {error.message}", HINT) from error
 
     @cached_property
     def sha256(self) -> str:

@@ -195,7 +195,7 @@ def encode_for_translator(subject: Subject, request: TraceRequest, settings: Dec
     check_length(len(source), request.pad, min(model.max_len, MAX_LAYERED_TOKENS))
     src = make_stream(t, "source", source, source_spans, request.text, n_pad=request.pad)
     if request.target is not None:
-        target, target_spans = t.encode(request.target), t.offsets(request.target)
+        target, target_spans = t.of_targets.encode(request.target), t.of_targets.offsets(request.target)
         warnings += input_warnings(
             target, range(min(max_len, len(target))), t, "the target", "head", reads=reads, warn_if_empty=False
         )

@@ -1,0 +1,110 @@
+"""What a folder that `export --to hf` or `--to ctranslate2` wrote says of its run, so that the run comes back.
+
+`glassformer.json` names the task, the longest text, the settings of decoding and the classes; `tokenizer.json` is the
+run's, up to three things that an export changes (`hf_writer.tokenizer_file`), which are changed back here. A class that
+`hf_class.py` registers holds the model as it is, under the prefix `model.`, with its settings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.choose import REGISTERED
+from glassformer.interop.export_facts import FACTS, ExportFacts, read_facts
+from glassformer.interop.source_folder import SourceFolder, SourceTensors
+from glassformer.runs.folder import TOKENIZER
+from glassformer.text.backends import BYTE_TOKENS, MASK
+from glassformer.text.special_tokens import SpecialTokens
+from glassformer.text.tokenizer import Tokenizer
+
+TASKS = {
+    "classifier": "classify",
+    "masked_language_model": "pretrain",
+    "translator": "translate",
+    "language_model": "lm",
+}
+"""By kind of model, the task of a folder that does not name one."""
+_FLAGS = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+
+
+def own_facts(folder: SourceFolder, target: str) -> ExportFacts | None:
+    """Return the description of an export of ours; None where another library wrote the folder.
+
+    Raises:
+        CheckpointError: it is damaged, or of an export to another library.
+    """
+    if not folder.has(FACTS):
+        return None
+    folder.bytes(FACTS)  # its hash, and no link
+    facts = read_facts(folder.path)
+    if facts.target != target:
+        raise CheckpointError(f"{folder.path / FACTS} describes an export to {facts.target}", "copy the folder whole")
+    return facts
+
+
+def own_tokenizer(folder: SourceFolder, facts: ExportFacts) -> Tokenizer:
+    """Return the tokenizer of the run that was exported."""
+    path = folder.path / TOKENIZER
+    content = folder.json(TOKENIZER, "tokenizer")
+    if facts.special is not None:
+        special = SpecialTokens.from_json(facts.special, folder.path / FACTS)
+        return Tokenizer.imported(json.dumps(content), special, path)
+    return Tokenizer.written(_as_in_run(content), path)
+
+
+def _as_in_run(content: dict[str, Any]) -> dict[str, Any]:
+    """Undo what an export changes: the end of a text, the space before [MASK], and bytes that are in no text."""
+    model, added = content.get("model"), content.get("added_tokens")
+    if not isinstance(model, dict) or not isinstance(added, list):
+        return content  # which is refused where it is checked
+    added = [
+        {**token, "lstrip": False} if isinstance(token, dict) and token.get("content") == MASK else token
+        for token in added
+    ]
+    vocabulary = model.get("vocab")
+    if model.get("byte_fallback") is True and isinstance(vocabulary, dict):
+        known = {token.get("content") for token in added if isinstance(token, dict)}
+        missing = [token for token in BYTE_TOKENS if token not in known and type(vocabulary.get(token)) is int]
+        added += [{"id": vocabulary[token], "content": token, **_FLAGS, "special": True} for token in missing]
+    return {**content, "added_tokens": added, "post_processor": None}
+
+
+def registered_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a class that `hf_class.py` registers; they are checked where they are built."""
+    settings = config.get("settings")
+    if not isinstance(settings, dict):
+        raise CheckpointError("config.json: settings should be a table of the model's settings")
+    return {**settings, "ensemble_size": 1}  # of an ensemble one member can be exported
+
+
+def registered_parts(
+    config: Mapping[str, Any], facts: ExportFacts | None, tensors: SourceTensors
+) -> tuple[str, dict[str, Tensor], int]:
+    """Return task, weights and the longest text of a class that `hf_class.py` registers.
+
+    Raises:
+        UsageError: it is an ensemble, or has n-grams or bigrams of words, whose spelling the folder does not hold.
+    """
+    names = config.get("architectures")
+    kinds = {name: kind for kind, name in REGISTERED.items()}
+    kind = kinds.get(str(names[0])) if isinstance(names, list) and len(names) == 1 else None
+    context = config.get("max_position_embeddings")
+    if kind is None or type(context) is not int or context < 1:
+        raise CheckpointError("config.json: architectures or max_position_embeddings are not of a class here")
+    if facts is not None and facts.kind != kind:
+        raise CheckpointError(f"{FACTS} describes a {facts.kind}, and config.json a {kind}", "copy the folder whole")
+    for key, most, what in (
+        ("n_members", 1, "an ensemble"),
+        ("n_ngrams", 0, "character n-grams of words"),
+        ("n_bigrams", 0, "bigrams of words"),
+    ):
+        if config.get(key, most) != most:
+            raise UsageError(f"an export with {what} is not read: {key} {str(config[key])[:40]}", "use the run itself")
+    state = {name.removeprefix("model."): tensors.take(name) for name in tensors.names if name.startswith("model.")}
+    task = facts.task if facts else TASKS[kind]
+    return task, state, context - (kind == "translator")

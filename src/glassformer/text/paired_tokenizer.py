@@ -1,0 +1,96 @@
+"""The tokenizer of a translator whose two sides are cut by models of their own, and share one list of ids: Marian's.
+
+A text is cut into pieces by the model of its side, and each piece has the id that the list gives to its string; what
+has none is unknown. A language code at the start of a source, ">>fr<<", is a piece.
+
+In `tokenizer.json` the list is a WordLevel model, whose decoder joins pieces to text, and the models of the two sides
+are under the key "sides". The library never sees that key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tokenizers
+
+from glassformer.errors import CheckpointError
+from glassformer.text.imported_tokenizer import backend_of, check_parts
+from glassformer.text.long_text import Part, not_text
+from glassformer.text.special_tokens import SIDES, SpecialTokens
+from glassformer.text.tokenizer import Tokenizer
+
+
+class PairedTokenizer(Tokenizer):
+    """Text to ids and back; texts are sources, unless it is that `of_targets`.
+
+    Args:
+        content: a `tokenizer.json` whose key "sides" holds those of source and target.
+        special: the special tokens by role.
+        where: the file, for messages.
+    """
+
+    def __init__(self, content: dict[str, Any], special: SpecialTokens, where: object) -> None:
+        sides = content.get(SIDES)
+        if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, dict) for side in sides):
+            raise CheckpointError(f"{where}: {SIDES} should be two tokenizers, of the source and of the target")
+        super().__init__(backend_of(content, special, where), special)
+        self._sides, self._side = [_side(side, where) for side in sides], 0
+        self._ids = self._backend.get_vocab(with_added_tokens=True)
+
+    @property
+    def of_targets(self) -> Tokenizer:
+        other = object.__new__(PairedTokenizer)
+        other.__dict__.update(self.__dict__)
+        other._side = 1
+        return other
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        texts = list(texts)
+        return [[self._ids.get(piece, self.unk_id) for piece, _ in pieces] for pieces in self._pieces(texts)]
+
+    def parts(self, text: str, surfaces: bool = False) -> Iterator[Part]:
+        [ids] = self.encode_batch([text])
+        yield Part(ids, [""] * len(ids) if surfaces else [])
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        [pieces] = self._pieces([text])
+        return [span for _, span in pieces]
+
+    def _pieces(self, texts: list[str]) -> Iterator[list[tuple[str, tuple[int, int]]]]:
+        """Yield the pieces of each text, and the characters that each covers."""
+        try:
+            codes = [self._code(text) for text in texts]
+            rest = [text[n:] for text, n in zip(texts, codes, strict=True)]
+            encodings = self._sides[self._side].encode_batch(rest, add_special_tokens=False)
+        except (AttributeError, TypeError, UnicodeEncodeError) as error:
+            raise not_text(texts) from error
+        for text, n, encoding in zip(texts, codes, encodings, strict=True):
+            spans = [(start + n, end + n) for start, end in encoding.offsets]
+            code = [(text[:n], (0, n))] if n else []
+            yield code + list(zip(encoding.tokens, spans, strict=True))
+
+    def _code(self, text: str) -> int:
+        """Return the number of characters of a language code before a text."""
+        end = text.find("<<") if text.startswith(">>") else -1
+        return end + 2 if end >= 0 else 0
+
+    def _content(self) -> dict[str, Any]:
+        return super()._content() | {SIDES: [json.loads(side.to_str()) for side in self._sides]}
+
+
+def _side(content: dict[str, Any], where: object) -> tokenizers.Tokenizer:
+    """Return the library's tokenizer of one side, its parts checked."""
+    if not isinstance(content.get("model"), dict):
+        raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
+    check_parts(content, where)
+    content = {**content, "padding": None, "truncation": None, "post_processor": None}
+    try:
+        backend = tokenizers.Tokenizer.from_str(json.dumps(content))
+    except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise CheckpointError(f"{where}: this is not a readable tokenizer ({str(error)[:200]})") from error
+    backend.encode_special_tokens = True
+    return backend

@@ -1,0 +1,209 @@
+"""The tokenizers of Marian and XLM-RoBERTa: SentencePiece files, tables of characters, and ids of a third list."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from tests.helpers import sentencepiece as spm
+from tests.helpers.for_each import for_each
+from tests.helpers.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, charsmap
+from tests.interop.test_import_refusals import folder_of, put, unchecked  # noqa: F401  (a fixture)
+
+import glassformer
+import glassformer.interop.export
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.sentencepiece_file import read_spm
+from glassformer.models import Translator
+from glassformer.text.charsmap import check_charsmap
+from glassformer.text.tokenizer import Tokenizer
+
+HEAD = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
+SOURCE = {"▁": -2.0, "a": -3.0, "b": -3.5, "c": -3.2, "▁a": -2.5, "ab": -3.1, "▁ab": -3.9, "bc": -4.0, "é": -5.0}
+TARGET = {"▁": -2.0, "x": -3.0, "y": -3.5, "▁x": -2.1, "xy": -2.9, "a": -4.0, "ab": -9.0, "b": -4.1}
+TABLE = charsmap({"ﬁ": "fi", "Ａ": "a", "\t": " "})
+"""Tokens by their ids, which are neither file's; the piece "bc" of the source has none."""
+TOKENS = ["</s>", "<unk>", *"a b c x y ▁ é f i".split(), "▁a", "ab", "▁ab", "▁x", "xy", ">>de<<", "<pad>"]
+
+
+def pieces(scores: dict[str, float]) -> list[tuple[str, float, int]]:
+    return HEAD + [(text, score, NORMAL) for text, score in scores.items()]
+
+
+def marian(folder: Path) -> Path:
+    """Write a Marian folder of random weights with its two SentencePiece files."""
+    change = [put(".pad_token_id", 17), put(".eos_token_id", 0), put(".decoder_start_token_id", 17)]
+    folder_of("marian", folder, lambda tensors, config: [each(tensors, config) for each in change])
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(TOKENS)}), encoding="utf-8")
+    (folder / "source.spm").write_bytes(spm.model(pieces(SOURCE), TABLE))
+    (folder / "target.spm").write_bytes(spm.model(pieces(TARGET)))
+    return folder
+
+
+def best(text: str, scores: dict[str, float]) -> list[str]:
+    """Return the pieces with the largest sum of scores, of all ways to cut a text; what is unknown is one piece."""
+    unknown = min(scores.values()) - 10
+
+    def cuts(rest: str) -> Iterator[tuple[float, list[str]]]:
+        if not rest:
+            yield 0.0, []
+        for n in range(1, len(rest) + 1):
+            if rest[:n] in scores or (n == 1 and rest[0] not in scores):
+                for score, following in cuts(rest[n:]):
+                    yield scores.get(rest[:n], unknown) + score, [rest[:n], *following]
+
+    found = list[str]()
+    for piece in max(cuts(text))[1]:
+        if found and piece not in scores and found[-1] not in scores:
+            found[-1] += piece
+        else:
+            found.append(piece)
+    return found
+
+
+def test_a_run_of_marian_cuts_sources_and_targets_by_their_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = glassformer.import_model(marian(tmp_path / "source"), tmp_path / "run")
+    loaded = glassformer.load(tmp_path / "run").task.tokenizer
+    for t in (run.task.tokenizer, loaded):
+        ids = {token: i for i, token in enumerate(TOKENS)}
+        assert (t.pad_id, t.bos_id, t.eos_id, t.unk_id) == (17, 17, 0, 1)
+        for text in ("abc ab", "a\tＡb  bc ", "ﬁ é", "zz a", "</s> b", "", "bc", "<unk>"):
+            plain = text.replace("\t", " ").replace("Ａ", "a").replace("ﬁ", "fi").strip()
+            plain = "▁" + "▁".join(plain.split()) if plain else ""
+            expected = [ids.get(piece, 1) for piece in best(plain, SOURCE)]
+            assert t.encode(text) == expected, text
+            assert len(t.offsets(text)) == len(expected)
+            assert t.framed(t.encode(text)) == [*expected, 0]
+        for text in ("xy ab", "ax", "z"):
+            expected = [ids.get(piece, 1) for piece in best("▁" + text.replace(" ", "▁"), TARGET)]
+            assert t.of_targets.encode(text) == expected
+        assert t.encode(">>de<< ab") == [ids[">>de<<"], *t.encode("ab")]
+        assert t.encode(">>fr<<ab") == [1, *t.encode("ab")]
+        assert t.decode([ids["▁x"], ids["y"], ids["▁"], ids["ab"], 0]) == "xy ab"
+    assert loaded.sha256 == run.task.tokenizer.sha256
+    long = "ab " * 60_000
+    assert run.predict(long)["truncated"] and isinstance(run.predict("ab a")["text"], str)
+    e = run.explain("ab a", target="xy ab")
+    assert all(check.ok for check in e.checks)
+    with pytest.raises(UsageError, match="two sides"):
+        glassformer.interop.export.export(run, "onnx", tmp_path / "out")
+
+
+FILES: list[tuple[Any, str]] = [
+    (b"", "no pieces"),
+    (b"\xff" * 40, "not a readable model"),
+    (spm.model(pieces(SOURCE))[:-3], "not a readable model"),
+    (spm.model([*pieces(SOURCE), ("a", -1.0, NORMAL)]), "one twice"),
+    (spm.model([*pieces(SOURCE), ("q", float("nan"), NORMAL)]), "the piece 'q'"),
+    (spm.model([*pieces(SOURCE), ("", -1.0, NORMAL)]), "the piece ''"),
+    (spm.model([*pieces(SOURCE), ("q", -1.0, USER_DEFINED)]), "user-defined piece 'q'"),
+    (spm.model([*pieces(SOURCE), ("q", -1.0, UNUSED)]), "unused piece"),
+    (spm.model([*pieces(SOURCE), ("<0x41>", -1.0, BYTE)]), "byte piece"),
+    (spm.model(pieces(SOURCE), trainer={3: 2}), "model_type 2"),
+    (spm.model(pieces(SOURCE), trainer={35: 1}), "byte_fallback 1"),
+    (spm.model(pieces(SOURCE), normalizer={3: 0}), "add_dummy_prefix 0"),
+    (spm.model(pieces(SOURCE)) + spm.field(5, spm.field(2, b"table")), "denormalizer_spec"),
+    (spm.model(pieces(SOURCE)) + spm.field(1, 7), "not a readable model"),
+]
+
+
+@for_each(("data", "words"), FILES)
+def test_a_model_of_sentencepiece_that_is_damaged_or_of_another_kind_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises((CheckpointError, UsageError)) as caught:
+        read_spm(data, "x.spm")
+    assert words in caught.value.message
+
+
+def test_every_cut_and_changed_byte_of_a_model_is_one_sentence() -> None:
+    data = spm.model(pieces(SOURCE), TABLE[:40])
+    for n in range(len(data)):
+        for damaged in (data[:n], data[:n] + bytes([data[n] ^ 0x5A]) + data[n + 1 :]):
+            try:
+                read_spm(damaged, "x.spm")
+            except (CheckpointError, UsageError):
+                continue
+
+
+@for_each(
+    ("name", "content", "words"),
+    [
+        ("vocab.json", {"a": 0}, "lacks the token <unk>"),
+        ("vocab.json", dict.fromkeys(TOKENS, "1"), "a number"),
+        ("vocab.json", {token: i + 40 for i, token in enumerate(TOKENS)}, "decoder_start_token_id"),
+        ("vocab.json", {token: min(i, 16) if i != 17 else 17 for i, token in enumerate([*TOKENS, "z"])}, "one id"),
+        ("target_vocab.json", {}, "separate_vocabs"),
+    ],
+)
+def test_a_list_of_ids_that_does_not_fit_is_refused(
+    name: str, content: Any, words: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("ids")
+    (marian(place / "source") / name).write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises((CheckpointError, UsageError)) as caught:
+        glassformer.import_model(place / "source", place / "run")
+    assert words in caught.value.message
+    assert not (place / "run").exists()
+
+
+def test_a_link_instead_of_a_file_is_refused(tmp_path: Path) -> None:
+    source = marian(tmp_path / "source")
+    (source / "source.spm").rename(tmp_path / "elsewhere")
+    (source / "source.spm").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match="is a link"):
+        glassformer.import_model(source, tmp_path / "run")
+
+
+def test_a_sound_table_of_characters_is_read_as_the_library_reads_it() -> None:
+    check_charsmap(base64.b64encode(TABLE).decode(), "x")
+    assert tokenizers.normalizers.Precompiled(TABLE).normalize_str("ﬁt\tＡb") == "fit ab"
+
+
+@for_each(
+    ("data", "words"),
+    [
+        (b"", "size"),
+        (b"\x04\0\0\0", "size"),
+        (b"\xff\xff\xff\x7f" + TABLE[4:], "size"),
+        (TABLE[:4] + b"\xff\xff\xff\x00" + TABLE[8:], "leads out"),
+        (TABLE[:-1], "no text"),
+        (charsmap({"a": "b" * 10_000}), "very long"),
+        (TABLE[:-2] + b"\xff\0", "UTF-8"),
+    ],
+)
+def test_a_table_of_characters_that_leads_out_of_itself_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(CheckpointError, match=words):
+        check_charsmap(base64.b64encode(data).decode(), "x")
+    for other in (None, 3, "no base64!"):
+        with pytest.raises(CheckpointError, match="base64"):
+            check_charsmap(other, "x")
+
+
+def test_no_changed_byte_of_a_table_makes_the_library_panic() -> None:
+    """What passes the check is computed with, on texts of every character of the table."""
+    for n in [*range(4, 4 + 1024 * 2, 7), *range(len(TABLE) - 12, len(TABLE))]:
+        damaged = TABLE[:n] + bytes([TABLE[n] ^ 0x15]) + TABLE[n + 1 :]
+        try:
+            check_charsmap(base64.b64encode(damaged).decode(), "x")
+        except CheckpointError:
+            continue
+        tokenizers.normalizers.Precompiled(damaged).normalize_str("ﬁ Ａ \t é z \u3000 東京")
+
+
+def test_the_tokenizer_of_a_run_is_checked_again(tmp_path: Path) -> None:
+    run = glassformer.import_model(marian(tmp_path / "source"), tmp_path / "run")
+    path = tmp_path / "run" / "model" / "tokenizer.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert isinstance(run.model, Translator)
+    evil = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    for sides in (None, [], [3, 4], content["sides"][:1], [{**content["sides"][0], "pre_tokenizer": evil}] * 2):
+        path.write_text(json.dumps({**content, "sides": sides}), encoding="utf-8")
+        with pytest.raises(CheckpointError):
+            Tokenizer.load(path)

@@ -1,0 +1,164 @@
+"""What an export wrote is imported again: the same weights, answers and tokenizer, and it can be exported again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, ensemble_of, random_model, run_of
+from tests.helpers.for_each import for_each
+
+import glassformer
+import glassformer.interop.export
+from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop import import_check
+from glassformer.interop.choose import HF_CLASSES, REGISTERED, choose
+from glassformer.interop.export import export
+from glassformer.interop.export_facts import FACTS, ExportFacts
+from glassformer.interop.hf_writer import write_hf
+from glassformer.interop.imported import restore_imported
+from glassformer.interop.read import read_source
+from glassformer.models import LanguageModel, Translator
+from glassformer.text.tokenizer import Tokenizer
+
+KINDS: dict[str, Any] = {"language_model": LanguageModel, "translator": Translator}
+TASKS = {"language_model": "lm", "translator": "translate"}
+
+
+@pytest.fixture(autouse=True)
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the comparisons with transformers; test_hf.py and test_import_families.py have them."""
+    monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
+    monkeypatch.setattr(glassformer.interop.export, "check_export", lambda *_: "left out")
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """A tokenizer of as many tokens as the random models have."""
+    letters = "".join(chr(ord("A") + i) for i in range(V - len(TOKENS[:5])))
+    return Tokenizer.train([letters], TextConfig(tokenizer="char", vocab_size=V))
+
+
+def forms() -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield forms that become each class of the library, and registered ones."""
+    for kind in KINDS:
+        found: dict[str, int] = {}
+        for form in [*SOME, *FORMS]:
+            name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf").architecture
+            found[name] = found.get(name, 0) + 1
+            if found[name] <= 6:
+                yield kind, form, name
+
+
+def written(model: Any, kind: str, name: str, tokenizer: Tokenizer, folder: Path) -> Path:
+    folder.mkdir()
+    facts = ExportFacts("hf", name, TASKS[kind], kind, "run", CONTEXT - 1, CONTEXT, "float32", {})
+    files = [*write_hf(model, tokenizer, DecodeConfig(), name), (FACTS, facts.to_json())]
+    for file, data in files:
+        (folder / file).write_bytes(data)
+    return folder
+
+
+@for_each(("kind", "form", "name"), [*forms()])
+def test_every_class_comes_back_to_the_bit(
+    kind: str, form: dict[str, Any], name: str, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Exported again, a folder has the same tensors; where nothing is folded, the weights are those of the model."""
+    place = tmp_path_factory.mktemp("form")
+    model = random_model(KINDS[kind], form)
+    first = written(model, kind, name, tokenizer, place / "first")
+    imported = read_source(first)
+    task, again = restore_imported(imported)
+    assert task.name == TASKS[kind] and task.tokenizer.sha256 == tokenizer.sha256
+    assert again.max_len == CONTEXT
+    second = written(again, kind, name, tokenizer, place / "second")
+    before, after = (load_file(folder / "model.safetensors") for folder in (first, second))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(tensor, after[key]) for key, tensor in before.items())
+    configs = [(folder / "config.json").read_text(encoding="utf-8") for folder in (first, second)]
+    if name not in REGISTERED.values():  # which names the same settings by other fields
+        assert configs[0] == configs[1]
+    ours, theirs = dict(model.named_parameters()), dict(again.named_parameters())
+    if kind == "translator" or form["embedding_init_std"] is not None:  # no factor is folded
+        assert all(torch.equal(tensor, theirs[key]) for key, tensor in ours.items())
+        rest = [theirs[key] for key in theirs.keys() - ours.keys()]  # biases that the class always has
+        assert not any(tensor.any() for tensor in rest)
+    ids = torch.randint(5, V, (2, 9), generator=torch.Generator().manual_seed(0))
+    rows = (ids,) if kind == "language_model" else (ids, ids[:, :7])
+    with torch.no_grad():
+        torch.testing.assert_close(again(*rows), model(*rows), atol=2e-5, rtol=1e-5)
+
+
+def test_every_class_occurs() -> None:
+    both = {REGISTERED["language_model"], REGISTERED["translator"]}
+    assert {name for _, _, name in forms()} == set(HF_CLASSES.values()) | both
+
+
+WORDS = {"tokenizer": "word", "vocab_size": 60}
+RUNS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("translate", {}, {}, "hf"),
+    ("translate", {"pre_norm": False, "d_ff": 20}, {"tokenizer": "bpe", "vocab_size": 300}, "hf"),
+    ("translate", {"positions": "rotary"}, {"tokenizer": "word", "vocab_size": 60}, "hf"),
+    ("translate", {}, {"tokenizer": "bpe", "vocab_size": 300}, "ctranslate2"),
+    ("lm", {"activation": "gelu", "positions": "rotary"}, {}, "hf"),
+    ("lm", {"activation": "swiglu", "positions": "rotary", "norm": "rms"}, {}, "hf"),
+    ("lm", {"positions": "learned"}, {}, "hf"),
+    ("lm", {"max_ngram": 3}, {}, "hf"),
+    ("lm", {"norm": "rms"}, {}, "ctranslate2"),
+    ("classify", {"pooling": "mean+max"}, {"truncate": "tail"}, "hf"),
+    ("classify", {}, WORDS | {"lowercase": True}, "hf"),
+    ("pretrain", {"positions": "learned"}, {}, "hf"),
+    ("pretrain", {}, {"tokenizer": "bpe", "vocab_size": 300}, "hf"),
+]
+
+
+@pytest.mark.parametrize(("task", "form", "text", "target"), RUNS, ids=str)
+def test_a_run_comes_back_with_its_answers_and_is_exported_again(
+    task: str, form: dict[str, Any], text: dict[str, Any], target: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = run_of(task, monkeypatch, text, **form)
+    first = export(run, target, tmp_path / "first")
+    again = glassformer.import_model(tmp_path / "first", tmp_path / "run")
+    assert again.task.name == task and again.task.label_names == run.task.label_names
+    assert again.task.tokenizer.kind == run.task.tokenizer.kind
+    assert again.task.tokenizer.sha256 == run.task.tokenizer.sha256
+    assert again.config.decode == run.config.decode and again.config.text.truncate == run.config.text.truncate
+    assert again.config.text.max_len == run.config.text.max_len
+    options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 30} if task == "lm" else {}
+    texts = [*TEXTS, "<0x41> ▁ 😀", "a good [MASK] and c"]
+    for ours, theirs in zip(run.predict(texts, **options), again.predict(texts, **options), strict=True):
+        assert [*ours] == [*theirs]
+        assert all(close(ours[key], theirs[key]) for key in ours)
+    second = export(again, target, tmp_path / "second")
+    assert second.facts.architecture == first.facts.architecture
+    for name in ("model.safetensors", "model.bin", "tokenizer.json", "config.json"):
+        if (tmp_path / "first" / name).exists() and (name, first.facts.architecture[:5]) != ("config.json", "Glass"):
+            assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes(), name
+
+
+def close(ours: Any, theirs: Any) -> bool:
+    """Return whether two answers are equal, numbers in them up to rounding."""
+    if isinstance(ours, dict):
+        return [*ours] == [*theirs] and all(close(value, theirs[key]) for key, value in ours.items())
+    if isinstance(ours, list):
+        return len(ours) == len(theirs) and all(map(close, ours, theirs))
+    return ours == (pytest.approx(theirs, abs=1e-5) if isinstance(ours, float) else theirs)
+
+
+def test_what_a_folder_does_not_hold_whole_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    words = {"tokenizer": "word", "vocab_size": 12, "ngrams": 60}
+    export(run_of("classify", monkeypatch, words), "hf", tmp_path / "ngrams")
+    export(ensemble_of(run_of("classify", monkeypatch)), "hf", tmp_path / "ensemble")
+    for folder, message in (("ngrams", "n_ngrams"), ("ensemble", "n_members 2")):
+        with pytest.raises(UsageError, match=message):
+            glassformer.import_model(tmp_path / folder, tmp_path / "run")
+    export(run_of("lm", monkeypatch), "ctranslate2", tmp_path / "other")
+    (tmp_path / "ngrams" / FACTS).write_bytes((tmp_path / "other" / FACTS).read_bytes())
+    with pytest.raises(CheckpointError, match="an export to ctranslate2"):
+        glassformer.import_model(tmp_path / "ngrams", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
