@@ -64,7 +64,7 @@ def _ids(content: dict[str, Any]) -> dict[str, int]:
     vocabulary, added = content["model"].get("vocab"), content.get("added_tokens")
     if isinstance(vocabulary, list):
         vocabulary = {str(one[0]): i for i, one in enumerate(vocabulary) if isinstance(one, list) and one}
-    found = dict(vocabulary) if isinstance(vocabulary, dict) else {}
+    found: dict[str, Any] = dict(vocabulary) if isinstance(vocabulary, dict) else {}
     for token in added if isinstance(added, list) else []:
         if isinstance(token, dict):
             found[str(token.get("content"))] = token.get("id")
@@ -96,6 +96,7 @@ def _around(content: dict[str, Any], where: object) -> tuple[tuple[int, ...], tu
     check_parts(content, where)
     try:
         backend = tokenizers.Tokenizer.from_str(json.dumps({**content, "padding": None, "truncation": None}))
+        plain, whole = list[int](), list[int]()
         samples = ["a", *list(backend.get_vocab())[:MOST_SAMPLES]]
         for sample in samples:
             plain = backend.encode(sample, add_special_tokens=False).ids

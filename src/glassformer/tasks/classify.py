@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -152,6 +152,10 @@ def _check_guess(train: Rows, names: Sequence[str], diagnostics: Diagnostics) ->
         diagnostics.error(train.path, 0, "label", f"{shown}: this can hardly be the column of labels; {advice}")
 
 
+def _keep_input(kept: list[Tensor], _: nn.Module, inputs: tuple[Tensor]) -> None:
+    kept.append(inputs[0].cpu())
+
+
 @register
 class Classify(Task):
     """Validated on accuracy."""
@@ -281,18 +285,18 @@ class Classify(Task):
         """Set the head of each member to a logistic regression on the pooled vectors of the training texts."""
         logger.info(f"fitting a probe to the vectors of {counted(len(corpus), 'training texts')}")
         for member in members_of(model):
-            pooled, index = list[Tensor](), list[np.ndarray]()
-            handle = member.head.register_forward_pre_hook(lambda _, inputs, kept=pooled: kept.append(inputs[0].cpu()))
+            head, pooled, index = cast(nn.Linear, member.head), list[Tensor](), list[np.ndarray]()
+            handle = head.register_forward_pre_hook(partial(_keep_input, pooled))
             with evaluation_mode(member):
                 for batch in self.batches(member, corpus):
                     self.logits(member, batch)
                     index.append(batch.index)
             handle.remove()
             vectors, labels = torch.cat(pooled).double().numpy(), np.array(corpus.labels)[np.concatenate(index)]
-            weight, bias, _ = fit_probe(vectors, labels, member.head.out_features)
+            weight, bias, _ = fit_probe(vectors, labels, head.out_features)
             with torch.no_grad():
-                member.head.weight.copy_(torch.from_numpy(weight))
-                member.head.bias.copy_(torch.from_numpy(bias))
+                head.weight.copy_(torch.from_numpy(weight))
+                head.bias.copy_(torch.from_numpy(bias))
         return True
 
     def _numbers(self, split: Split) -> list[int]:

@@ -153,7 +153,7 @@ def _check_ids(content: dict[str, Any], special: SpecialTokens, where: object) -
         vocabulary = {piece: i for i, (piece, _) in enumerate(vocabulary)}
     if not isinstance(vocabulary, dict) or not isinstance(added, list):
         raise CheckpointError(f"{where}: this is not a readable tokenizer (no vocabulary)")
-    ids = dict(vocabulary)
+    ids: dict[str, Any] = dict(vocabulary)
     for token in added:
         name = token.get("content") if isinstance(token, dict) else None
         if not isinstance(name, str) or not name:
