@@ -4,7 +4,9 @@
  */
 import type { ComponentType } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
+import type * as effects from "./screens/effects";
 import { FlowScreen } from "./screens/flow/screen";
+import type * as later from "./screens/later";
 import { type Screen, SCREENS } from "./state/address";
 import { framed } from "./state/frame";
 import { guide, offered, openTour } from "./state/guide";
@@ -19,6 +21,10 @@ import { Answer, Message, TextForm } from "./views/Text";
 
 /** Whether this is the script of a saved page (`build.mjs`). In a frame, as in a notebook, such a page has no address to link to. */
 declare const SAVED: boolean;
+
+/** For the type checker: each screen is in one of the bundles. */
+type Complete<Screens extends Record<Screen, ComponentType<{ trace: Manifest }>>> = Screens;
+export type Screens = Complete<{ flow: typeof FlowScreen } & typeof later & typeof effects>;
 
 /** What is loaded: the other screens, and the help and the tour, are in bundles that are loaded when one is opened. */
 const loaded = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour" | "share", ComponentType>>>({ flow: FlowScreen });

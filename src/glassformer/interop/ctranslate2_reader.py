@@ -29,7 +29,7 @@ from glassformer.interop.imported import ImportedModel, ImportSource
 from glassformer.interop.own_export import own_tokenizer
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
-from glassformer.tasks import TASKS
+from glassformer.tasks import task_of_kind
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import LIMITS, check_types, read_json_object, read_text, sha256_regular
 
@@ -95,7 +95,7 @@ def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
         message = f"{folder} has positions for texts of {positions:,} tokens, not of {max_len:,}"
         raise UsageError(message, f"use --max-len {positions} or less")
     return ImportedModel(
-        task=next(name for name, kind in TASKS.items() if kind.explain_as == found.kind),
+        task=task_of_kind(found.kind),
         model=build(ModelConfig, found.settings, "model", str(folder / FILE)),
         tokenizer=tokenizer,
         max_len=positions,

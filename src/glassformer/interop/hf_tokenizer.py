@@ -10,11 +10,11 @@ import tokenizers
 
 from glassformer.errors import CheckpointError
 from glassformer.interop.source_folder import SourceFolder
+from glassformer.runs.folder import TOKENIZER
 from glassformer.text.imported_tokenizer import check_parts
 from glassformer.text.special_tokens import NONE, SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
 
-FILE = "tokenizer.json"
 KEYS = {
     "pad": ("pad_token",),
     "unk": ("unk_token",),
@@ -41,12 +41,12 @@ def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) 
     Raises:
         CheckpointError: there is no `tokenizer.json`, it has a part that is not known, or a token without a row.
     """
-    if not folder.has(FILE):
+    if not folder.has(TOKENIZER):
         hint = "load it with transformers where you trust it, and save it again: save_pretrained writes the file"
-        raise CheckpointError(f"{folder.path} holds no {FILE}", hint)
-    content = folder.json(FILE, "tokenizer")
+        raise CheckpointError(f"{folder.path} holds no {TOKENIZER}", hint)
+    content = folder.json(TOKENIZER, "tokenizer")
     if not isinstance(content.get("model"), dict):
-        raise CheckpointError(f"{folder.path / FILE}: this is not a readable tokenizer (no model)")
+        raise CheckpointError(f"{folder.path / TOKENIZER}: this is not a readable tokenizer (no model)")
     ids = _ids(content)
     names = folder.json_if_there("special_tokens_map.json") | folder.json_if_there("tokenizer_config.json")
     roles = {role: _role(role, names, config, ids) for role in KEYS}
@@ -54,9 +54,9 @@ def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) 
         roles["bos"] = start  # of a translator, whatever the tokenizer has before a text
     if roles["unk"] in (roles["bos"], roles["eos"]) or content["model"].get("type") == "BPE":
         roles["unk"] = roles["unk"] if content["model"].get("unk_token") in ids else NONE
-    prefix, suffix = _around(content, folder.path / FILE)
+    prefix, suffix = _around(content, folder.path / TOKENIZER)
     special = SpecialTokens(n_ids, prefix=prefix, suffix=suffix, **roles)
-    return Tokenizer.imported(json.dumps(content), special, folder.path / FILE)
+    return Tokenizer.imported(json.dumps(content), special, folder.path / TOKENIZER)
 
 
 def _ids(content: dict[str, Any]) -> dict[str, int]:

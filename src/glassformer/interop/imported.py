@@ -187,7 +187,7 @@ def write_imported(
     with new_folder(out) as building:
         building.mkdir()
         config = model_metadata(task) | facts
-        save_model(building / "model", config, weights, tokenizers, import_card(imported, task, check))
+        save_model(RunFolder(building).model, config, weights, tokenizers, import_card(imported, task, check))
         write_json(building / RECORD, facts[IMPORT])
     return out
 

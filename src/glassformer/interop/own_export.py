@@ -18,17 +18,11 @@ from glassformer.interop.choose import REGISTERED
 from glassformer.interop.export_facts import FACTS, ExportFacts, read_facts
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
 from glassformer.runs.folder import TOKENIZER
+from glassformer.tasks import task_of_kind
 from glassformer.text.backends import BYTE_TOKENS, MASK
 from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
 
-TASKS = {
-    "classifier": "classify",
-    "masked_language_model": "pretrain",
-    "translator": "translate",
-    "language_model": "lm",
-}
-"""By kind of model, the task of a folder that does not name one."""
 _FLAGS = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 
 
@@ -106,5 +100,5 @@ def registered_parts(
         if config.get(key, most) != most:
             raise UsageError(f"an export with {what} is not read: {key} {str(config[key])[:40]}", "use the run itself")
     state = {name.removeprefix("model."): tensors.take(name) for name in tensors.names if name.startswith("model.")}
-    task = facts.task if facts else TASKS[kind]
+    task = facts.task if facts else task_of_kind(kind)
     return task, state, context - (kind == "translator")

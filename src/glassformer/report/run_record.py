@@ -66,7 +66,7 @@ class RunRecord:
     @property
     def origin(self) -> Origin | None:
         """Return where the weights began, if they are those of an imported model."""
-        return Origin.from_json(self.data.base.get(IMPORT), self.path / "data.json")
+        return Origin.from_json(self.data.base.get(IMPORT), RunFolder(self.path).data)
 
     @property
     def n_parameters(self) -> int | None:

@@ -52,3 +52,8 @@ def task_class(name: str) -> type[Task]:
 
 
 __all__ = ["TASKS", "Task", "register", "task_class"]
+
+
+def task_of_kind(kind: str) -> str:
+    """Return the name of the task whose models are of a kind, such as "translator" (`Task.explain_as`)."""
+    return next(name for name, task in TASKS.items() if task.explain_as == kind)

@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ class Tokenizer:
         self.vocab_size = backend.get_vocab_size(with_added_tokens=True) - n_more
 
     @staticmethod
-    def imported(text: str, special: SpecialTokens, where: object = "tokenizer.json") -> Tokenizer:
+    def imported(text: str, special: SpecialTokens, where: object = "the tokenizer") -> Tokenizer:
         """Return the tokenizer of a pretrained model from the content of its `tokenizer.json`.
 
         Raises:
@@ -307,9 +308,8 @@ class Tokenizer:
 
             special = SpecialTokens.from_json(content[KEY], path)
             if SIDES in content:
-                from glassformer.text.paired_tokenizer import PairedTokenizer
-
-                return PairedTokenizer(content, special, path)
+                paired = import_module("glassformer.text.paired_tokenizer")  # a subclass of this one
+                return paired.PairedTokenizer(content, special, path)
             return Tokenizer(backend_of(content, special, path), special)
         return Tokenizer.written(content, path)
 

@@ -52,7 +52,7 @@ class PretrainedModel:
 
     @property
     def imported(self) -> bool:
-        """Whether the weights, or those they were fine-tuned from, are of another library."""
+        """Return whether the weights, or those they were fine-tuned from, are of another library."""
         return self.tokenizer.special is not None
 
 

@@ -128,7 +128,8 @@ def _logit_parts(explanation: Explanation, target: int, contrast: int) -> Iterat
 
 def why_no_sum(steps: Mapping[str, Step]) -> str | None:
     """Return why a logit of this model is no sum of parts, as a sentence; None where it is."""
-    logits = steps["logits"]
+    if (logits := steps.get("logits")) is None:
+        return "a bare encoder gives a vector, and has no logit"
     end = steps[(steps[logits.inputs[0]] if logits.op == "pin_zero" else logits).inputs[0]]
     if end.inputs and steps[end.inputs[0]].op == "gelu":
         return "the head of a masked language model is not linear, so a logit is no sum of parts"
