@@ -179,6 +179,7 @@ EXPLANATION: dict[str, Call] = {
     "_repr_mimebundle_": lambda c: c.e._repr_mimebundle_(),
     "visible_lengths": lambda c: [c.e.visible_lengths(p) for p in c.e.predictions],
     "check_not_edited": lambda c: c.e.check_not_edited(),
+    "check_has_answer": lambda c: c.e.check_has_answer(),
     "precision": lambda c: c.e.precision,
     "is_classifier": lambda c: c.e.is_classifier,
     "answered": lambda c: c.e.answered,

@@ -6,7 +6,6 @@ beside these numbers are in `fit_baselines` below; pictures of them in `tasks/cl
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -191,7 +190,6 @@ def _tfidf_logistic(
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    started = time.perf_counter()
     rng = np.random.default_rng(0)
     if len(train_texts) > MAX_TRAIN:
         kept = np.sort(rng.choice(len(train_texts), MAX_TRAIN, replace=False))
@@ -224,7 +222,6 @@ def _tfidf_logistic(
         "n_features": int(x_train.shape[1]),
         "settings": f"TF-IDF of {counted} seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear counts; "
         f"logistic regression, L2, C = {penalty:g} chosen on a tenth of the {n:,} training texts",
-        "seconds": round(time.perf_counter() - started, 1),
     }
 
 
