@@ -246,7 +246,8 @@ class _Encoder:
             state.update(head)
         else:
             self.settings["pooling"] = self._pooling() or "mean"
-            notes.append(f"a bare encoder: a text is the pooling of its vectors, {self.settings['pooling']}")
+            how = self.settings["pooling"]
+            notes.append(f"a bare encoder: a text is the pooling of its vectors, {how}, not divided by its length")
         self._leave_out_heads(parts)
         return parts
 

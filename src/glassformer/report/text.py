@@ -264,13 +264,16 @@ def _data(facts: RunRecord, plots: list[str]) -> list[str]:
     header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "empty", "twice"]
     header += ["also in training", "unknown", "texts with unknown"]
     spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("has_ngrams") else ""
+    tokenizer = "The tokenizer saw the training split alone."
+    if facts.config.train.init_from:
+        tokenizer = "The tokenizer is that of the pretrained run."
     return [
         table(header, [[name, *_split_cells(split)] for name, split in facts.data.splits.items()]),
         f"*Cut short*: longer than the limit of {facts.config.text.max_len} tokens. *Left out*: pairs too long. "
         "*Empty*: pairs with an empty side, or texts without a token to predict, left out of training. "
         "*Twice*: examples equal to one before, kept. *Also in training*: texts (of running text, long lines) that are "
         f"in the training part too. *Unknown*: tokens the vocabulary lacks{spelled}; of the test split only the texts "
-        "were looked at before it was scored. The tokenizer saw the training split alone.",
+        f"were looked at before it was scored. {tokenizer}",
         *_images(facts, plots, ("lengths",)),
         *(
             ["\n".join(f"- {cell_text(note)}" for note in notes)]

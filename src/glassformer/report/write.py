@@ -24,7 +24,7 @@ from glassformer.utils.formatting import cell_text, code, percent
 FILES = """\
 - `config.json`: the architecture, the text settings and the hash of the tokenizer
 - `model.safetensors`: the weights; safetensors, no pickle
-- `tokenizer.json`: the tokenizer, trained on the training split alone
+- `tokenizer.json`: the tokenizer, {tokenizer}
 - `manifest.json`: sizes and SHA-256 of these files; loading checks them"""
 
 
@@ -36,6 +36,7 @@ def model_card(facts: RunRecord) -> str:
     shown, more = ", ".join(map(code, labels[:50])), len(labels) - 50
     classes = f"{shown} and {more} more" if more > 0 else shown
     how, origin = "fine-tuned" if facts.config.train.init_from else "trained from scratch", facts.origin
+    tokenizer = "that of the pretrained run" if facts.config.train.init_from else "trained on the training split alone"
     parts = [
         _front_matter(facts),
         f"# {cell_text(facts.name)}",
@@ -45,7 +46,7 @@ def model_card(facts: RunRecord) -> str:
         f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}.",
         *(("## Classes", classes) if labels else ()),
         *(("## Pretrained weights", *origin.of_descendant()) if origin else ()),
-        *("## Use it", text.use(facts, "path/to/run"), "## Files", FILES),
+        *("## Use it", text.use(facts, "path/to/run"), "## Files", FILES.format(tokenizer=tokenizer)),
     ]
     return "\n\n".join(parts) + "\n"
 
