@@ -98,7 +98,7 @@ class Reading:
             self.wrong.append(f"{where}: {text}")
 
     def read(self, texts: list[str], where: str) -> None:
-        """Collect what is mentioned; nothing is numbered 0, or above its size, and a token is what stands beside it."""
+        """Collect what is mentioned; nothing is numbered 0, or above its size, and a token has its number's text."""
         for text in texts:
             for kind, number in MENTION.findall(text):
                 self.mentions.setdefault(kind.lower(), set()).add(int(number))

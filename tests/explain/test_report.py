@@ -208,6 +208,17 @@ def test_time_that_runs_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "by erasing" in dropped[0] and "by integrated gradients" in dropped[1]
 
 
+def test_a_slow_classifier_has_the_scores_by_erasing_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a large model of another library is, with hundreds of words."""
+    monkeypatch.setattr(saved_page, "ATTRIBUTION_SECONDS", -1.0)
+    dropped: list[str] = []
+    explanation = explain(tiny_run("classify"), TEXTS["classify"])
+    attributions, erased = saved_attributions([explanation], time.monotonic() + 60, dropped, ByteBudget(10**7))
+    assert [saved["request"]["method"] for saved in attributions] == ["erase"] and erased == []
+    assert any("erased words are left out" in sentence for sentence in dropped)
+    assert any("as they take long" in sentence and "1 of 1" in sentence for sentence in dropped)
+
+
 def test_two_to_compare_are_written_at_once(tmp_path: Path) -> None:
     run = tiny_run("classify")
     first, second = explain(run, "a good b", trace_id="t1"), explain(run, "a bad b", trace_id="t2")

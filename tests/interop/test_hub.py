@@ -25,7 +25,7 @@ NAME = "lab/tiny-bert"
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A hub with a BERT, files that are not fetched beside it, and an empty cache."""
+    """A hub with a BERT, other files that are not fetched, and an empty cache."""
     monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))

@@ -160,6 +160,14 @@ def test_a_bare_encoder_is_explained_up_to_its_vector(tmp_path: Path) -> None:
     check_every_record(padded, run.model)
 
 
+def test_the_command_prints_the_numbers_of_a_bare_encoder(cli: Callable, tmp_path: Path) -> None:
+    imported(tmp_path, "bare")
+    outcome = cli("explain", tmp_path / "run", TEXT, "--json")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)
+    assert found["attribution"] is None and found["manifest"]["nodes"][-1]["id"] == "pooled"
+
+
 def test_edits_of_a_bare_encoder_change_its_vector(tmp_path: Path) -> None:
     run = imported(tmp_path, "bare")
     e = run.explain(TEXT)
@@ -311,22 +319,23 @@ def damage(source: Path, what: str) -> None:
             (source / "config.json").unlink()
 
 
-@for_each(
-    ("what", "words"),
-    [
-        ("truncated", "not a sound safetensors file"),
-        ("a header of 10^12 rows", "not a sound safetensors file"),
-        ("a pickle alone", "is a pickle"),
-        ("no weights", "holds no model.safetensors"),
-        ("a link", "is a link"),
-        ("a pipe", "not a pipe"),
-        ("an index that leads out", "no file beside it"),
-        ("an index of a missing file", "cannot be read"),
-        ("no tokenizer", "holds no tokenizer.json"),
-        ("a config that is no JSON", "not the JSON"),
-        ("no config", "holds no config.json"),
-    ],
-)
+DAMAGE = [
+    ("truncated", "not a sound safetensors file"),
+    ("a header of 10^12 rows", "not a sound safetensors file"),
+    ("a pickle alone", "is a pickle"),
+    ("no weights", "holds no model.safetensors"),
+    ("a link", "is a link"),
+    ("a pipe", "not a pipe"),
+    ("an index that leads out", "no file of the same folder"),
+    ("an index of a missing file", "cannot be read"),
+    ("no tokenizer", "holds no tokenizer.json"),
+    ("a config that is no JSON", "not the JSON"),
+    ("no config", "holds no config.json"),
+]
+"""What `damage` does, and what the refusal says."""
+
+
+@for_each(("what", "words"), DAMAGE)
 def test_a_hostile_or_damaged_folder_is_refused(
     what: str, words: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from tests.helpers.exports import CONTEXT, random_model
 from tests.helpers.for_each import for_each
-from tests.interop.test_import import damage
+from tests.interop.test_import import DAMAGE, damage
 
 import glassformer
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
@@ -153,21 +153,6 @@ def test_what_no_part_here_has_is_refused_and_named(
     assert [path.name for path in place.iterdir()] == ["source"], "something half written is left"
 
 
-DAMAGE = [
-    ("truncated", "not a sound safetensors file"),
-    ("a header of 10^12 rows", "not a sound safetensors file"),
-    ("a pickle alone", "is a pickle"),
-    ("no weights", "holds no model.safetensors"),
-    ("a link", "is a link"),
-    ("a pipe", "not a pipe"),
-    ("an index that leads out", "no file beside it"),
-    ("an index of a missing file", "cannot be read"),
-    ("no tokenizer", "tokenizer.json"),
-    ("a config that is no JSON", "not the JSON"),
-    ("no config", "holds no config.json"),
-]
-
-
 @for_each(("what", "words"), DAMAGE)
 @for_each("family", FORMS)
 def test_a_hostile_or_damaged_folder_is_refused(
@@ -177,7 +162,8 @@ def test_a_hostile_or_damaged_folder_is_refused(
     damage(folder_of(family, place / "source"), what)
     with pytest.raises(CheckpointError) as caught:
         glassformer.import_model(place / "source", place / "run")
-    assert words in caught.value.message
+    # Of what is lacking, a family without a tokenizer.json may name files of its own.
+    assert ("tokenizer.json" if what == "no tokenizer" else words) in caught.value.message
     assert not (place / "run").exists() and not [*place.glob(".tmp*")]
 
 

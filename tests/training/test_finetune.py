@@ -106,6 +106,28 @@ def test_a_new_head_starts_from_a_probe(labels: tuple[str, ...], encoder: Path, 
     assert np.mean([a["label"] == label for a, (_, label) in zip(answers, rows, strict=True)]) > 0.9
 
 
+def test_a_head_that_an_import_drew_at_random_is_fitted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fine-tuned further, it is a trained head like any other."""
+    monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
+    glassformer.import_model(bert_folder(tmp_path / "source", "bare"), tmp_path / "new", labels=["neg", "pos"])
+    settings: dict[str, Any] = {
+        "train_file": str(texts(tmp_path, ("pos", "neg"))),
+        "steps": 1,
+        "lr": 1e-9,
+        "threads": 1,
+    }
+    heads = []
+    for begin, out in (("new", "first"), ("first", "second")):
+        caplog.clear()
+        run = glassformer.train("classify", out=tmp_path / out, init_from=str(tmp_path / begin), **settings)
+        assert run is not None
+        heads.append(run.model.head.weight)
+        assert any(message.startswith("probe ") for message in caplog.messages) == (out == "first")
+    torch.testing.assert_close(heads[0], heads[1], atol=1e-6, rtol=1e-6)
+
+
 def test_a_probe_is_the_same_in_any_unit_of_the_vectors() -> None:
     generator = np.random.default_rng(1)
     labels = np.arange(60) % 3

@@ -57,6 +57,6 @@ EXERCISE = Exercise(
         next_token: "these are the keys after the query: rows are queries, columns are keys",
         over_all_queries: "the first query has no token before it, so the mean is over L - 1 queries",
         itself: "this is the weight of each token on itself: one further down",
-        of_heads: "torch.diagonal takes the first two axes unless told: here they are heads and queries",
+        of_heads: "torch.diagonal takes the first two axes by default: here they are heads and queries",
     },
 )

@@ -196,13 +196,16 @@ def trace_requests(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
 
 
 def facts(explanations: list[Any], method: str) -> dict[str, Any]:
-    """Return the output of --json: {manifest, attribution}, and with --compare the same under "other"."""
+    """Return the output of --json: {manifest, attribution}, and with --compare the same under "other".
+
+    Of a bare encoder, which has no answer to attribute, the attribution is null.
+    """
     from glassformer.explain.attribution.attribute import AttributeRequest, attribute
 
     facts_of = []
     for explanation in explanations:
         question = AttributeRequest.from_dict({"trace": explanation.id, "method": method})
-        attribution = asdict(attribute(explanation, question))
+        attribution = asdict(attribute(explanation, question)) if explanation.predictions else None
         facts_of.append({"manifest": explanation.manifest(), "attribution": attribution})
     return facts_of[0] | ({"other": facts_of[1]} if len(facts_of) > 1 else {})
 
@@ -227,7 +230,8 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
     else:
         from glassformer.explain.page.saved_page import saved_page_html
 
-        logger.info("weighing the words, for up to half a minute …")
+        if first.predictions:
+            logger.info("weighing the words …")
         other = next(iter(others), None)
         settings: Any = {"edited": edited, "other": other, "subject": trained, "parameters": arguments.parameters}
         page, lacks = saved_page_html(first, **settings)

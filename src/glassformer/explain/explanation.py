@@ -118,7 +118,7 @@ class Explanation:
     def check_has_answer(self) -> None:
         """Check that the model predicts something; raise UsageError of a bare encoder."""
         if not self.predictions:
-            hint = "edit a step and look at the vector; or fine-tune it: glassformer train classify --init-from"
+            hint = "edit a step, as in --edit encoder.0.self.head1=0, or train a classifier from it: --init-from"
             raise UsageError("a bare encoder gives a vector, and no answer to explain", hint)
 
     @property

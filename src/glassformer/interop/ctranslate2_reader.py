@@ -38,7 +38,7 @@ VOCABULARIES = ("source_vocabulary", "target_vocabulary", "shared_vocabulary", "
 FILES = (FILE, CONFIG, TOKENIZER, FACTS, *(f"{name}.{end}" for name in VOCABULARIES for end in ("json", "txt")))
 """Files that are read, where they are there."""
 CTRANSLATE2_BEAM = 2
-"""The beam of CTranslate2, where it is not told another."""
+"""The default beam size of CTranslate2."""
 
 
 def is_ctranslate2(folder: Path) -> bool:

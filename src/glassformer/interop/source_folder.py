@@ -1,8 +1,8 @@
 """Read a folder that another library wrote, as data of a stranger: JSON and safetensors alone, of bounded size.
 
 No pickle and no code is read. A file must be a regular file of the folder itself, not a link, and a name in an index of
-shards must be the name of a file beside it. What a header says of a file of weights is compared with the size of the
-file, so that no more memory is taken than the files have bytes.
+shards must be the name of a file in the same folder. What a header says of a file of weights is compared with the size
+of the file, so that no more memory is taken than the files have bytes.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class SourceFolder:
             raise CheckpointError(f"{self.path / INDEX} should name the file of each tensor")
         names = sorted({*places.values()})
         if odd := next((n for n in names if Path(n).name != n or not n.endswith(".safetensors")), None):
-            raise CheckpointError(f"{self.path / INDEX} names {odd[:80]!r}, which is no file beside it")
+            raise CheckpointError(f"{self.path / INDEX} names {odd[:80]!r}, which is no file of the same folder")
         if len(names) > MAX_SHARDS:
             raise CheckpointError(f"{self.path / INDEX} names {len(names):,} files, more than {MAX_SHARDS}")
         return names

@@ -127,6 +127,7 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
     begin = context.config.train.init_from
     if begin is None or context.task.tokenizer.special is None or not context.task.fits_baselines:
         return None
+    logger.info("comparing with the pretrained model as it was")
     try:
         pretrained = context.pretrained or reload_pretrained(begin, folder.read_data().base.get("sha256", ""))
         model, fitted = initial_model(replace(context, pretrained=pretrained))

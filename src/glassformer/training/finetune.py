@@ -23,6 +23,7 @@ from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramEmbedding, SegmentEmbedding
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS, Weights
+from glassformer.runs.origin import read_origin
 from glassformer.tasks import task_class
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.text.tokenizer import Tokenizer
@@ -57,13 +58,15 @@ class PretrainedModel:
 
 
 def load_pretrained(path: str) -> PretrainedModel:
-    """Load the model of a run folder or of a model folder.
+    """Load the model of a run folder or of a model folder, without weights that an import drew at random.
 
     Raises:
         CheckpointError: it is missing or damaged.
     """
     folder = RunFolder(path).require_model_folder()
     task, weights = load_model_folder(RunFolder(folder))
+    if (origin := read_origin(folder)) is not None:
+        weights = {name: weight for name, weight in weights.items() if name not in origin.untrained}
     config = Config(task=task.name, text=task.config.text, model=task.config.model)
     return PretrainedModel(path, config, task.tokenizer, weights, sha256_regular(folder / WEIGHTS))
 

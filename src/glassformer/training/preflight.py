@@ -74,12 +74,15 @@ def describe_data(context: RunContext, facts: Preflight) -> DataRecord:
 
 
 def _base(context: RunContext) -> JsonObject:
-    """Return which run the weights are taken from, and where those began if they were imported."""
+    """Return which run the weights are taken from, and where those began if they were imported.
+
+    What the import drew at random is trained from here on.
+    """
     if (pretrained := context.pretrained) is None:
         return {}
     known: JsonObject = {"path": pretrained.path, "sha256": pretrained.sha256}
     origin = read_origin(RunFolder(pretrained.path).require_model_folder())
-    return known if origin is None else known | {IMPORT: origin.as_json()}
+    return known if origin is None else known | {IMPORT: replace(origin, untrained=[]).as_json()}
 
 
 @dataclass(frozen=True)

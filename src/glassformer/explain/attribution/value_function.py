@@ -36,6 +36,7 @@ from glassformer.nn.ngram_embeddings import (
 )
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK, UNK
+from glassformer.utils.console import announced
 
 BATCH_TOKENS = 4096
 """Maximum tokens per batch: more is not faster on a CPU, since they do not fit in its caches."""
@@ -90,7 +91,8 @@ class ValueFunction:
         """
         size, found = max(1, BATCH_TOKENS // max(1, self.n_tokens)), []
         with exact_no_grad(self.model):
-            for start in range(0, len(erased[0]), size):
+            starts = range(0, len(erased[0]), size)
+            for start in announced(starts, len(starts), "weighed the words in"):
                 batch = [tokens[start : start + size] for tokens in erased]
                 found.append(of(self.logits(self.erased_ids(batch), ngram_batch=self._erased_ngrams(batch))))
         return torch.cat(found)

@@ -167,11 +167,12 @@ def saved_attributions(
     """Compute `SavedPageData.attributions` and `.erased`: of a classifier's prediction by both methods.
 
     Of a translation or continuation token by token until the deadline, leave-one-out first. What exceeds the byte
-    budget is dropped.
+    budget is dropped. Where leave-one-out alone takes a classifier longer than `ATTRIBUTION_SECONDS`, nothing else is
+    computed.
     """
     attributions: list[SavedAttribution] = []
     erasures: list[SavedErasure] = []
-    n_left = 0
+    n_left, slow = 0, False
     for method in get_args(Method):
         for explained in explanations:
             targets = [None] if explained.is_classifier else written(explained)
@@ -179,7 +180,9 @@ def saved_attributions(
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
                 saved: SavedAttribution | None = None
                 why = "written tokens are left out, to keep the file short; the live page has any."
-                if explained.is_classifier or time.monotonic() <= deadline:
+                if slow:
+                    why = "answer are left out, as they take long; the live page computes them."
+                elif explained.is_classifier or time.monotonic() <= deadline:
                     result = attribute(explained, AttributeRequest.from_dict(which | {"method": method}))
                     saved = {"request": which | {"method": method}, "attribution": asdict(result)}
                     why = "answers are left out, as the file is full; the live page weighs any."
@@ -188,7 +191,10 @@ def saved_attributions(
                     dropped.append(f"Why: the weights of words {IN_WORDS[method]} for {left} {why}")
                     break
                 attributions.append(saved)
-                if method == "erase":
+                slow = explained.is_classifier and saved["attribution"]["seconds"] > ATTRIBUTION_SECONDS
+                if slow:
+                    dropped.append("Why: erased words are left out, as they take long; the live page erases any.")
+                elif method == "erase":
                     for one in word_erasures(explained, which):
                         fits = room.take(one)
                         n_left += not fits
