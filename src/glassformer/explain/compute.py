@@ -48,16 +48,41 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
         subject = with_member(whole, request.member)
         encoded = encode(subject, request)
         records = RecordStore(subject.model, encoded.model_inputs, encoded.streams)
-        logits = rows_of(output_of(records))[: len(encoded.positions)]
-        predictions = top_predictions(subject.task, logits, encoded.positions, encoded.following)
-        decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
-        output = _answer(subject, predictions, decode, encoded, records)
-        checks = [*records.checks, *_decoding_check(predictions, decode, encoded)]
-        member, warnings = None, encoded.warnings
-        if isinstance(whole.model, Ensemble):
-            together = _ensemble_answer(whole, request, encoded)
-            member = EnsembleMember(len(whole.model.members), request.member, together)
-            warnings = [*warnings, member.warning(output)]
+        return explain_encoded(run, whole, subject, request, encoded, records, trace_id, started)
+
+
+def explain_encoded(
+    run: Subject,
+    whole: Subject,
+    subject: Subject,
+    request: TraceRequest,
+    encoded: EncodedText,
+    records: RecordStore,
+    trace_id: str,
+    started: float,
+) -> Explanation:
+    """Return what is known of an encoded text, given the records of its forward pass.
+
+    Args:
+        run: the run that was asked.
+        whole: it with the requested weights, of all members.
+        subject: the member that is explained.
+        request: the request.
+        encoded: the text.
+        records: the records of the pass.
+        trace_id: the name of the explanation on the page.
+        started: when the work began, on `time.perf_counter`.
+    """
+    logits = rows_of(output_of(records))[: len(encoded.positions)]
+    predictions = top_predictions(subject.task, logits, encoded.positions, encoded.following)
+    decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
+    output = _answer(subject, predictions, decode, encoded, records)
+    checks = [*records.checks, *_decoding_check(predictions, decode, encoded)]
+    member, warnings = None, encoded.warnings
+    if isinstance(whole.model, Ensemble):
+        together = _ensemble_answer(whole, request, encoded)
+        member = EnsembleMember(len(whole.model.members), request.member, together)
+        warnings = [*warnings, member.warning(output)]
     return Explanation(
         subject=subject,
         request=request,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
     from glassformer.explain.edits.what_if import WhatIf
     from glassformer.explain.figures.explanation_plots import ExplanationPlots
+    from glassformer.explain.learn.learning import Learning
     from glassformer.explain.page.manifest import Manifest
     from glassformer.explain.page.saved_page import NotebookPage
 
@@ -79,6 +80,7 @@ class Explanation:
         edited: what the edits of the forward pass change; None without edits.
         base: the explanation of the same text without the edits of the request; None without edits.
         other: the explanation of the second text of the request, for =B.
+        learning: the loss of the answer to learn, its gradients, and what learning it changes; None without one.
     """
 
     subject: Subject
@@ -100,6 +102,7 @@ class Explanation:
     edited: WhatIf | None = None
     base: Explanation | None = None
     other: Explanation | None = None
+    learning: Learning | None = None
 
     def __repr__(self) -> str:
         answer = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"
@@ -342,6 +345,10 @@ def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t
         DivergedError: the model's logits are NaN or infinite.
     """
     request = TraceRequest(request) if isinstance(request, str) else request
+    if request.answer is not None:
+        from glassformer.explain.learn.learning import explain_learning
+
+        return explain_learning(subject, request, trace_id)
     if request.edits:
         from glassformer.explain.edits.what_if import explain_edited
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from glassformer.config import DecodeConfig, number, string
 from glassformer.config.validation import build_request, check_request
@@ -67,6 +67,15 @@ class TraceRequest(Request):
     """Edits of the forward pass; the tokens are those that are decoded without them."""
     other_text: str | None = string(MAX_TEXT, None)
     """A second text, whose values the edits with =B take."""
+
+    answer: str | None = string(MAX_TEXT, None)
+    """The answer to learn: a class, a translation, the next words, the words at [MASK]."""
+    learn_steps: int = number(0, "[0, 100]")
+    """Steps of the optimizer on the answer, before the pass that is shown."""
+    lr: float | None = number(None, "(0, 1000]")
+    """Learning rate of these steps; null: that of the run."""
+    optimizer: Literal["adamw", "adam", "sgd", "muon"] | None = None
+    """Optimizer of these steps; null: that of the run."""
 
     def without_edits(self) -> TraceRequest:
         """Return the request for the same text without edits."""

@@ -296,9 +296,12 @@ class SourceLine:
 def source_of(key: str) -> SourceLine | None:
     """Return the source line of a key of `SITES`; None where there is none, or without source files."""
     site = SITES.get(key)
-    if site is None or site.line is None:
-        return None
-    function, snippet = site.line
+    return None if site is None or site.line is None else source_line(*site.line)
+
+
+@cache
+def source_line(function: Callable[..., Any], snippet: str) -> SourceLine | None:
+    """Return the first line of a function with a snippet; None where there is none, or without source files."""
     function = inspect.unwrap(function)
     try:
         lines, first = inspect.getsourcelines(function)

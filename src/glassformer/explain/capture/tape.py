@@ -211,7 +211,7 @@ class Tape:
             kept = kept.float()
         of = params._parameters if isinstance(params, nn.Module) else params or {}
         kind = SITES[site]
-        stack, layer, block = _location(id, origin.stream if kind.stream else None)
+        stack, layer, block = step_location(id, origin.stream if kind.stream else None)
         self.steps[id] = Step(
             id=id,
             site=site,
@@ -302,7 +302,7 @@ class Tape:
 
 
 @lru_cache(maxsize=4096)
-def _location(id: str, embedded: str | None) -> tuple[str, int | None, str | None]:
+def step_location(id: str, embedded: str | None = None) -> tuple[str, int | None, str | None]:
     """Return stack, layer and block from an id; `embedded` is the stream of an embedding's step."""
     parts = id.split("@")[0].split(".")
     # Ids of an ensemble begin with the member.

@@ -1,0 +1,197 @@
+"""The answer that a text should have, as labels of the model's predictions, and the loss as steps after the logits.
+
+The loss is that of training: cross-entropy with the run's label smoothing, the sum over all labels divided by their
+number. Its steps are probabilities p, targets q, the cross-entropy of each position, and their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.data.datasets.labels import normalised_label
+from glassformer.errors import UsageError
+from glassformer.explain.capture.sites import source_line
+from glassformer.explain.capture.tape import Axis, Step
+from glassformer.explain.inputs.encoded_text import EncodedText
+from glassformer.explain.inputs.families import encode, family_of
+from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.streams import Stream
+from glassformer.explain.subject import Subject
+
+LOSS = "loss"
+"""Id of the last step."""
+
+
+@dataclass(frozen=True)
+class EncodedAnswer:
+    """A text as the model reads it with the answer that it should have.
+
+    Attributes:
+        encoded: the text, and of a decoder the answer before its last token.
+        labels: for each row of the logits the class or token that is right; None where nothing is learned.
+        text: the answer as the tokenizer writes it.
+    """
+
+    encoded: EncodedText
+    labels: list[int | None]
+    text: str
+
+
+def encode_answer(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    """Encode a text and the answer that it should have.
+
+    Raises:
+        UsageError: the answer is empty, no class, of another number of tokens than there are masks, or too long.
+    """
+    if not answer.strip():
+        raise UsageError("the answer to learn is empty", "write what the model should answer")
+    match subject.task.explain_as:
+        case "classifier":
+            return _class(subject, request, answer)
+        case "translator":
+            return _translation(subject, request, answer)
+        case "masked_language_model":
+            return _masked_words(subject, request, answer)
+        case "language_model":
+            return _continuation(subject, request, answer)
+    raise UsageError("a bare encoder has no answer to learn", "train a classifier from it: --init-from")
+
+
+def _class(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    names = subject.task.label_names
+    name = {normalised_label(name): name for name in names}.get(normalised_label(answer))
+    if name is None:
+        shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+        raise UsageError(f"{answer[:60]!r} is not a class of this model", f"the classes are {shown}")
+    return EncodedAnswer(encode(subject, request), [names.index(name)], name)
+
+
+def _translation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    t = subject.task.tokenizer.of_targets
+    _check_known(t, t.encode(answer), answer)
+    longest = min(subject.task.config.text.max_len, MAX_FULL_TOKENS) - 1
+    if len(t.encode(answer)) > longest:
+        raise UsageError(f"the answer has {len(t.encode(answer))} tokens; at most {longest} can be learned at once")
+    encoded = encode(subject, replace(request, target=answer))
+    return EncodedAnswer(encoded, [*encoded.following], encoded.answer)
+
+
+def _masked_words(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    t, encoded = subject.task.tokenizer, encode(subject, request)
+    masked = encoded.generation.masked or []
+    ids = t.encode(answer)
+    _check_known(t, ids, answer)
+    if not masked:
+        raise UsageError("the text holds no [MASK] for the answer to stand at", "put [MASK] where the answer belongs")
+    if len(ids) != len(masked):
+        hint = f"the answer is cut into {' '.join(t.tokens(ids))}"
+        raise UsageError(f"the answer has {len(ids)} tokens, and the text {len(masked)} [MASK]", hint)
+    labels: list[int | None] = [None] * len(encoded.streams[0])
+    for position, token in zip(masked, ids, strict=True):
+        labels[position] = token
+    return EncodedAnswer(encoded, labels, " ".join(t.tokens(ids)))
+
+
+def _continuation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    """Encode prompt and answer as one text; the labels are the tokens of the answer alone."""
+    t = subject.task.tokenizer
+    ids = t.encode(answer)
+    _check_known(t, ids, answer)
+    one = replace(request, prefix=tuple(ids), decode={**request.decode, "max_new_tokens": 1})
+    encoded = encode(subject, one)
+    n = encoded.streams[0].n_given - 1  # the last token of the answer is only predicted
+    first = encoded.generation.n_fixed - 1
+    if first < 0 or n - first < len(ids) - 1:
+        raise UsageError(f"prompt and answer do not fit into the {len(encoded.streams[0])} tokens of an explanation")
+    stream = first_tokens(encoded.streams[0], n)
+    labels: list[int | None] = [None] * first + [*ids]
+    encoded = replace(
+        encoded,
+        model_inputs={"ids": encoded.model_inputs["ids"][:, :n]},
+        streams=[stream],
+        positions=[*range(n)],
+        following=[*stream.ids[1:], ids[-1]],
+    )
+    return EncodedAnswer(encoded, labels, t.decode(ids))
+
+
+def _check_known(t: Any, ids: Sequence[int], answer: str) -> None:
+    if t.unk_id in ids:
+        raise UsageError(f"the answer {answer[:60]!r} has tokens that are not in the vocabulary", "write it otherwise")
+
+
+def first_tokens(stream: Stream, n: int) -> Stream:
+    """Return the first n tokens of a stream."""
+    per_token = ("ids", "pieces", "special", "unknown", "padding", "words", "spans", "ngrams", "ngram_ids")
+    kept = {name: values[:n] for name in per_token if (values := getattr(stream, name)) is not None}
+    return replace(stream, **kept, n_given=min(stream.n_given, n))
+
+
+# The formulas of the loss; each is the source line of a step.
+
+
+def probabilities(logits: Tensor) -> Tensor:
+    """Return the softmax of each row."""
+    return logits.softmax(dim=-1)
+
+
+def targets(logits: Tensor, labels: Sequence[int | None], smoothing: float) -> Tensor:
+    """Return q: 1 - ε for the label and ε/V for every class or token (paper, 5.4); zeros where there is no label."""
+    q = torch.zeros_like(logits)
+    for row, label in zip(q.view(-1, q.shape[-1]), labels, strict=True):
+        if label is not None:
+            row += smoothing / q.shape[-1]
+            row[label] += 1 - smoothing
+    return q
+
+
+def cross_entropy(logits: Tensor, q: Tensor) -> Tensor:
+    """Return -Σ q log p of each row, in nats; p is the softmax of the logits."""
+    return -(q * logits.log_softmax(dim=-1)).sum(dim=-1, keepdim=q.dim() == 1)
+
+
+def mean_loss(losses: Tensor, n_labels: int) -> Tensor:
+    """Return the sum over all positions divided by the number of labels."""
+    return losses.sum().reshape(1) / n_labels
+
+
+def loss_steps(logits: Step, labels: list[int | None], smoothing: float) -> dict[str, Step]:
+    """Return the steps from the logits to the loss, by id."""
+    z, n = logits.value, sum(label is not None for label in labels)
+    q = targets(z, labels, smoothing)
+    losses = cross_entropy(z, q)
+    by_row = logits.axes[:-1] or (Axis("loss"),)
+    made = [
+        _step("loss.probabilities", "softmax", ("logits",), logits.axes, probabilities(z), probabilities),
+        _step("loss.targets", "targets", (), logits.axes, q, targets, {"labels": labels, "smoothing": smoothing}),
+        _step("loss.each", "cross_entropy", ("logits", "loss.targets"), by_row, losses, cross_entropy),
+        _step(LOSS, "mean_loss", ("loss.each",), (Axis("loss"),), mean_loss(losses, n), mean_loss, {"labels": labels}),
+    ]
+    return {step.id: step for step in made}
+
+
+def _step(
+    id: str,
+    op: str,
+    inputs: tuple[str, ...],
+    axes: tuple[Axis, ...],
+    value: Tensor,
+    function: Any,
+    attrs: Mapping[str, Any] | None = None,
+) -> Step:
+    source = source_line(function, "return ")
+    return Step(id, op, op, inputs, {}, dict(attrs or {}), axes, value, source, stack="head")
+
+
+def answer_needs(subject: Subject) -> str:
+    """Return what an answer is in this model's task, for help: a class, a translation …"""
+    if family_of(subject.task).is_classifier:
+        return "a class"
+    return {"translator": "a translation", "language_model": "the next words"}.get(
+        subject.task.explain_as or "", "the words at [MASK]"
+    )

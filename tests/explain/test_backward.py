@@ -1,0 +1,220 @@
+"""Gradients step by step against autograd and finite differences, in double precision, over all parts of a model."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from tests.helpers.for_each import for_each
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.config import ModelConfig
+from glassformer.explain.capture.exact_inference import exact_forward
+from glassformer.explain.capture.sites import OPERATIONS
+from glassformer.explain.learn.backward import FUNCTIONS, GRADIENT, RULES, BackwardPass
+from glassformer.explain.learn.loss import loss_steps
+from glassformer.explain.predictions import rows_of
+from glassformer.explain.record_store import RecordStore, get_parameter
+from glassformer.models.encoder_models import MaskedLanguageModel, TextClassifier
+from glassformer.models.language_model import LanguageModel
+from glassformer.models.translator import Translator
+from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.nn.layers import RMSNorm
+from glassformer.nn.ngram_embeddings import NgramBatch
+
+V, L, S = 11, 5, 6
+SMOOTHING = 0.1
+BASE = ModelConfig(n_layers=2, d_model=8, n_heads=2, d_ff=12, dropout=0.0)
+NGRAMS = NgramBatch(torch.tensor([[1, 2, 1, 3, 0]]), torch.tensor([[0, 0], [1, 2], [3, 0], [2, 2]]))
+IDS, SOURCE = torch.tensor([[4, 7, 4, 9, 10]]), torch.tensor([[3, 5, 8, 5, 0, 0]])
+REAL = torch.tensor([[True, True, True, True, False]])
+
+
+def _random(model: nn.Module) -> nn.Module:
+    """Return the model in double precision with random norms and biases, which begin as ones and zeros."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, p in model.double().named_parameters():
+            p.add_(torch.randn(p.shape, generator=generator, dtype=p.dtype) * 0.3)
+            if "bigrams" in name or "ngrams" in name:
+                p[0] = 0
+    for module in model.modules():
+        if isinstance(module, RMSNorm):
+            module.forward = partial(_rms_norm, module)
+    return model.eval()
+
+
+def _rms_norm(norm: RMSNorm, x: Tensor) -> Tensor:
+    """Return what `RMSNorm` does, whose mean square is always in fp32, in the precision of x."""
+    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + norm.eps) * norm.weight
+
+
+def _classifier(config: ModelConfig, n_classes: int = 3) -> tuple[nn.Module, dict[str, Any], list[int | None]]:
+    model = TextClassifier(config, V, n_classes, L, 4, [(4, 7), (4, 9)])
+    return model, {"ids": IDS, "padding_mask": REAL, "ngram_batch": NGRAMS}, [1]
+
+
+def _masked(config: ModelConfig) -> tuple[nn.Module, dict[str, Any], list[int | None]]:
+    return MaskedLanguageModel(config, V, L), {"ids": IDS, "padding_mask": REAL}, [None, 6, None, 2, None]
+
+
+def _language_model(config: ModelConfig) -> tuple[nn.Module, dict[str, Any], list[int | None]]:
+    return LanguageModel(config, V, L), {"ids": IDS}, [None, 4, 9, 10, 1]
+
+
+def _translator(config: ModelConfig) -> tuple[nn.Module, dict[str, Any], list[int | None]]:
+    inputs = {"src": SOURCE, "tgt_in": IDS, "src_padding_mask": SOURCE != 0}
+    return Translator(config, V, S), inputs, [7, 4, 9, 10, 2]
+
+
+FAMILIES = {"classifier": _classifier, "masked": _masked, "language model": _language_model, "translator": _translator}
+PARTS: list[dict[str, Any]] = [
+    {},
+    {"activation": "gelu", "norm": "rms", "bias": False},
+    {"activation": "gelu-tanh", "embedding_norm": True, "n_segments": 2},
+    {"activation": "silu", "tie_embeddings": False, "output_bias": True},
+    {"activation": "swiglu", "norm": "rms", "embedding_init_std": 0.05},
+]
+"""Every activation and norm, tied and untied, with and without biases, an embedding norm, a scale of embeddings."""
+POOLS = ["mean", "max", "mean+max", "first"]
+
+
+def _cases() -> Iterator[tuple[str, dict[str, Any]]]:
+    positions = itertools.cycle(["sinusoidal", "learned", "rotary", "none"])
+    for family, pre_norm, parts in itertools.product(FAMILIES, (True, False), PARTS):
+        changes = {**parts, "pre_norm": pre_norm}
+        if family not in ("classifier", "masked"):
+            changes.pop("n_segments", None)
+        yield family, {**changes, "positions": next(positions)}
+    for family, kind in itertools.product(FAMILIES, ("sinusoidal", "learned", "rotary")):
+        for pre_norm in (True, False):
+            yield family, {"positions": kind, "pre_norm": pre_norm}
+    for pooling, pooler in zip(POOLS, ["none", "tanh", "relu", "tanh"], strict=True):
+        yield "classifier", {"pooling": pooling, "pooler": pooler}
+
+
+def _backward(model: nn.Module, inputs: dict[str, Any], labels: list[int | None]) -> BackwardPass:
+    streams = [range(x.shape[1]) for x in inputs.values() if isinstance(x, Tensor)]
+    records = RecordStore(model, inputs, streams)
+    steps = {id: records[id] for id in records}
+    steps |= loss_steps(steps["logits"], labels, SMOOTHING)
+    return BackwardPass(steps, lambda name: get_parameter(model, name).detach(), records.params)
+
+
+def _loss(model: nn.Module, inputs: dict[str, Any], labels: list[int | None]) -> Tensor:
+    """Return the loss by torch alone."""
+    rows = rows_of(exact_forward(model, **inputs)[0])
+    y = torch.tensor([IGNORE_INDEX if label is None else label for label in labels])
+    return F.cross_entropy(rows, y, ignore_index=IGNORE_INDEX, label_smoothing=SMOOTHING)
+
+
+@for_each("family, changes", _cases())
+def test_gradients_of_parameters_and_steps(family: str, changes: dict[str, Any]) -> None:
+    """Every parameter's gradient is autograd's to 1e-9 of the largest, and finite differences' to 1e-6."""
+    torch.manual_seed(0)
+    model, inputs, labels = FAMILIES[family](dataclasses.replace(BASE, **changes))
+    model = _random(model)
+    backward = _backward(model, inputs, labels)
+    loss = _loss(model, inputs, labels)
+    assert abs(backward.forward["loss"].value.item() - loss.item()) < 1e-12
+    named = dict(model.named_parameters())
+    for name, gradient in zip(named, torch.autograd.grad(loss, list(named.values()), allow_unused=True), strict=True):
+        own = backward.steps.get(f"{name}{GRADIENT}")
+        if gradient is None:
+            assert own is None, name
+            continue
+        assert own is not None, name
+        assert own.shape == gradient.shape
+        assert float((own.value - gradient).abs().max()) <= 1e-9 * float(gradient.abs().max().clamp(min=1e-6)), name
+    _check_by_differences(model, inputs, labels, backward)
+    _check_steps(model, inputs, labels, backward)
+
+
+def _check_by_differences(model: nn.Module, inputs: Any, labels: list[int | None], backward: BackwardPass) -> None:
+    """Compare the gradient along a random direction of each parameter with that of the loss on both sides."""
+    generator = torch.Generator().manual_seed(1)
+    h = 1e-5
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            own = backward.steps.get(f"{name}{GRADIENT}")
+            if own is None:
+                continue
+            direction = torch.randn(p.shape, generator=generator, dtype=p.dtype)
+            direction[own.value == 0] = 0  # rows that nothing reads, and ties of a maximum
+            kept = p.clone()
+            losses = []
+            for sign in (1, -1):
+                p.copy_(kept + sign * h * direction)
+                losses.append(_loss(model, inputs, labels).item())
+            p.copy_(kept)
+            slope = (losses[0] - losses[1]) / (2 * h)
+            assert abs(float((own.value * direction).sum()) - slope) <= 1e-6 * max(1.0, abs(slope)), name
+
+
+def _check_steps(model: nn.Module, inputs: Any, labels: list[int | None], backward: BackwardPass) -> None:
+    """Compare the gradients of the steps that a tap can replace with autograd's of these tensors."""
+    from glassformer.explain.trace import trace
+
+    found: dict[str, Tensor] = {}
+
+    def tap(id: str, x: Tensor) -> Tensor:
+        if x.is_floating_point():
+            # x + 0 is a tensor of this step alone, whose gradient autograd can name.
+            x = x + torch.zeros_like(x).requires_grad_(True)
+            x.retain_grad()
+            found[id] = x
+        return x
+
+    with torch.enable_grad(), trace(model, tap=tap):
+        logits = model(**inputs)
+        rows = rows_of(logits[0])
+        y = torch.tensor([IGNORE_INDEX if label is None else label for label in labels])
+        F.cross_entropy(rows, y, ignore_index=IGNORE_INDEX, label_smoothing=SMOOTHING).backward()
+    compared = 0
+    for id, x in found.items():
+        own = backward.steps.get(f"{id}{GRADIENT}")
+        if own is None or x.grad is None:
+            continue
+        gradient = x.grad[0] if x.grad.dim() > own.value.dim() else x.grad
+        largest = float(gradient.abs().max().clamp(min=1e-6))
+        assert float((own.value - gradient).abs().max()) <= 1e-9 * largest, id
+        compared += 1
+    assert compared > 20
+    model.zero_grad()
+
+
+def test_every_operation_has_a_rule_or_no_gradient() -> None:
+    """An operation of a forward pass that is not listed passes nothing back: ids and masks alone may."""
+    without = {"ids", "ngram_ids", "bigram_ids", "segment_ids", "mask"}
+    assert OPERATIONS.keys() - RULES.keys() == without
+    assert {rule.op for rules in RULES.values() for rule in rules} == FUNCTIONS.keys()
+
+
+def test_a_tied_table_gets_both_contributions() -> None:
+    """The table that is embedding and output projection gets the sum of two gradients, each a step of its own."""
+    model, inputs, labels = _language_model(BASE)
+    backward = _backward(_random(model), inputs, labels)
+    total = backward.steps["embedding.weight.grad"]
+    assert total.op == "sum" and len(total.inputs) == 2
+    parts = [backward.steps[id] for id in total.inputs]
+    assert sorted(part.op for part in parts) == ["linear_weight_backward", "lookup_backward"]
+    assert torch.equal(total.value, parts[0].value + parts[1].value)
+
+
+def test_the_forward_steps_stay_as_they_are() -> None:
+    """The backward pass changes no number of the forward pass and leaves no gradient in the model."""
+    model, inputs, labels = _translator(BASE)
+    model = _random(model)
+    weights = copy.deepcopy(model.state_dict())
+    plain = RecordStore(model, inputs, [range(L)])
+    backward = _backward(model, inputs, labels)
+    for id in plain:
+        assert torch.equal(plain[id].value, backward.forward[id].value), id
+    assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
