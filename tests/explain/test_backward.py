@@ -19,6 +19,7 @@ from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.sites import OPERATIONS
 from glassformer.explain.learn.backward import FUNCTIONS, GRADIENT, RULES, BackwardPass
 from glassformer.explain.learn.loss import loss_steps
+from glassformer.explain.learn.operations import LEARNING_OPERATIONS
 from glassformer.explain.predictions import rows_of
 from glassformer.explain.record_store import RecordStore, get_parameter
 from glassformer.models.encoder_models import MaskedLanguageModel, TextClassifier
@@ -192,8 +193,11 @@ def _check_steps(model: nn.Module, inputs: Any, labels: list[int | None], backwa
 def test_every_operation_has_a_rule_or_no_gradient() -> None:
     """An operation of a forward pass that is not listed passes nothing back: ids and masks alone may."""
     without = {"ids", "ngram_ids", "bigram_ids", "segment_ids", "mask"}
+    learned = {"targets", "cross_entropy", "mean_loss"}
+    assert RULES.keys() - OPERATIONS.keys() == learned - {"targets"}
     assert OPERATIONS.keys() - RULES.keys() == without
     assert {rule.op for rules in RULES.values() for rule in rules} == FUNCTIONS.keys()
+    assert FUNCTIONS.keys() <= OPERATIONS.keys() | LEARNING_OPERATIONS.keys()
 
 
 def test_a_tied_table_gets_both_contributions() -> None:

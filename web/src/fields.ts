@@ -13,6 +13,10 @@ export const REQUEST_FIELDS: Record<keyof TraceRequest, FieldKind> = {
   member: "number",
   edits: "words",
   other_text: "text",
+  answer: "text",
+  learn_steps: "number",
+  lr: "number",
+  optimizer: "text",
 };
 
 export const SETTING_FIELDS: Record<keyof DecodeSettings, FieldKind> = {

@@ -48,6 +48,8 @@ export interface Manifest {
   seconds: number;
   /** What the edits of the request change; null without edits. */
   edited: WhatIf | null;
+  /** What is learned of the answer of the request, and how; null without one. */
+  learning: LearningFacts | null;
 }
 
 /** The model: task, checkpoint, size, hyperparameters and tokenizer. */
@@ -115,6 +117,14 @@ export interface TraceRequest {
   edits?: string[];
   /** A second text, whose values the edits with =B take. */
   other_text?: string;
+  /** The answer to learn: a class, a translation, the next words, the words at [MASK]. */
+  answer?: string;
+  /** Steps of the optimizer on the answer, before the pass that is shown. */
+  learn_steps?: number;
+  /** Learning rate of these steps; null: that of the run. */
+  lr?: number;
+  /** Optimizer of these steps; null: that of the run. */
+  optimizer?: string;
 }
 
 /** One stream of tokens. */
@@ -395,6 +405,70 @@ export interface Effect {
   rank_after: number;
   /** Kullback–Leibler divergence of the distribution with edits from that without, in nats. */
   kl: number;
+}
+
+/** What is learned and how, and what the steps taken changed. */
+export interface LearningFacts {
+  /** The answer to learn, as the model's vocabulary writes it. */
+  answer: string;
+  /** For each position the class or token that is right; null where nothing is learned. */
+  labels: (number | null)[];
+  /** Its loss before the first step, in nats per label. */
+  loss: number;
+  /** The label smoothing. */
+  smoothing: number;
+  /** The norm of all gradients from which they are clipped; 0 for no clipping. */
+  max_grad_norm: number;
+  /** The parameters by how the optimizer treats them. */
+  groups: ParameterGroup[];
+  /** What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members", "average", "schedule". */
+  left_out: string[];
+  /** What the steps taken changed; null before the first. */
+  learned: Learned | null;
+}
+
+/** The parameters that the optimizer treats alike. */
+export interface ParameterGroup {
+  /** "adamw", "adam", "sgd" or "muon"; with Muon the parameters that it leaves out have "adamw". */
+  optimizer: string;
+  /** The numbers of the formula, by PyTorch's names: lr, beta1, beta2, eps, weight_decay, momentum. */
+  constants: Record<string, number>;
+  /** The names of the parameters. */
+  params: string[];
+}
+
+/** What some steps of learning changed. */
+export interface Learned {
+  /** The steps taken. */
+  steps: StepTaken[];
+  /** The loss after them, in nats per label. */
+  loss: number;
+  /** For each parameter the norm of its change divided by its own. */
+  moved: Record<string, number>;
+  /** Texts whose answers were not learned. */
+  others: OtherText[];
+}
+
+/** One step of the optimizer on the answer. */
+export interface StepTaken {
+  /** The loss before the step, in nats per label. */
+  loss: number;
+  /** The norm of all gradients together, before clipping. */
+  grad_norm: number;
+  /** The factor that clipping multiplies them by, 1 for none. */
+  clipped: number;
+}
+
+/** A text that the run was evaluated on and that is not learned here: learning one may be forgetting another. */
+export interface OtherText {
+  /** The text. */
+  text: string;
+  /** The answer that it should have. */
+  answer: string;
+  /** The loss of that answer before the steps, in nats per label, without label smoothing. */
+  loss_before: number;
+  /** The same after them. */
+  loss_after: number;
 }
 
 /** Description of a run, sent before anything is traced (GET /api/run). */

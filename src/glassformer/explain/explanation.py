@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
     from glassformer.explain.edits.what_if import WhatIf
     from glassformer.explain.figures.explanation_plots import ExplanationPlots
-    from glassformer.explain.learn.learning import Learning
+    from glassformer.explain.learn.learning import LearningFacts
     from glassformer.explain.page.manifest import Manifest
     from glassformer.explain.page.saved_page import NotebookPage
 
@@ -102,7 +102,7 @@ class Explanation:
     edited: WhatIf | None = None
     base: Explanation | None = None
     other: Explanation | None = None
-    learning: Learning | None = None
+    learning: LearningFacts | None = None
 
     def __repr__(self) -> str:
         answer = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from glassformer.config import DecodeConfig, number, string
 from glassformer.config.validation import build_request, check_request
@@ -74,7 +74,7 @@ class TraceRequest(Request):
     """Steps of the optimizer on the answer, before the pass that is shown."""
     lr: float | None = number(None, "(0, 1000]")
     """Learning rate of these steps; null: that of the run."""
-    optimizer: Literal["adamw", "adam", "sgd", "muon"] | None = None
+    optimizer: str | None = string(5, None, ("adamw|adam|sgd|muon", "adamw, adam, sgd or muon"))
     """Optimizer of these steps; null: that of the run."""
 
     def without_edits(self) -> TraceRequest:

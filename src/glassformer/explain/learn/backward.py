@@ -357,7 +357,7 @@ class BackwardPass:
         attrs: dict[str, Any],
     ) -> Step:
         known = self.forward.get(of)
-        axes = tuple(Axis(name) for name in self.axes[of]) if known is None else known.axes
+        axes = tuple(map(Axis, self.axes[of])) if known is None else known.axes
         stack, layer, block = step_location(of) if known is None else (known.stack, known.layer, known.block)
         return Step(
             id=id,

@@ -18,7 +18,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.sites import source_line
 from glassformer.explain.capture.tape import Axis, Step
 from glassformer.explain.inputs.encoded_text import EncodedText
-from glassformer.explain.inputs.families import encode, family_of
+from glassformer.explain.inputs.families import encode
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
@@ -186,12 +186,3 @@ def _step(
 ) -> Step:
     source = source_line(function, "return ")
     return Step(id, op, op, inputs, {}, dict(attrs or {}), axes, value, source, stack="head")
-
-
-def answer_needs(subject: Subject) -> str:
-    """Return what an answer is in this model's task, for help: a class, a translation …"""
-    if family_of(subject.task).is_classifier:
-        return "a class"
-    return {"translator": "a translation", "language_model": "the next words"}.get(
-        subject.task.explain_as or "", "the words at [MASK]"
-    )

@@ -23,6 +23,7 @@ from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
+from glassformer.explain.learn.learning import LearningFacts
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction, settings_json
 from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, weak_cache, wire_dtype
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
@@ -203,6 +204,8 @@ class Manifest(TypedDict):
     seconds: float
     edited: Annotated[Json, WhatIf] | None
     """What the edits of the request change; null without edits."""
+    learning: Annotated[Json, LearningFacts] | None
+    """What is learned of the answer of the request, and how; null without one."""
 
 
 @weak_cache
@@ -227,6 +230,7 @@ def manifest(explanation: Explanation) -> Manifest:
         "refused": _refused(explanation),
         "seconds": explanation.seconds,
         "edited": explanation.edited and explanation.edited.to_json(),
+        "learning": explanation.learning and asdict(explanation.learning),
     }
 
 

@@ -38,6 +38,7 @@ from glassformer.explain.edits.sweeps import (
 from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view
 from glassformer.explain.explanation import Explanation
+from glassformer.explain.learn.learning import explain_learning
 from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.saved_page import saved_page_html
@@ -199,7 +200,10 @@ class Service:
             used.append(self._like(request) or compute_explanation(subject, request, f"t{next(self._numbers)}"))
             return used[-1]
 
-        if request.edits:
+        if request.answer is not None:
+            learned = self._like(request) or explain_learning(self.subject, request, f"t{next(self._numbers)}")
+            used += [*filter(None, (learned.base, learned))]
+        elif request.edits:
             number = next(self._numbers)
             used.append(self._like(request) or explain_edited(self.subject, request, f"t{number}", explain))
         else:

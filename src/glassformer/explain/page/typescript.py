@@ -25,6 +25,7 @@ from glassformer.explain.edits.states import LayersSweep, StatesSweep
 from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.embedding_view import EmbeddingView
+from glassformer.explain.learn.operations import LEARNING_OPERATIONS
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
@@ -73,8 +74,9 @@ HEADER = "/** Made by `make web` from explain/{}: change it there. */"
 
 def sites_ts() -> str:
     """Return `sites.ts`: the operations, with how each is computed, and the steps."""
-    width = max(len(f"{op} {takes}") for op, (takes, _) in OPERATIONS.items() if len(takes) < 30) + 2
-    table = [f" *   {f'{op} {takes}'.ljust(width)}{gives}" for op, (takes, gives) in OPERATIONS.items()]
+    operations = OPERATIONS | LEARNING_OPERATIONS
+    width = max(len(f"{op} {takes}") for op, (takes, _) in operations.items() if len(takes) < 30) + 2
+    table = [f" *   {f'{op} {takes}'.ljust(width)}{gives}" for op, (takes, gives) in operations.items()]
     steps = [
         f"  {json.dumps(key)}: {json.dumps([site.op, *site.axes])},"
         for key, site in SITES.items()
@@ -89,7 +91,7 @@ def sites_ts() -> str:
             " *",
             *table,
             " */",
-            f"export type Op = {' | '.join(json.dumps(op) for op in OPERATIONS)};",
+            f"export type Op = {' | '.join(json.dumps(op) for op in operations)};",
             "",
             "/** Operation and axes of every step, by its name with its kind where there are several. */",
             "export const SITES: Record<string, [Op, ...string[]]> = {",
