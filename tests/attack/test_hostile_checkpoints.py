@@ -109,6 +109,10 @@ NUMBERS = [
     *({"validated_step": value} for value in (0, 10**9)),
     *({"validations_since_best": value} for value in (10**9, -1)),
     {"seconds_validating": 1e9},
+    *({"steps_counted": value} for value in (0, 12, 10**9, -1, 1.5, None)),
+    *({"steps_clipped": value} for value in (12, -1, None)),
+    *({"seconds_counted": value} for value in (0.0, 1e9, float("nan"))),
+    {"seconds_batching": 1e9},
     {"epoch": 10**9, "step": 10**9},
     {"gone": 1},
 ]

@@ -35,12 +35,12 @@ def poison() -> None:
     """The loss of the last process is NaN from the fifth step on."""
     step = loop.optimizer_step
 
-    def poisoned(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:
+    def poisoned(state: Any, run: Any, batches: Any, lr: float, *more: Any) -> tuple[float, float]:
         if state.progress.step >= 4 and run.group.rank == run.group.world_size - 1:
             task = state.train_module.module.task  # pyright: ignore[reportAttributeAccessIssue]
             own = task.loss_sum
             task.loss_sum = lambda *args: own(*args) * math.nan
-        return step(state, run, batches, lr)
+        return step(state, run, batches, lr, *more)
 
     loop.optimizer_step = poisoned
 
@@ -50,10 +50,10 @@ def fall_silent() -> None:
     process_group.TIMEOUT = timedelta(seconds=6)
     step = loop.optimizer_step
 
-    def silent(state: Any, run: Any, batches: Any, lr: float) -> tuple[float, float]:
+    def silent(state: Any, run: Any, batches: Any, lr: float, *more: Any) -> tuple[float, float]:
         if state.progress.step >= 8 and run.group.rank == run.group.world_size - 1:
             time.sleep(600)
-        return step(state, run, batches, lr)
+        return step(state, run, batches, lr, *more)
 
     loop.optimizer_step = silent
 

@@ -93,6 +93,8 @@ def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str,
         "kept": _digest(state),
         "position": [state.progress.epoch, state.progress.position],
         "padding": [r.padding for r in reports],
+        "clipped": [r.clipped for r in reports if r.clipped is not None],
+        "moved": [r.update_ratios for r in reports if r.update_ratios is not None],
     }
 
 

@@ -17,7 +17,7 @@ from glassformer.runs.records import StepMetrics
 from glassformer.tasks.translate import Translate
 from glassformer.training.state import TrainState
 
-CLOCK = {"seconds", "seconds_validating"}
+CLOCK = {"seconds", "seconds_validating", "seconds_counted", "seconds_batching"}
 
 
 def sha(state: TrainState) -> str:
@@ -28,7 +28,9 @@ def sha(state: TrainState) -> str:
 
 def log_of(reports: list[StepMetrics]) -> list[tuple]:
     """What must be equal in two logs: everything but speed and time."""
-    return [(r.step, r.epoch, r.loss, r.lr, r.grad_norm, r.padding, r.valid) for r in reports]
+    return [
+        (r.step, r.epoch, r.loss, r.lr, r.grad_norm, r.padding, r.valid, r.update_ratios, r.clipped) for r in reports
+    ]
 
 
 def hashes(run: Small) -> tuple[list[str], list[StepMetrics]]:

@@ -184,6 +184,15 @@ class DataRecord:
         return dataclass_from_json(cls, value | {"splits": read}, where)
 
 
+UPDATES_EVERY = 50
+"""Steps from one that logs how far each matrix moved to the next; a copy of the weights in each would cost too much."""
+
+
+def logs_updates(step: int) -> bool:
+    """Return whether the line of a step, counted from 1, holds `update_ratios`, `clipped` and `wait`."""
+    return step == 1 or step % UPDATES_EVERY == 0
+
+
 @dataclass(frozen=True)
 class StepMetrics:
     """Metrics of an optimizer step and of the validation after it, if any; its line in `metrics.jsonl`.
@@ -192,6 +201,9 @@ class StepMetrics:
         loss: nats per label. lr, grad_norm (before clipping), tokens_per_s. padding: share of the batch.
         seconds: of training since the run began, those before a resume included.
         threads: of the CPU; fewer while other programs use it. valid: validation scores by name.
+        update_ratios: ‖Δw‖ / ‖w‖ of this step by the name of each trained matrix; in the first and every fiftieth step.
+        clipped: share of the steps since the last with ratios whose gradient was clipped. wait: share of their time
+            that the main process spent making batches.
         best: the validation is the best so far, so that its weights are kept; logged where it is.
         progress: share of the budget that is used, and the seconds left; these and the rest are not logged.
         stop: the signal after which every process stops here.
@@ -208,6 +220,9 @@ class StepMetrics:
     progress: float = 0.0
     eta_seconds: float | None = None
     threads: int | None = None
+    update_ratios: dict[str, float] | None = None
+    clipped: float | None = None
+    wait: float | None = None
     valid: dict[str, float] | None = None
     best: bool = False
     stop: int | None = None

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ from glassformer.config import TrainConfig
 from glassformer.data.batches import Batch
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DivergedError
-from glassformer.runs.records import StepMetrics
+from glassformer.runs.model_folder import Weights
+from glassformer.runs.records import StepMetrics, logs_updates
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.losses import adversarial_backward, backward
 from glassformer.training.optimizer import lr_factor
@@ -47,15 +49,14 @@ def train_steps(
             began, n_threads = time.perf_counter(), threads.adjust() if threads else torch.get_num_threads()
             step_batches = batches[start : start + config.accumulate]
             context.group.seed_step(config.seed, progress.step)
-            local = local_batches(context, step_batches)
-            factor = lr_factor(
-                config.schedule, config.warmup, progress.step + 1, budget_used(progress, config, len(batches))
-            )
-            lr = config.lr * factor
-            loss, grad_norm = optimizer_step(state, context, local, lr)
+            making, local = time.perf_counter(), local_batches(context, step_batches)
+            batching, lr = time.perf_counter() - making, step_lr(progress, config, len(batches))
+            ratios: dict[str, float] | None = {} if logs_updates(progress.step + 1) else None
+            loss, grad_norm = optimizer_step(state, context, local, lr, ratios)
 
             seconds = time.perf_counter() - began
-            progress.advance(len(step_batches), seconds)
+            progress.advance(len(step_batches), seconds, grad_norm > max_norm(config), batching)
+            clipped, wait = progress.take_counts() if ratios is not None else (None, None)
             epoch, used = progress.epoch + progress.position / len(batches), budget_used(progress, config, len(batches))
             stats = reduce_step_stats(context.group, local, request)
             report = StepMetrics(
@@ -70,6 +71,9 @@ def train_steps(
                 progress=used,
                 eta_seconds=progress.seconds * (1 - used) / used if used > 0 else None,
                 threads=n_threads if context.device.type == "cpu" else None,
+                update_ratios=ratios,
+                clipped=clipped,
+                wait=wait,
                 stop=stats.stop,
             )
             if used >= 1.0:
@@ -120,12 +124,21 @@ def _first(received: Sequence[float]) -> signal.Signals | None:
     return next((number for number, n in zip(STOPPING, received, strict=True) if n), None)
 
 
-def optimizer_step(state: TrainState, context: RunContext, batches: list[Batch], lr: float) -> tuple[float, float]:
+def max_norm(config: TrainConfig) -> float:
+    """Return the largest norm that a gradient is left with."""
+    return config.max_grad_norm if config.max_grad_norm > 0 else math.inf
+
+
+def optimizer_step(
+    state: TrainState, context: RunContext, batches: list[Batch], lr: float, ratios: dict[str, float] | None = None
+) -> tuple[float, float]:
     """Take one optimizer step on one or more batches; return the loss in nats per label and the gradient norm.
 
     Losses are summed and divided once by the labels of all batches, so that accumulated small batches give the step of
     one large batch, whatever their lengths. DDP averages the gradients of the processes, so each divides by its share
     of all labels. A batch without labels runs with the others and adds zero.
+
+    Where `ratios` is given, it is filled with the `update_ratios` of this step.
 
     Raises:
         DivergedError: loss or gradient is not finite; no weight was changed.
@@ -140,8 +153,7 @@ def optimizer_step(state: TrainState, context: RunContext, batches: list[Batch],
         batch = word_dropout(batch, context.task.tokenizer, config.word_mask_prob, config.word_unknown_prob)
         is_last = i == len(batches) - 1
         total += add_gradient(state.train_module, context, batch, n_labels / group.world_size, is_last)
-    max_norm = config.max_grad_norm if config.max_grad_norm > 0 else math.inf
-    norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm)
+    norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm(config))
     # The only place where the CPU waits for a GPU.
     local_loss, grad_norm = torch.stack([total, norm]).tolist()
     (loss_sum,) = group.all_reduce(local_loss)
@@ -150,11 +162,41 @@ def optimizer_step(state: TrainState, context: RunContext, batches: list[Batch],
         raise divergence_error(state, context, mean_loss, grad_norm, batches)
     for param_group in state.optimizer.param_groups:
         param_group["lr"] = lr * param_group.get("lr_factor", 1.0)
+    # Copied here and not before the step, since the activations, which need more memory, are gone.
+    before = None if ratios is None else trained_matrices(state.model)
     state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)
+    if ratios is not None and before:
+        ratios.update(update_ratios(state.model, before))
     if state.ema is not None:
         state.ema.update(state.model, state.progress.step)
     return mean_loss, grad_norm
+
+
+def trained_matrices(model: nn.Module) -> Weights:
+    """Return copies of the parameters with two dimensions or more that are trained, embeddings among them."""
+    return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1}
+
+
+@torch.no_grad()
+def update_ratios(model: nn.Module, before: Weights) -> dict[str, float]:
+    """Return ‖Δw‖ / ‖w‖ of each matrix in `before`, with Δw its change since and w what it is now.
+
+    It is 0 for one that did not change, zeros included, and about 1 for one that was zero before. One that is not
+    finite any more is left out.
+    """
+    parameters = dict(model.named_parameters())
+    now = [parameters[name].detach() for name in before]
+    changes: Any = torch._foreach_norm(torch._foreach_sub(now, list(before.values())))  # pyright: ignore
+    norms: Any = torch._foreach_norm(now)  # pyright: ignore
+    ratios = (torch.stack(changes) / torch.stack(norms).clamp(min=1e-30)).tolist()
+    return {name: float(f"{ratio:.4g}") for name, ratio in zip(before, ratios, strict=True) if math.isfinite(ratio)}
+
+
+def step_lr(progress: Progress, config: TrainConfig, batches_per_epoch: int) -> float:
+    """Return the learning rate of the next step."""
+    used = budget_used(progress, config, batches_per_epoch)
+    return config.lr * lr_factor(config.schedule, config.warmup, progress.step + 1, used)
 
 
 def budget_used(progress: Progress, config: TrainConfig, batches_per_epoch: int) -> float:

@@ -110,6 +110,8 @@ class Progress:
         position: batches of this epoch already used, so that no batch is repeated after a resume.
         seconds: wall-clock time of training and validation, over all resumes.
         finished: why the run ended, "budget" or "patience"; empty before.
+        steps_counted, steps_clipped, seconds_counted, seconds_batching: steps since the last that logged its updates,
+            those whose gradient was clipped, their time, and its part spent making batches.
     """
 
     step: int = 0
@@ -125,11 +127,26 @@ class Progress:
     best_step: int = 0
     validations_since_best: int = 0
     finished: str = ""
+    steps_counted: int = 0
+    steps_clipped: int = 0
+    seconds_counted: float = 0.0
+    seconds_batching: float = 0.0
 
-    def advance(self, n_batches: int, seconds: float) -> None:
+    def advance(self, n_batches: int, seconds: float, clipped: bool, seconds_batching: float) -> None:
         self.step += 1
         self.position += n_batches
         self.seconds += seconds
+        self.steps_counted += 1
+        self.steps_clipped += clipped
+        self.seconds_counted += seconds
+        self.seconds_batching += seconds_batching
+
+    def take_counts(self) -> tuple[float, float]:
+        """Return the shares of steps that were clipped and of time spent making batches; count anew."""
+        shares = self.steps_clipped / self.steps_counted, self.seconds_batching / self.seconds_counted
+        self.steps_counted = self.steps_clipped = 0
+        self.seconds_counted = self.seconds_batching = 0.0
+        return shares
 
 
 @dataclass

@@ -35,7 +35,7 @@ from glassformer.runs.checkpoints import (
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.model_folder import load_weights
-from glassformer.runs.records import JsonObject, StepMetrics
+from glassformer.runs.records import UPDATES_EVERY, JsonObject, StepMetrics
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import budget_used, requested_stop, train_steps
@@ -49,6 +49,8 @@ from glassformer.utils.process_settings import turns
 
 LARGEST = 2**53
 """Counts beyond are not exact in the floats they are compared with."""
+COUNTS = {"steps_counted", "steps_clipped", "seconds_counted", "seconds_batching"}
+"""Fields that checkpoints of earlier versions lack: nothing was counted since the last step that logged its updates."""
 HINT = "restore the checkpoint from a copy, or remove it to resume from the one before"
 
 
@@ -77,11 +79,11 @@ def read_progress(value: object, where: Path, context: RunContext) -> dict[str, 
     Raises:
         CheckpointError: a field is missing, unknown, of another type, or impossible.
     """
-    names = [f.name for f in fields(Progress)]
-    if not isinstance(value, dict) or value.keys() != {*names}:
+    names = {f.name for f in fields(Progress)}
+    if not isinstance(value, dict) or not names - COUNTS <= value.keys() <= names:
         raise CheckpointError(f"{where}: progress has other fields than this version's", HINT)
     for name, kind in get_type_hints(Progress).items():
-        if not _has_type(value[name], kind):
+        if name in value and not _has_type(value[name], kind):
             raise CheckpointError(f"{where}: progress.{name} cannot be {str(value[name])[:100]!r}", HINT)
     progress = Progress(**value)
     for holds, rule in _rules(progress, where, context):
@@ -132,6 +134,10 @@ def _rules(p: Progress, where: Path, context: RunContext) -> Iterator[tuple[bool
     yield p.best_metric is None or not math.isnan(p.best_metric), "a best metric that is no number"
     yield p.validations_since_best <= p.n_validations - (p.best_step > 0), "more validations than there were"
     yield p.seconds_validating <= p.seconds, "more time of validation than in all"
+    most = max(0, p.step - max(1, p.step - p.step % UPDATES_EVERY))
+    yield p.steps_clipped <= p.steps_counted <= most, f"{p.steps_counted} steps counted at step {p.step}"
+    yield (p.steps_counted == 0) == (p.seconds_counted == 0), f"{p.steps_counted} steps in {p.seconds_counted} s"
+    yield p.seconds_batching <= p.seconds_counted <= p.seconds, "more time of batches than of steps, or than in all"
 
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,168 @@
+"""What the first and every fiftieth step log: how far each matrix moved, how often was clipped, how long data took."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.helpers.small import Small, config_of, data_of, small, small_run
+
+from glassformer.runs import records
+from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
+from glassformer.runs.records import StepMetrics
+from glassformer.training import loop, trainer
+from glassformer.training.state import TrainState
+from glassformer.training.trainer import COUNTS, read_progress
+from glassformer.utils.safe_read import dataclass_from_json
+
+
+@pytest.fixture(autouse=True)
+def every_fourth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "UPDATES_EVERY", 4)
+    monkeypatch.setattr(trainer, "UPDATES_EVERY", 4)
+
+
+def matrices(state: TrainState) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in state.model.named_parameters() if p.dim() > 1}
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "muon"])
+def test_ratios_are_those_of_the_step(optimizer: str) -> None:
+    """Recomputed from the weights before and after; also with a moving average, which the step must not touch."""
+    run = small("lm", optimizer=optimizer, epochs=6)
+    state, before = run.new_state(), matrices(run.new_state())
+    for report in loop.train_steps(state, run.context, run.validator):
+        after = matrices(state)
+        logged = report.update_ratios
+        assert (logged is not None) == (report.clipped is not None) == (report.wait is not None)
+        assert (logged is not None) == (report.step in (1, 4, 8, 12, 16, 20))
+        if logged is not None:
+            expected = {name: ((after[name] - w).norm() / after[name].norm()).item() for name, w in before.items()}
+            assert logged == pytest.approx(expected, rel=1e-3)
+            assert min(logged.values()) > 0
+        before = after
+        if report.step == 20:
+            break
+
+
+def test_a_frozen_matrix_is_left_out_and_one_without_a_gradient_is_zero() -> None:
+    run = small("lm", epochs=6)
+    state = run.new_state()
+    names = list(matrices(state))
+    frozen, unused = names[-1], names[-2]
+    parameters = dict(state.model.named_parameters())
+    parameters[frozen].requires_grad_(False)
+    parameters[unused].register_hook(torch.zeros_like)
+    state.restart(replace(run.config.train, adamw=replace(run.config.train.adamw, weight_decay=0.0)))
+    ratios = run.run(state, most=1)[0].update_ratios
+    assert ratios is not None and frozen not in ratios
+    assert ratios[unused] == 0.0 and sum(ratio == 0.0 for ratio in ratios.values()) == 1
+
+
+def test_members_of_an_ensemble_are_named_apart() -> None:
+    config = config_of("classify")
+    run = small_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of("classify"))
+    state = run.new_state()
+    ratios = run.run(state, most=1)[0].update_ratios
+    assert ratios is not None and ratios.keys() == matrices(state).keys() and len(set(ratios)) == len(ratios)
+
+
+def test_zeros_that_move_and_infinities_can_be_logged() -> None:
+    model = torch.nn.ParameterDict({name: torch.nn.Parameter(torch.zeros(2, 2)) for name in "abc"})
+    before = loop.trained_matrices(model)
+    with torch.no_grad():
+        model["b"].fill_(1.0)
+        model["c"].fill_(torch.inf)
+    ratios = loop.update_ratios(model, before)
+    assert ratios == {"a": 0.0, "b": 1.0}
+    json.dumps(ratios, allow_nan=False)
+
+
+@pytest.mark.parametrize("largest", [0.0, 1e-6, 1e6])
+def test_the_share_that_was_clipped(largest: float) -> None:
+    run = small("lm", epochs=6, max_grad_norm=largest)
+    logged = [report.clipped for report in run.run(run.new_state(), most=9) if report.clipped is not None]
+    assert logged == [float(largest == 1e-6)] * 3
+
+
+def test_the_share_is_that_of_the_norms_since_the_last() -> None:
+    run = small("lm", epochs=6)
+    norms = sorted(report.grad_norm for report in run.run(run.new_state(), most=8))
+    limit = (norms[3] + norms[4]) / 2
+    run = small("lm", epochs=6, max_grad_norm=limit)
+    reports = run.run(run.new_state(), most=8)
+    shares = [reports[0].clipped, reports[3].clipped, reports[7].clipped]
+    clipped = [float(report.grad_norm > limit) for report in reports]
+    assert shares == [clipped[0], sum(clipped[1:4]) / 3, sum(clipped[4:8]) / 4]
+    assert 0 < sum(clipped) < 8
+
+
+def test_the_share_of_time_spent_making_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that making a batch advances by 3 and a step by 1."""
+    now = 0.0
+    made, stepped = loop.local_batches, loop.optimizer_step
+
+    def make(*args: object) -> object:
+        nonlocal now
+        now += 3.0
+        return made(*args)  # pyright: ignore[reportArgumentType]
+
+    def step(*args: object) -> object:
+        nonlocal now
+        now += 1.0
+        return stepped(*args)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(loop, "local_batches", make)
+    monkeypatch.setattr(loop, "optimizer_step", step)
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now)
+    run = small("lm", validate_every=100.0)
+    waits = [report.wait for report in run.run(run.new_state(), most=5)]
+    assert waits == [0.75, None, None, 0.75, None]
+
+
+def logged(reports: list[StepMetrics]) -> list[tuple]:
+    return [(r.step, r.update_ratios, r.clipped) for r in reports if r.update_ratios is not None]
+
+
+def resumable() -> Small:
+    run = small("lm", epochs=6)
+    norms = sorted(report.grad_norm for report in run.run(run.new_state(), most=12))
+    return small("lm", epochs=6, max_grad_norm=norms[6])
+
+
+def test_counts_span_a_checkpoint(tmp_path: Path) -> None:
+    """A run that stopped between two such lines logs the same numbers as one that did not."""
+    run = resumable()
+    expected = logged(run.run(run.new_state(), most=12))
+    assert [step for step, *_ in expected] == [1, 4, 8, 12]
+    assert {clipped for _, _, clipped in expected} - {0.0, 1.0}
+    for k in range(1, 12):
+        first = run.new_state()
+        begun = logged(run.run(first, most=k))
+        path = save_checkpoint(tmp_path, f"step-{k:08d}", first.tensors(), asdict(first.progress), keep=100)
+        resumed, (tensors, progress) = run.new_state(), load_checkpoint(path)
+        resumed.load(tensors, read_progress(progress, path / "state.json", run.context))
+        assert begun + logged(run.run(resumed, most=12 - k)) == expected, f"resumed at {k}"
+
+
+def test_a_checkpoint_of_an_earlier_version_counts_from_where_it_is(tmp_path: Path) -> None:
+    run = resumable()
+    first = run.new_state()
+    run.run(first, most=6)
+    progress = {name: value for name, value in asdict(first.progress).items() if name not in COUNTS}
+    where = tmp_path / "step-00000006" / "state.json"
+    resumed = run.new_state()
+    resumed.load(first.tensors(), read_progress(progress, where, run.context))
+    rest = run.run(resumed, most=2)
+    clipped = [report.grad_norm > run.config.train.max_grad_norm for report in rest]
+    assert [report.clipped for report in rest] == [None, sum(clipped) / 2]
+
+
+def test_a_line_of_an_earlier_version_is_read() -> None:
+    row = dataclass_from_json(StepMetrics, {"step": 50, "loss": 1.0}, "log")
+    assert (row.update_ratios, row.clipped, row.wait) == (None, None, None)
+    line = StepMetrics(50, loss=1.0, update_ratios={"w": 0.1}, clipped=0.5, wait=0.25).line()
+    assert dataclass_from_json(StepMetrics, json.loads(line), "log").update_ratios == {"w": 0.1}
