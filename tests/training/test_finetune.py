@@ -106,6 +106,37 @@ def test_a_new_head_starts_from_a_probe(labels: tuple[str, ...], encoder: Path, 
     assert np.mean([a["label"] == label for a, (_, label) in zip(answers, rows, strict=True)]) > 0.9
 
 
+def test_steps_that_make_a_probe_worse_are_not_kept(encoder: Path, tmp_path: Path) -> None:
+    """The weights before the first step count as validated, also where the run is cut and resumed."""
+    data = str(texts(tmp_path, ("x", "y", "z")))
+    settings: dict[str, Any] = {
+        "train_file": data,
+        "valid_file": data,
+        "epochs": 4.0,
+        "validate_min_steps": 1,
+        "save_every": 1,
+        "lr": 1.0,
+        "warmup": 0.0,
+        "threads": 1,
+    }
+    whole = glassformer.train("classify", out=tmp_path / "whole", init_from=str(encoder), **settings)
+
+    def stop(step: Any) -> None:
+        if step.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        glassformer.train("classify", out=tmp_path / "cut", init_from=str(encoder), on_step=stop, **settings)
+    resumed = glassformer.resume(tmp_path / "cut")
+    assert whole is not None and resumed is not None
+    source = dict(glassformer.load(encoder).model.named_parameters())
+    for run in (whole, resumed):
+        kept = [(name, p) for name, p in run.model.named_parameters() if name in source]
+        assert kept and all(torch.equal(p, source[name]) for name, p in kept)
+    evaluation = (tmp_path / "whole" / "report.md").read_text(encoding="utf-8")
+    assert "Fine-tuning gained nothing" in evaluation
+
+
 def test_a_head_that_an_import_drew_at_random_is_fitted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -124,12 +124,16 @@ def new_state(context: RunContext) -> TrainState:
     model, probe = initial_model(context)
     if context.pretrained is not None:
         logger.info(what_was_copied(model, context.pretrained))
+    scores = dict[str, float]()
     if probe:
         scores = context.task.validate(model, context.valid, context.data.valid)
         value = f"{context.task.metric} {scores[context.task.metric]:.4f}"
         logger.info(f"probe       valid {value}: a logistic regression on the vectors of the encoder as it is")
     freeze(model, context.config.train.frozen_layers)
-    return TrainState.start(model, context.task, context.group)
+    state = TrainState.start(model, context.task, context.group)
+    if probe:  # steps that make it worse, as on few examples, are not kept
+        state.keep_initial(scores[context.task.metric], scores["loss"])
+    return state
 
 
 def initial_model(context: RunContext) -> tuple[nn.Module, bool]:
