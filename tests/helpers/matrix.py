@@ -17,7 +17,6 @@ import torch
 from tests.helpers.exports import WORDS, run_of
 from tests.helpers.small import CPU, config_of, data_of
 
-from glassformer.api import Run
 from glassformer.cli.flags import run_folder
 from glassformer.errors import UsageError
 from glassformer.explain.edits.states import sweep_states
@@ -25,6 +24,7 @@ from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.service import Service
 from glassformer.interop.export import export
 from glassformer.interop.exported import ExportedModel, load_exported
+from glassformer.run import Run
 from glassformer.tasks import TASKS
 
 FAMILIES = {"classifier": "classify", "translator": "translate", "language model": "lm", "masked": "pretrain"}
