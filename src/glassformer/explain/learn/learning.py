@@ -26,7 +26,7 @@ from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.tape import Check
 from glassformer.explain.compute import explain_encoded
-from glassformer.explain.learn.backward import BackwardPass, gradients
+from glassformer.explain.learn.backward import BackwardPass
 from glassformer.explain.learn.learner import (
     UPDATE_PARTS,
     Learner,
@@ -135,7 +135,7 @@ def _autograd_check(backward: BackwardPass, model: nn.Module, answer: EncodedAns
     """Compare the gradients of all parameters with those that autograd computes, as training does."""
     autograd = autograd_gradients(model, answer, smoothing)
     largest, scale = 0.0, 0.0
-    for name, gradient in gradients(backward):
+    for name, gradient in backward.of_parameters().items():
         other = autograd.get(name)
         if other is not None:
             largest = max(largest, float((gradient - other).abs().max()))
@@ -207,8 +207,8 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         def explained(model: Subject, id: str, steps: int) -> Explanation:
             taken = learner if steps else None
             records = LearningStore(model.model, answer, config.label_smoothing, taken)
-            asked = replace(request, learn_steps=steps)
-            return explain_encoded(subject, whole, model, asked, answer.encoded, records, id, started)
+            of_steps = replace(request, learn_steps=steps)
+            return explain_encoded(subject, whole, model, of_steps, answer.encoded, records, id, started)
 
         base = explained(member, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)
