@@ -200,3 +200,23 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest
     ):
         assert main(["explain", str(runs.classify), "a film", *flags]) == 2
         assert words in "".join(capsys.readouterr())
+
+
+def test_a_checkpoint_continues_with_its_own_averages(tmp_path: Path) -> None:
+    """A step from a checkpoint is the one that its optimizer would take; another optimizer begins anew."""
+    data = tmp_path / "table.csv"
+    data.write_text("text,label\n" + "".join(f"a {w} film {i},{w}\n" for i in range(30) for w in ("good", "bad")))
+    model = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "ensemble_size": 2}
+    settings: dict[str, Any] = {"train_file": str(data), "steps": 4, "save_every": 2, "model": model}
+    run = glassformer.train("classify", out=tmp_path / "run", precision="fp32", threads=1, **settings)
+    assert run is not None
+    e = run.learn("a good film", "bad", steps=1, checkpoint="step-00000004", member=2)
+    assert e.learning is not None and e.learning.state == "checkpoint"
+    name = "head.weight"
+    constants = next(group.constants for group in e.learning.groups if name in group.params)
+    fresh = run.learn("a good film", "bad", steps=1, checkpoint="step-00000004", member=2, optimizer="adamw")
+    assert fresh.learning is not None and fresh.learning.state == "new"
+    share = 1 - constants["beta1"]
+    assert np.allclose(fresh[f"{name}.exp_avg"], share * fresh[f"{name}.clipped_grad"], rtol=1e-4, atol=1e-9)
+    assert not np.allclose(e[f"{name}.exp_avg"], share * e[f"{name}.clipped_grad"], rtol=1e-2)
+    assert run.learn("a good film", "bad", steps=1).learning.state == "new"

@@ -16,11 +16,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError, UsageError
@@ -39,7 +39,7 @@ from glassformer.explain.learn.learner import (
 from glassformer.explain.learn.loss import LOSS, EncodedAnswer, encode_answer, loss_steps
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
-from glassformer.explain.subject import LoadedSubject, Subject, with_checkpoint, with_member
+from glassformer.explain.subject import LoadedSubject, Subject, optimizer_state, with_checkpoint, with_member
 from glassformer.models.ensemble import Ensemble
 from glassformer.runs.folder import RunFolder
 from glassformer.utils.device import tuned
@@ -92,6 +92,8 @@ class LearningFacts:
     """The norm of all gradients from which they are clipped; 0 for no clipping."""
     groups: list[ParameterGroup]
     """The parameters by how the optimizer treats them."""
+    state: Literal["new", "checkpoint"]
+    """The optimizer's averages before the first step: none, or those of the checkpoint whose weights these are."""
     left_out: list[str]
     """What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members",
     "average", "schedule"."""
@@ -201,7 +203,7 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         if longest > MAX_FULL_TOKENS:
             raise UsageError(f"learning takes up to {MAX_FULL_TOKENS} tokens; this text has {longest}", "shorten it")
         config = training_settings(subject, request)
-        learner = Learner(member, answer, config)
+        learner = Learner(member, answer, config, _state(subject, request))
         facts = partial(learning_facts, learner, answer, whole)
 
         def explained(model: Subject, id: str, steps: int) -> Explanation:
@@ -219,6 +221,15 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
             learner.step()
         after = explained(LoadedSubject(member, learner.model.eval()), trace_id, request.learn_steps)
         return replace(after, base=base, learning=facts(loss, what_changed(learner)))
+
+
+def _state(subject: Subject, request: TraceRequest) -> dict[str, Tensor] | None:
+    """Return the state of the run's own optimizer in the requested checkpoint; of an ensemble, that of the member."""
+    state = None if request.optimizer is not None else optimizer_state(subject, request.checkpoint)
+    if state is None or not isinstance(subject.model, Ensemble):
+        return state
+    prefix = f"members.{request.member - 1}."
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
 
 
 def learning_facts(
@@ -241,6 +252,7 @@ def learning_facts(
         smoothing=config.label_smoothing,
         max_grad_norm=config.max_grad_norm,
         groups=learner.groups(),
+        state=learner.state,
         left_out=[name for name, there in has.items() if there],
         learned=learned,
     )
