@@ -69,7 +69,7 @@ def test_the_update_follows_the_formula_of_its_optimizer(optimizer: str) -> None
     """From the tensors and constants that are shown, in double precision, to the weights after the step."""
     run = matrix_run("classify")
     e = run.learn(TEXTS["classify"], "bad", steps=3, optimizer=optimizer, lr=0.01)
-    assert e.learning is not None
+    assert e.learning is not None and e.base is not None
     for group in e.learning.groups:
         for name in group.params:
             if f"{name}.grad" in e.base.records:
@@ -219,4 +219,5 @@ def test_a_checkpoint_continues_with_its_own_averages(tmp_path: Path) -> None:
     share = 1 - constants["beta1"]
     assert np.allclose(fresh[f"{name}.exp_avg"], share * fresh[f"{name}.clipped_grad"], rtol=1e-4, atol=1e-9)
     assert not np.allclose(e[f"{name}.exp_avg"], share * e[f"{name}.clipped_grad"], rtol=1e-2)
-    assert run.learn("a good film", "bad", steps=1).learning.state == "new"
+    finished = run.learn("a good film", "bad", steps=1)
+    assert finished.learning is not None and finished.learning.state == "new"

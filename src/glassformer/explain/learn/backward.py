@@ -85,7 +85,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 def sum_of(*gradients: Tensor) -> Tensor:
     """Add what all uses pass back; a sum a + b passes its gradient back to both unchanged."""
-    return torch.stack(gradients).sum(dim=0) if len(gradients) > 1 else gradients[0]
+    return torch.stack(gradients).sum(dim=0)
 
 
 def lookup_backward(ids: Tensor, g: Tensor, like: Tensor, without_row_0: bool = False) -> Tensor:
@@ -280,9 +280,9 @@ class BackwardPass:
         self.steps: dict[str, Step] = {}
         self._passed: dict[str, list[Step]] = {}
         """What the uses of a step or parameter have passed back so far."""
-        last = next(reversed(steps.values()))
-        self._keep(last.id, torch.ones_like(last.value), "one", (), {}, {})
-        for step in reversed(steps.values()):
+        backwards = [*steps.values()][::-1]
+        self._keep(backwards[0].id, torch.ones_like(backwards[0].value), "one", (), {}, {})
+        for step in backwards:
             if step.id in self._passed:
                 self._add_up(step.id)
                 for rule in RULES.get(step.op, ()):

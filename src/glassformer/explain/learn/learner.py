@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -95,7 +96,7 @@ class Learner:
         for p in self.model.parameters():
             p.requires_grad_(True)
         self.optimizer = make_optimizer(self.model, config)
-        self.state = "new" if state is None else "checkpoint"
+        self.state: Literal["new", "checkpoint"] = "new" if state is None else "checkpoint"
         if state is not None:
             load_optimizer_tensors(self.model, self.optimizer, state)
         self.steps: list[StepTaken] = []
