@@ -301,7 +301,7 @@ def exported_call(model: ExportedModel, of: str, name: str) -> Any:
     if of == "Run" and name.startswith("predict"):
         options = {"edits": ["logits*1"]} if name == "predict:edits" else {}
         return [*getattr(model, name.partition(":")[0])([text], **options)]
-    return model.explain(text)
+    return model.learn(text, "a") if name == "learn" else model.explain(text)
 
 
 EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream"}

@@ -153,6 +153,10 @@ class ExportedModel:
         message = f"{self.path} is an exported model, whose steps inside {self.facts.target} cannot be looked into"
         raise UsageError(message, "load the run that it was exported from")
 
+    def learn(self, text: str, answer: str, **options: Any) -> NoReturn:
+        """Refuse to learn an answer, as `explain` does."""
+        self.explain(text)
+
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
         return override(self.config, {"decode": options}, "options").decode
 
