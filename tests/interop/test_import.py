@@ -72,7 +72,8 @@ def test_pooling_is_that_of_a_sentence_encoder(tmp_path: Path) -> None:
     (source / "1_Pooling").mkdir()
     pooling = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
     (source / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    run = glassformer.import_model(source, tmp_path / "run")
+    glassformer.import_model(source, tmp_path / "run")
+    run = glassformer.load(tmp_path / "run", precision="fp32")
     ids = torch.tensor([run.task.tokenizer.framed(run.task.tokenizer.encode(TEXT))])
     expected = run.model.encode(ids, None, None).mean(dim=1)[0].detach()
     torch.testing.assert_close(torch.tensor(run.predict(TEXT)["vector"]), expected, atol=1e-6, rtol=1e-5)
@@ -85,7 +86,8 @@ def test_pooling_is_that_of_a_sentence_encoder(tmp_path: Path) -> None:
 
 def test_two_classes_keep_their_probabilities(tmp_path: Path) -> None:
     source = bert_folder(tmp_path / "source", n_labels=2)
-    run = glassformer.import_model(source, tmp_path / "run")
+    glassformer.import_model(source, tmp_path / "run")
+    run = glassformer.load(tmp_path / "run", precision="fp32")
     from safetensors.torch import load_file
 
     tensors = load_file(source / "model.safetensors")
@@ -146,7 +148,7 @@ def test_edits_sweeps_and_attributions_act_on_it(tmp_path: Path) -> None:
 
 
 def test_a_bare_encoder_is_explained_up_to_its_vector(tmp_path: Path) -> None:
-    run = imported(tmp_path, "bare")
+    run = glassformer.load(imported(tmp_path, "bare").path, precision="fp32")
     e = run.explain(TEXT)
     check_every_record(e, run.model)
     assert all(check.ok for check in e.checks) and [*e][-1] == "pooled" and "logits" not in [*e]

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterator
 
+from glassformer.data.check import OTHER_MODEL
 from glassformer.data.diagnostics import FEW_EXAMPLES as FEW
 from glassformer.data.diagnostics import Finding
 from glassformer.report.run_record import RunRecord, readable_records
@@ -120,7 +121,8 @@ def text(facts: RunRecord) -> Iterator[Finding]:
             {"share": mean},
         )
     if (train.unknown_rate or 0.0) > UNKNOWN:
-        remedy = "a larger --text.vocab-size, or --text.tokenizer byte-bpe"
+        own = facts.config.train.init_from is None
+        remedy = "a larger --text.vocab-size, or --text.tokenizer byte-bpe" if own else OTHER_MODEL
         matter = f"{train.unknown_rate:.1%} of the tokens are unknown"
         yield Finding(matter, remedy, "unknown tokens", {"rate": train.unknown_rate or 0.0})
     dropped = train.n_dropped or 0

@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 TOKENIZER, PLOTS, SEEDS = "tokenizer.json", "plots", "seeds.json"
 EXPORT_FACTS = "glassformer.json"
 """A file that only a model exported for another library holds."""
+IMPORT_RECORD = "import.json"
+"""A file that a run has that is a pretrained model of another library; `interop/imported.py` writes it."""
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"
@@ -103,6 +105,11 @@ class RunFolder:
     def finished(self) -> bool:
         """Return True if the model was evaluated; the model card and the report may still be missing."""
         return self.evaluation.is_file()
+
+    @property
+    def imported(self) -> bool:
+        """Return True if the model is one of another library, as it was imported and without a training."""
+        return not self.resumable and (self.path / IMPORT_RECORD).is_file()
 
     @property
     def resume_command(self) -> str:
@@ -174,6 +181,9 @@ class RunFolder:
         """Return `model_folder`; raise CheckpointError if there is none."""
         if not self.resumable and (self.path / EXPORT_FACTS).is_file():  # which may have a config.json, too
             raise CheckpointError(f"{self.path} is an exported model, not a run", "use it with glassformer predict")
+        if (self.path / MODEL_CONFIG).is_file() and not (self.path / MANIFEST).is_file() and not self.model.exists():
+            message = f"{self.path} is a model of another library, or lacks its {MANIFEST}"
+            raise CheckpointError(message, f"import it: {glassformer_command('import', self.path, '--out', 'RUN')}")
         if (folder := self.model_folder) is None:
             go_on = f"go on with: {self.resume_command}"
             hint = go_on if self.resumable else "give the folder that --out named"
@@ -198,6 +208,9 @@ class RunFolder:
     def read_config(self) -> Config:
         """Read the run's configuration; raise CheckpointError if it is missing or damaged."""
         if not self.resumable:
+            if self.imported:
+                message = f"{self.path} was imported, not trained here, so it has no settings, log or scores"
+                raise CheckpointError(message, "train from it with --init-from, or use predict and explain")
             message = f"{self.path} holds no run (no {self.config.name})"
             raise CheckpointError(message, "give the folder that --out named")
         values = safe_read.read_toml(self.config)

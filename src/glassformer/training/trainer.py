@@ -237,7 +237,7 @@ def resumed_state(context: RunContext, folder: RunFolder, begun_with: JsonObject
         logger.info("no checkpoint yet: starting from the beginning")
         if begin := context.config.train.init_from:
             pretrained = reload_pretrained(begin, folder.read_data().base.get("sha256", ""))
-            context = replace(context, pretrained=pretrained)
+            context = replace(context, pretrained=pretrained.for_task(context.task))
     state = new_state(context)
     if checkpoint is not None:
         tensors, saved = load_checkpoint(checkpoint)
