@@ -69,7 +69,7 @@ SOUND = {
 def dates(seed: int) -> TextData:
     """Return 6,000 pairs of two languages."""
     data = load(DataConfig(dataset="dates", split_seed=seed, dates=DatesConfig(n_dates=6000, locales="en_US,de_DE")))
-    valid = replace(data.valid, text=data.valid.text[:400], answer=data.valid.answers[:400])
+    valid = replace(data.valid, text=data.valid.text[:100], answer=data.valid.answers[:100])
     return replace(data, valid=valid)  # decoding takes longer than training
 
 
@@ -84,9 +84,9 @@ def reviews(seed: int) -> TextData:
         for _ in range(n):
             label = int(rng.integers(3))
             other = int(rng.integers(3))
-            said = [rng.choice(judgements[kind]) for kind in (label, label, other)]
+            words_of_class = [rng.choice(judgements[kind]) for kind in (label, label, other)]
             filler = list(rng.choice(words, rng.integers(8, 20)))
-            texts.append(" ".join(map(str, rng.permutation([*said, *filler]))))
+            texts.append(" ".join(map(str, rng.permutation([*words_of_class, *filler]))))
             labels.append(("good", "bad", "odd")[label])
         return Split(texts, labels, name)
 
@@ -227,7 +227,7 @@ DISEASES = {
 
 
 def context_of(name: str, seed: int, **changes: Any) -> RunContext:
-    """Return the context of a model of `SOUND`, with its data made from the seed."""
+    """Return the context of a model of `SOUND`, with its data made from the seed and changes of its training."""
     config, data = SOUND[name], DATA[name](seed)
     config = replace(config, train=replace(config.train, seed=seed, **changes))
     task = TASKS[config.task].from_data(config, data)
@@ -253,11 +253,13 @@ def train(context: RunContext, before: Callable[[nn.Module], None]) -> tuple[Run
     return RunRecord(Path("run"), config, {}, data, rows, validations, Evaluation()), model
 
 
-def checked(name: str, seed: int, disease: Disease | None = None) -> tuple[Checkup, dict[str, float]]:
+def checked(
+    name: str, seed: int, disease: Disease | None = None, steps: int = STEPS
+) -> tuple[Checkup, dict[str, float]]:
     """Train and examine a model; return what was found, and the quantities that were judged."""
     disease = disease or Disease(name, "")
     with disease.patch():
-        context = context_of(name, seed, **disease.changes)
+        context = context_of(name, seed, steps=steps, **disease.changes)
         if disease.ranges:
             return ranged(context)
         record, model = train(context, disease.before)
@@ -271,9 +273,9 @@ def checked(name: str, seed: int, disease: Disease | None = None) -> tuple[Check
 
 def ranged(context: RunContext) -> tuple[Checkup, dict[str, float]]:
     """Return what `doctor RECIPE` finds of the learning rate."""
-    steepest, least = landmarks(losses_by_rate(context))
-    lr = context.config.train.lr
-    return run_checks({"rate-range": lambda: rate_range(context)}), {
+    found, lr = losses_by_rate(context), context.config.train.lr
+    steepest, least = landmarks(found)
+    return run_checks({"rate-range": lambda: rate_range(found, lr)}), {
         "rate / steepest": lr / steepest,
         "rate / least": lr / least,
     }
@@ -298,12 +300,13 @@ def quantities(record: RunRecord, model: nn.Module, context: RunContext) -> dict
 
 def measured(name: str, n_seeds: int, disease: Disease | None = None) -> dict[str, Any]:
     """Return in how many runs each finding was made, by place and grade, and the range of each quantity."""
-    findings, ranges, first = Counter[str](), dict[str, list[float]](), Counter[str]()
+    findings, ranges, first, most = Counter[str](), dict[str, list[float]](), Counter[str](), 0
     for seed in range(n_seeds):
         checkup, values = checked(name, seed, disease)
         seen = [finding for finding in checkup.findings if finding.grade != "know"]
         findings.update({f"{finding.place}: {finding.grade}" for finding in seen})
         first[seen[0].place if seen else ""] += 1
+        most = max(most, len(seen))
         for quantity, value in values.items():
             ranges.setdefault(quantity, []).append(value)
         print(name, seed, dict(findings), {q: f"{v:.3g}" for q, v in values.items()}, checkup.not_made, flush=True)
@@ -311,7 +314,8 @@ def measured(name: str, n_seeds: int, disease: Disease | None = None) -> dict[st
         quantity: [float(f"{x:.3g}") for x in (min(values), statistics.median(values), max(values))]
         for quantity, values in ranges.items()
     }
-    return {"runs": n_seeds, "findings": dict(sorted(findings.items())), "first": dict(first), "quantities": spread}
+    counts = {"runs": n_seeds, "most_in_a_run": most, "findings": dict(sorted(findings.items())), "first": dict(first)}
+    return counts | {"quantities": spread}
 
 
 def main() -> None:
@@ -326,14 +330,13 @@ def main() -> None:
     table = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.exists() else {}
     for kind in ("sound", "sick"):
         table.setdefault(kind, {})
-    for name in SOUND:
-        if arguments.only in name:
+    for name in [name for name in (*DISEASES, *SOUND) if arguments.only in name]:
+        if (disease := DISEASES.get(name)) is None:
             table["sound"][name] = measured(name, arguments.seeds)
-    for name, disease in DISEASES.items():
-        if arguments.only in name:
+        else:
             row = {"model": disease.model, "finds": disease.finds}
             table["sick"][name] = row | measured(disease.model, arguments.sick_seeds, disease)
-    arguments.out.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        arguments.out.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
-MODULES, LINES = 218, 41_310
+MODULES, LINES = 220, 42_050
 """With 28 modules and 5,000 lines for pretrained models, a feature of its own: their import, also by name from the hub,
-what a run began with, and the start of a fine-tuning. With 60 lines for what every fiftieth step logs."""
+what a run began with, and the start of a fine-tuning. With two modules and 800 lines for what every fiftieth
+step logs, and for what the doctor looks at."""
 
 
 def test_modules_and_lines_stay_within_the_budget() -> None:

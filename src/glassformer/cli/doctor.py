@@ -113,8 +113,8 @@ def _write(checkup: Checkup, as_json: bool, **of: str) -> None:
         if finding.remedy:
             console.write(f"    try: {finding.remedy}")
     if checkup.made:
-        said = "" if checkup.findings else ", nothing stands out"
-        console.write(f"{counted(len(checkup.made), 'checks')}{said}")
+        rest = "" if checkup.findings else ", nothing stands out"
+        console.write(f"{counted(len(checkup.made), 'checks')}{rest}")
     reasons = defaultdict[str, list[str]](list)
     for name, reason in checkup.not_made.items():
         reasons[reason].append(name)

@@ -37,16 +37,7 @@ OF_ACTIVITY = ("scores", "heads", "dead-units")
 EXAMINED = ("first-loss", "answer-visible", "frozen", *OF_ACTIVITY)
 """The checks of `training/examine.py`, which need the weights; of some the log tells a part."""
 GRADES = ("stop", "look", "know")
-CAUSES = (
-    "divergence",
-    "answer-visible",
-    "first-loss",
-    "frozen",
-    "rate-range",
-    "scores",
-    "update-ratio",
-    "training loss",
-)
+CAUSES = ("divergence", "answer-visible", "first-loss", "frozen", "rate-range", "scores", "update-ratio")
 SYMPTOMS = ("heads", "dead-units")
 """What is told before and after all else of the same grade."""
 BELOW_CHANCE, ABOVE_CHANCE = 0.3, 2.0
@@ -77,9 +68,9 @@ class Checkup:
     def __add__(self, other: Checkup) -> Checkup:
         """Return both; what one could make was made, and what this one found is not told again."""
         made = list(dict.fromkeys([*self.made, *other.made]))
-        not_made = {name: why for name, why in {**self.not_made, **other.not_made}.items() if name not in made}
-        told = {finding.place for finding in self.findings}
-        new = [finding for finding in other.findings if finding.place not in told]
+        not_made = {name: why for name, why in {**other.not_made, **self.not_made}.items() if name not in made}
+        known = {finding.place for finding in self.findings}
+        new = [finding for finding in other.findings if finding.place not in known]
         return Checkup(_by_grade([*self.findings, *new]), made, not_made)
 
 

@@ -65,13 +65,12 @@ def landmarks(found: list[tuple[float, float]]) -> tuple[float, float]:
     return found[steepest][0], found[least][0]
 
 
-def rate_range(context: RunContext) -> Iterator[Finding]:
-    """Yield a finding if the learning rate lies outside the range in which the loss falls."""
-    found = losses_by_rate(context)
+def rate_range(found: list[tuple[float, float]], lr: float) -> Iterator[Finding]:
+    """Yield a finding if a learning rate lies outside the range in which the loss falls, given `losses_by_rate`."""
     if len(found) <= AVERAGED or min(loss for _, loss in found) > FALLEN * found[AVERAGED][1]:
         raise NotMade("the loss fell at no learning rate, so that none can be compared")
     steepest, least = landmarks(found)
-    low, high, lr = OF_STEEPEST * steepest, OF_LEAST * least, context.config.train.lr
+    low, high = OF_STEEPEST * steepest, OF_LEAST * least
     numbers = {"lr": lr, "low": low, "high": high, "steepest": steepest, "least": least}
     between = f"; a short training with a rising rate learns between {low:.1g} and {high:.1g}"
     if lr > high:
@@ -85,4 +84,4 @@ def check_recipe(config: Config) -> Checkup:
     with tuned(choose_device(config.train.device), config.train.deterministic):
         context = prepare(config)
         logger.info(f"training {STEPS} steps while the learning rate rises from {LOWEST:g} to {HIGHEST:g}")
-        return run_checks({"rate-range": lambda: rate_range(context)})
+        return run_checks({"rate-range": lambda: rate_range(losses_by_rate(context), config.train.lr)})
