@@ -75,8 +75,8 @@ def test_a_matrix_that_never_moves_is_named() -> None:
     [
         (math.log(V) - 0.31, "answer-visible"),
         (math.log(V) - 0.29, ""),
-        (math.log(V) + 1.99, ""),
-        (math.log(V) + 2.01, "first-loss"),
+        (math.log(V) + 1.49, ""),
+        (math.log(V) + 1.51, "first-loss"),
     ],
 )
 def test_the_first_loss_is_near_that_of_guessing(loss: float, place: str) -> None:

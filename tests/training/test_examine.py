@@ -151,6 +151,8 @@ def test_a_matrix_that_is_missing_in_the_log_was_not_trained() -> None:
     assert list(examine.frozen(everything, model)) == []
     [found] = examine.frozen(record_of(run, 1.0, update_ratios=dict.fromkeys(names[1:], 0.1)), model)
     assert (found.grade, found.at, found.numbers["n"]) == ("stop", names[0], 1)
+    model.requires_grad_(False)  # as it may be after such a training
+    assert len(list(examine.frozen(record_of(run, 1.0, update_ratios=dict.fromkeys(names[1:], 0.1)), model))) == 1
 
 
 def test_a_matrix_that_the_settings_freeze_is_not_missed() -> None:

@@ -40,9 +40,9 @@ GRADES = ("stop", "look", "know")
 CAUSES = ("divergence", "answer-visible", "first-loss", "frozen", "rate-range", "scores", "update-ratio")
 SYMPTOMS = ("heads", "dead-units")
 """What is told before and after all else of the same grade."""
-BELOW_CHANCE, ABOVE_CHANCE = 0.3, 2.0
+BELOW_CHANCE, ABOVE_CHANCE = 0.3, 1.5
 """Nats below and above ln of the number of answers between which first losses of untrained models lie: up to 1.2 above
-with a tied output, up to 1 with a small vocabulary, 3.5 with a bias of 5."""
+with a tied output, up to 1 with a small vocabulary, 1.9 or more with a bias of 5."""
 UPDATE_RATIOS, NEAR_PEAK = (3e-4, 2e-2), 0.5
 """Median ‖Δw‖ / ‖w‖ of sound runs, and the share of the largest learning rate from which a step counts."""
 

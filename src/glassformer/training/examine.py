@@ -61,6 +61,8 @@ DEAD, MOST_DEAD = 0.2, 0.8
 FRESH_SEEDS = 3
 FIRST_LOSS, DEVIATIONS = 0.5, 4.0
 """Nats, and standard deviations of fresh models, by which a first loss may differ from theirs."""
+FEW_ROWS = 4
+"""Examples that tell whether answers are visible; their logits over the vocabulary are in memory."""
 ROUNDING = 1e-3
 """Change of logits, as a share of the largest, that is rounding."""
 SHOWN, REPEATED = 0.9, 0.5
@@ -222,15 +224,10 @@ def dead_units(activity: Activity) -> Iterator[Finding]:
         )
 
 
-def first_batches(context: RunContext) -> list[Batch]:
-    """Return the batches of the first step."""
-    plan = context.task.epoch_batches(context.train, 0)
-    return local_batches(context, plan[: context.config.train.accumulate])
-
-
 def fresh_losses(context: RunContext) -> list[float]:
     """Return the losses of untrained models of other seeds in the first step."""
-    found, batches = [], first_batches(context)
+    plan = context.task.epoch_batches(context.train, 0)
+    found, batches = list[float](), local_batches(context, plan[: context.config.train.accumulate])
     for seed in range(FRESH_SEEDS):
         torch.manual_seed(context.config.train.seed + 1_000 + seed)
         state = TrainState.start(context.task.build_model().to(context.device), context.task)
@@ -258,7 +255,8 @@ def fresh_loss(record: RunRecord, context: RunContext) -> Iterator[Finding]:
 
 def answer_visible(model: nn.Module, context: RunContext) -> Iterator[Finding]:
     """Yield a finding if a label is the token of its own position, or if a decoder's outputs depend on later tokens."""
-    batch = first_batches(context)[0]
+    rows = context.task.epoch_batches(context.train, 0)[0][:FEW_ROWS]
+    batch = context.task.make_batch(context.train, rows).to(context.device)
     given = batch.ids if batch.tgt_in is None else batch.tgt_in
     if batch.labels.shape != given.shape:
         raise NotMade(f"the task {context.task.name} has one answer a text")
@@ -297,6 +295,7 @@ def frozen(record: RunRecord, model: nn.Module) -> Iterator[Finding]:
     logged = {name for row in record.training for name in row.update_ratios or ()}
     if not logged:
         raise NotMade("the log has no update ratios")
+    model.requires_grad_(True)
     freeze(model, record.config.train.frozen_layers)
     missing = [name for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1 and name not in logged]
     if missing:
@@ -352,7 +351,7 @@ def examine_texts(path: Path, texts: Path) -> Checkup:
 
 
 def examine_model(record: RunRecord, context: RunContext, model: nn.Module) -> Checkup:
-    """Make the checks of `EXAMINED`; the model is changed no more than `freeze` does."""
+    """Make the checks of `EXAMINED`; of the model only which parameters are trained is changed."""
     first = {
         "first-loss": lambda: fresh_loss(record, context),
         "answer-visible": lambda: answer_visible(model, context),
