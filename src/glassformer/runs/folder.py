@@ -254,10 +254,20 @@ class RunFolder:
 
     # The log
 
-    def read_metrics(self) -> list[StepMetrics]:
-        """Read every line of the log, in order; raise CheckpointError at a broken one."""
-        lines = _lines(self.metrics, LIMITS["log"])
-        return [dataclass_from_json(StepMetrics, safe_read.parse_json(line, at), at) for at, line in lines]
+    def read_metrics(self, damaged: list[CheckpointError] | None = None) -> list[StepMetrics]:
+        """Read every line of the log, in order.
+
+        A broken one raises its CheckpointError, or adds it to `damaged` if that is given.
+        """
+        rows = list[StepMetrics]()
+        for at, line in _lines(self.metrics, LIMITS["log"]):
+            try:
+                rows.append(dataclass_from_json(StepMetrics, safe_read.parse_json(line, at), at))
+            except CheckpointError as error:
+                if damaged is None:
+                    raise
+                damaged.append(error)
+        return rows
 
     def truncate_metrics(self, step: int) -> None:
         """Take out of the log what came after a step, for it is done again, and a last line that is broken.

@@ -236,14 +236,14 @@ def _too_few(n: int, n_valid: int, classes: list[str] | None, begun: bool) -> It
         few = f"only {counted(n, 'examples')}{among} to train on"
         pretrained = f"{few}: what the pretrained model brings counts for most"
         matter = pretrained if begun else f"{few}: expect little more than guessing on other texts"
-        yield Finding(matter, "add examples before trying settings", FEW_EXAMPLES, {"n": n})
+        yield Finding(matter, "add examples before trying settings", FEW_EXAMPLES, {"n": n}, "know")
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         of_share = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
         doubt = of_share if classes else "scores on others may be far from theirs"
         matter = f"only {counted(n_valid, 'examples')} to validate on: {doubt}"
         remedy = "give more with --valid-file or --valid-fraction"
-        yield Finding(matter, remedy, "few validation examples", {"n": n_valid})
+        yield Finding(matter, remedy, "few validation examples", {"n": n_valid}, "know")
 
 
 def _lopsided(labels: Sequence[str]) -> Iterator[Finding]:
