@@ -33,8 +33,10 @@ export interface Manifest {
   answer: Answer;
   /** The member of an ensemble that is traced, and the answer of all. null: a single model. */
   together: EnsembleMember | null;
-  /** In order of computation. */
+  /** In order of computation, with an answer to learn up to its loss. */
   nodes: TraceNode[];
+  /** Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty without an answer to learn. */
+  gradients: TraceNode[];
   params: Record<string, Param>;
   predictions: Prediction[];
   decode: DecodeLog;
@@ -186,7 +188,7 @@ export interface TraceNode {
   inputs: string[];
   /** Parameter id by role ("weight", "bias"). */
   params: Record<string, string>;
-  attrs: Record<string, number | string | boolean>;
+  attrs: Record<string, number | string | boolean | (number | null)[]>;
   axes: Axis[];
   dtype: "f32" | "i32" | "u8";
   /** Minimum of the finite values; null for an empty tensor. */

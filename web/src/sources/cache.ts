@@ -1,5 +1,6 @@
 /** Caches of limited size. Slices of a cached whole tensor are views, not copies. */
 import { sliceTensor, type TensorValue } from "../tensors/tensor";
+import { nodeOf } from "../trace/stepData";
 import type { Manifest } from "../types";
 
 /** A least-recently-used cache of limited size. */
@@ -82,4 +83,4 @@ export class TensorCache {
 
 /** The names of a node's or parameter's dimensions. */
 export const axesOf = (trace: Manifest | null | undefined, id: string): string[] =>
-  (trace?.nodes.find((node) => node.id === id) ?? trace?.params[id])?.axes.map((axis) => axis.name) ?? [];
+  ((trace && nodeOf(trace, id)) ?? trace?.params[id])?.axes.map((axis) => axis.name) ?? [];

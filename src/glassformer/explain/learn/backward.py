@@ -29,6 +29,11 @@ from glassformer.nn.embeddings import Rotation
 GRADIENT = ".grad"
 
 
+def is_gradient(id: str) -> bool:
+    """Return whether an id is that of a gradient, or of a part of one: "x.grad", "x.grad.q_proj"."""
+    return id.endswith(GRADIENT) or f"{GRADIENT}." in id
+
+
 @dataclass(frozen=True)
 class Rule:
     """What an operation passes back to one of its inputs or parameters.

@@ -23,6 +23,7 @@ from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
+from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningFacts
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction, settings_json
 from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, weak_cache, wire_dtype
@@ -154,7 +155,7 @@ class TraceNode(TypedDict):
     inputs: list[str]
     params: dict[str, str]
     """Parameter id by role ("weight", "bias")."""
-    attrs: dict[str, float | str | bool]
+    attrs: dict[str, float | str | bool | list[int | None]]
     axes: list[SizedAxis]
     dtype: WireDtype
     min: float | None
@@ -190,7 +191,10 @@ class Manifest(TypedDict):
     together: Annotated[Json, EnsembleMember] | None
     """The member of an ensemble that is traced, and the answer of all. null: a single model."""
     nodes: list[TraceNode]
-    """In order of computation."""
+    """In order of computation, with an answer to learn up to its loss."""
+    gradients: list[TraceNode]
+    """Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty
+    without an answer to learn."""
     params: dict[str, Param]
     predictions: list[Annotated[Json, Prediction]]
     decode: Annotated[Json, DecodeLog]
@@ -211,6 +215,7 @@ class Manifest(TypedDict):
 @weak_cache
 def manifest(explanation: Explanation) -> Manifest:
     """Return the manifest as JSON data; it is cached, so do not change it."""
+    steps = explanation.records.steps
     return {
         "format": "glassformer-trace-1",
         "id": explanation.id,
@@ -219,7 +224,8 @@ def manifest(explanation: Explanation) -> Manifest:
         "streams": [stream.to_json() for stream in explanation.streams],
         "answer": explanation.answer,
         "together": explanation.together and asdict(explanation.together),
-        "nodes": [node_json(step) for step in explanation.records.steps.values()],
+        "nodes": [node_json(step) for id, step in steps.items() if not is_gradient(id)],
+        "gradients": [node_json(step) for id, step in reversed(steps.items()) if is_gradient(id)],
         "params": params_json(explanation.records, explanation.subject.model),
         "predictions": [prediction.to_json() for prediction in explanation.predictions],
         "decode": explanation.decode.to_json(),
