@@ -6,6 +6,7 @@ python web/gradients.py > web/test/gradients.json
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -208,4 +209,4 @@ def cases() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    print("[\n" + ",\n".join(json.dumps(one) for one in cases()) + "\n]")
+    sys.stdout.write("[\n" + ",\n".join(json.dumps(one) for one in cases()) + "\n]\n")

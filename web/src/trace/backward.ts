@@ -5,10 +5,11 @@
 import { visible } from "../tensors/format";
 import * as back from "../tensors/backward";
 import type { Numbers } from "../tensors/ops";
-import type { Manifest, Op } from "../types";
+import type { Op } from "../types";
 import { lines, n, type Operation, p, products } from "./arithmetic";
+import { labelsOf, nameOf } from "./labels";
 import {
-  axisLabels, type Arithmetic, type Cell, cellValue, input, inputData, inputNode, labelsOf, lastSize, pieceOf, pieces, requireParam, rowSlice, sizeOf, type Step, Unavailable, width,
+  type Arithmetic, type Cell, cellValue, input, inputData, inputNode, lastSize, pieces, requireParam, rowSlice, sizeOf, type Step, Unavailable, width,
 } from "./stepData";
 
 /** Most products that are recomputed in the browser at once: a few seconds. */
@@ -79,13 +80,10 @@ const shares = ({ node }: Step) => {
   return labels.map((one) => (one === null ? 0 : 1 / there));
 };
 
-/** The class or token that a column stands for. */
-const nameOf = (trace: Manifest, node: Step["node"], col: number) => axisLabels(trace, node.axes.at(-1)!)?.[col] ?? pieceOf(trace, col);
-
 /** "for “cat”", the label of a row. */
 function labelOf({ trace, node }: Step, row: number) {
   const id = labelsOf(trace.nodes.find((one) => one.op === "targets") ?? node)[row] ?? null;
-  return { id, name: id === null ? "" : visible(nameOf(trace, trace.nodes.find((one) => one.op === "targets") ?? node, id)) };
+  return { id, name: id === null ? "" : nameOf(trace, trace.nodes.find((one) => one.op === "targets") ?? node, id) };
 }
 
 /** The operations of a forward pass that a backward pass uses, too, are those of `operations.ts`. */
@@ -114,7 +112,7 @@ export const BACKWARD: Record<Extract<Op, `${string}_backward` | "targets" | "cr
       const used = Array.from(q, (_, i) => i).filter((i) => q[i] !== 0);
       if (!used.length) return lines("Nothing is learned at this position: 0.");
       const worked = products([inputNode(step, 0)!.axes.at(-1)!.name === "class" ? "class" : "token", "target q", "−log p", "product"], used.map((i) => q[i]!), used.map((i) => all - z[i]!),
-        used.map((i) => visible(nameOf(step.trace, inputNode(step, 0)!, i))));
+        used.map((i) => nameOf(step.trace, inputNode(step, 0)!, i)));
       return { ...worked, lines: [`−log p = log Σ e^z − z, and log Σ e^z = ${n(all)}.`] };
     },
   },
@@ -200,7 +198,7 @@ export const BACKWARD: Record<Extract<Op, `${string}_backward` | "targets" | "cr
       const names = step.trace.params[id]!.axes;
       const weight = (await step.get(id, `${names[1]!.name}:${cell.col}`)).data;
       const across = gradientNode(step)!;
-      const labels = Array.from(g, (_, i) => (/^(class|vocab)$/.test(across.axes.at(-1)!.name) ? visible(nameOf(step.trace, across, i)) : String(i + 1)));
+      const labels = Array.from(g, (_, i) => (/^(class|vocab)$/.test(across.axes.at(-1)!.name) ? nameOf(step.trace, across, i) : String(i + 1)));
       return products(["output", "g", "weight", "product"], g, weight, labels);
     },
   },

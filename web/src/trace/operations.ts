@@ -9,8 +9,9 @@ import type { Op } from "../types";
 import { isGradient } from "./steps";
 import { elementwise, lines, n, type Operation, p, products, weightedSum } from "./arithmetic";
 import { BACKWARD } from "./backward";
+import { pieceOf } from "./labels";
 import {
-  type Arithmetic, axisLabels, type Cell, inputData, firstPosition, input, inputNode, lastSize, requireParam, ngramsOf, cellValue, param, pieceOf, pieces, predictionAt,
+  type Arithmetic, axisLabels, type Cell, inputData, firstPosition, input, inputNode, lastSize, requireParam, ngramsOf, cellValue, param, pieces, predictionAt,
   PROBABILITIES, rowOf, rowSlice, sizeOf, type Step, streamOf, times, tokensOf, Unavailable, width,
 } from "./stepData";
 

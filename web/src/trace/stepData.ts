@@ -101,28 +101,6 @@ export const times = ({ attrs }: TraceNode) => (attrs.amplitude === 1 ? "" : `${
 export const nodeOf = ({ nodes, gradients }: Pick<Manifest, "nodes" | "gradients">, id: string | undefined) =>
   nodes.find((one) => one.id === id) ?? gradients.find((one) => one.id === id);
 
-/** The class or token to learn of each row of the logits; null where nothing is learned. */
-export const labelsOf = ({ attrs }: TraceNode) => (attrs.labels ?? []) as (number | null)[];
-
-const named = new WeakMap<Manifest, Map<number, string>>();
-
-/** A token by its id, from all that the trace names; else the id. */
-export function pieceOf(trace: Manifest, id: number): string {
-  const { streams, predictions, learning, generation } = trace;
-  let known = named.get(trace);
-  if (!known) {
-    const labels = generation.masked ? learning?.labels.filter((one) => one !== null) ?? [] : [];
-    const answer = learning?.answer.split(" ") ?? [];
-    known = new Map([
-      ...labels.map((label, i): [number, string] => [label, answer[i] ?? ""]),
-      ...predictions.flatMap(({ actual, top }) => [...top, ...(actual ? [actual] : [])]).map((one): [number, string] => [one.id, one.piece]),
-      ...streams.flatMap(({ ids, pieces }) => ids.map((one, i): [number, string] => [one, pieces[i]!])),
-    ]);
-    named.set(trace, known);
-  }
-  return known.get(id) ?? `#${id}`;
-}
-
 export const inputNode = ({ trace, node }: Step, i: number) => nodeOf(trace, node.inputs[i]);
 export const input = ({ node, get }: Step, i: number, slice = "") => get(node.inputs[i]!, slice);
 export const inputData = async (step: Step, i: number, slice = "") => (await input(step, i, slice)).data;

@@ -241,7 +241,8 @@ def manifest(explanation: Explanation) -> Manifest:
 
 
 def _refused(explanation: Explanation) -> dict[str, str]:
-    no_edits = why_no_edits(explanation)
+    learns = "a model learns without edits only" if explanation.learning else None
+    no_edits = learns or why_no_edits(explanation)
     reasons = {"edits": no_edits, "contributions": no_edits or why_no_sum(explanation.records.steps)}
     return {what: why for what, why in reasons.items() if why}
 
