@@ -45,7 +45,7 @@ export interface Manifest {
   omitted: Omitted[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
   warnings: string[];
-  /** Why "edits", and so sweeps, or "contributions" are refused for this text, a sentence each; absent: allowed. */
+  /** Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each; absent: allowed. */
   refused: Record<string, string>;
   seconds: number;
   /** What the edits of the request change; null without edits. */
@@ -437,6 +437,8 @@ export interface ParameterGroup {
   constants: Record<string, number>;
   /** The names of the parameters. */
   params: string[];
+  /** The type in which Muon multiplies matrices, "float32" or "bfloat16"; all else is float32. */
+  dtype: string;
 }
 
 /** What some steps of learning changed. */
@@ -445,6 +447,8 @@ export interface Learned {
   steps: StepTaken[];
   /** The loss after them, in nats per label. */
   loss: number;
+  /** Whether after them every label is the most probable one. */
+  right: boolean;
   /** For each parameter the norm of its change divided by its own. */
   moved: Record<string, number>;
   /** Texts whose answers were not learned. */
@@ -459,6 +463,8 @@ export interface StepTaken {
   grad_norm: number;
   /** The factor that clipping multiplies them by, 1 for none. */
   clipped: number;
+  /** Whether before the step every label was the most probable one. */
+  right: boolean;
 }
 
 /** A text that the run was evaluated on and that is not learned here: learning one may be forgetting another. */
@@ -482,6 +488,7 @@ export interface RunInfo {
   checkpoints: CheckpointInfo[];
   defaults: DecodeSettings;
   limits: Limits;
+  learn: LearnDefaults;
   version: string;
   /** Requests given on the command line: none, one text, or two to compare. Only the server sends it. */
   start?: TraceRequest[];
@@ -499,6 +506,19 @@ export interface Limits {
   layered: number;
   max_traces: number;
   max_text_bytes: number;
+}
+
+/** How the run was trained, for steps of learning, and texts of its evaluation with their right answers. */
+export interface LearnDefaults {
+  optimizer: "adamw" | "adam" | "sgd" | "muon";
+  lr: number;
+  examples: KnownAnswer[];
+}
+
+/** A text with its right answer. */
+export interface KnownAnswer {
+  text: string;
+  answer: string;
 }
 
 /** The prediction to explain, and the method. */

@@ -34,9 +34,10 @@ from glassformer.explain.learn.learner import (
     StepTaken,
     autograd_gradients,
     check_size,
+    loss_and_right,
     loss_of,
 )
-from glassformer.explain.learn.loss import LOSS, EncodedAnswer, encode_answer, loss_steps
+from glassformer.explain.learn.loss import LOSS, NO_ANSWER, EncodedAnswer, encode_answer, loss_steps
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.subject import LoadedSubject, Subject, with_checkpoint, with_member
@@ -70,6 +71,8 @@ class Learned:
     """The steps taken."""
     loss: float
     """The loss after them, in nats per label."""
+    right: bool
+    """Whether after them every label is the most probable one."""
     moved: dict[str, float]
     """For each parameter the norm of its change divided by its own."""
     others: list[OtherText]
@@ -151,32 +154,52 @@ N_OTHERS = 8
 def what_changed(learner: Learner) -> Learned:
     """Return what the steps so far have changed."""
     with torch.no_grad():
-        loss = loss_of(learner.model, learner.answer, learner.config.label_smoothing).item()
+        loss, right = loss_and_right(learner.model, learner.answer, learner.config.label_smoothing)
         old = dict(learner.subject.model.named_parameters())
         moved = {
             name: float((p - old[name]).norm() / old[name].norm().clamp(min=1e-12))
             for name, p in learner.model.named_parameters()
         }
-    return Learned(list(learner.steps), loss, moved, other_texts(learner.subject, learner.model))
+    return Learned(list(learner.steps), loss.item(), right, moved, other_texts(learner.subject, learner.model))
 
 
-def other_texts(subject: Subject, after: nn.Module) -> list[OtherText]:
-    """Return the loss, before and after, of texts that the run was evaluated on and that stand in its folder."""
+def known_answers(subject: Subject) -> list[tuple[str, str]]:
+    """Return texts that the run was evaluated on and that stand in its folder, with their right answers."""
     try:
         evaluation = RunFolder(subject.path).read_evaluation()
     except CheckpointError:
         return []
+    rows = evaluation.examples if evaluation else []
+    found = [(str(row.get("text", "")), str(row.get("truth") or row.get("reference") or "")) for row in rows]
+    return [(text, answer) for text, answer in found if text and answer]
+
+
+def other_texts(subject: Subject, after: nn.Module) -> list[OtherText]:
+    """Return the loss, before and after, of texts that the run was evaluated on."""
     found = list[OtherText]()
-    for row in (evaluation.examples if evaluation else [])[:N_OTHERS]:
-        text, right = str(row.get("text", "")), str(row.get("truth") or row.get("reference") or "")
+    for text, right in known_answers(subject)[:N_OTHERS]:
         try:
             answer = encode_answer(subject, TraceRequest(text), right)
-        except UsageError:  # without a right answer, or with one that has words unknown to the model
+        except UsageError:  # one that has words unknown to the model
             continue
         with torch.no_grad():
             losses = [loss_of(model, answer, 0.0).item() for model in (subject.model, after)]
         found.append(OtherText(text, answer.text, *losses))
     return found
+
+
+def why_no_learning(explanation: Explanation) -> str | None:
+    """Return why no answer to this text can be learned, as a sentence; None where one can."""
+    longest = max(len(stream) for stream in explanation.streams)
+    if longest > MAX_FULL_TOKENS:
+        return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {longest}"
+    if explanation.subject.task.explain_as == "text_embedder":
+        return NO_ANSWER
+    try:
+        check_size(explanation.subject.model)
+    except UsageError as error:
+        return error.message
+    return None
 
 
 def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
