@@ -45,7 +45,7 @@ export interface Manifest {
   omitted: Omitted[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
   warnings: string[];
-  /** Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each; absent: allowed. */
+  /** Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each. */
   refused: Record<string, string>;
   seconds: number;
   /** What the edits of the request change; null without edits. */

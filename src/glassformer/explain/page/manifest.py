@@ -222,7 +222,7 @@ class Manifest(TypedDict):
     warnings: list[str]
     """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"."""
     refused: dict[str, str]
-    """Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each; absent: allowed."""
+    """Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each."""
     seconds: float
     edited: Annotated[Json, WhatIf] | None
     """What the edits of the request change; null without edits."""
