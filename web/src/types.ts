@@ -838,9 +838,9 @@ export interface CheckpointEffect {
 /** The data of a saved page. */
 export interface SavedPageData {
   run: RunInfo;
-  /** One trace, then that with edits, then a second one to compare with. */
+  /** One trace, then that with edits or after steps of learning, then a second one to compare with. */
   traces: Manifest[];
-  /** By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first. */
+  /** By trace id, then node, gradient or parameter id. Parameters that two traces of the same weights share are stored under the first. */
   tensors: Record<string, Record<string, PackedTensor>>;
   attributions: SavedAttribution[];
   /** Each word erased alone. */

@@ -7,7 +7,7 @@ import { FileSource } from "../sources/file";
 import { LiveSource } from "../sources/live";
 import type { Source } from "../sources/source";
 import { nodeOf } from "../trace/stepData";
-import { gradientOf } from "../trace/steps";
+import { gradientOf, isGradient } from "../trace/steps";
 import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
 import { formatHash, paramsFromRequest, parseHash, requestFromParams, type Route, type Screen } from "./address";
 import { sortEdits } from "./refusal";
@@ -65,7 +65,10 @@ export const manifest = computed([base, edited, difference, shown], () => {
   return chosen ?? base.value;
 });
 /** Whether Flow and Step show gradients, or the values that they are of. */
-export const gradients = computed([route, manifest], () => route.value.params.numbers === "gradients" && manifest.value?.learning != null);
+export const gradients = computed([route, manifest], () => {
+  const { screen, params: { node, numbers } } = route.value;
+  return manifest.value?.learning != null && (screen === "step" && node ? isGradient({ id: node }) : numbers === "gradients");
+});
 /** Shows gradients or values, on Step of the same step. */
 export function showGradients(on: boolean) {
   const [trace, { node }] = [manifest.value, route.value.params];

@@ -47,15 +47,15 @@ function LearningBar({ trace }: { trace: Manifest }) {
   const words = `Answer to learn: ${visible(trace.learning!.answer)}${steps ? `, after ${steps} step${steps > 1 ? "s" : ""}` : ""}`;
   return (
     <section class="edits edits-made" aria-label="Learning">
-      <ul class="edit-chips">
-        <li><span>{words}</span>{source.live && <button type="button" class="quiet" aria-label="Learn nothing" onClick={() => learn(null)}>×</button>}</li>
-        {(screen === "flow" || screen === "step") && <li><Choices
+      <div class="row">
+        <ul class="edit-chips"><li><span>{words}</span>{source.live && <button type="button" class="quiet" aria-label="Learn nothing" onClick={() => learn(null)}>×</button>}</li></ul>
+        {steps > 0 && (ignored || screen === "learn" ? null : after ? <Shows pictures={pictures} /> : <span aria-live="polite">Computing …</span>)}
+        {(screen === "flow" || screen === "step") && <Choices
           name="numbers" label="Numbers" chosen={backward ? "gradients" : "values"} onChoose={(one) => showGradients(one === "gradients")}
           options={[["values", "Values"], ["gradients", "Gradients"]]}
-        /></li>}
-      </ul>
-      {steps > 0 && (ignored ? <p class="note">This view is of the model before learning.</p>
-        : !after ? <p class="edit-change" aria-live="polite">Computing …</p> : <Shows pictures={pictures} />)}
+        />}
+        {steps > 0 && ignored && <span class="note">This view is of the model before learning.</span>}
+      </div>
     </section>
   );
 }

@@ -24,14 +24,8 @@ from torch import Tensor, nn
 
 from glassformer.explain.capture.sites import SourceLine, source_line
 from glassformer.explain.capture.tape import Axis, Step, step_location
+from glassformer.explain.learn.operations import GRADIENT
 from glassformer.nn.embeddings import Rotation
-
-GRADIENT = ".grad"
-
-
-def is_gradient(id: str) -> bool:
-    """Return whether an id is that of a gradient, or of a part of one: "x.grad", "x.grad.q_proj"."""
-    return id.endswith(GRADIENT) or f"{GRADIENT}." in id
 
 
 @dataclass(frozen=True)

@@ -161,17 +161,23 @@ class Learner:
         Raises:
             UsageError: no step was taken, or the optimizer keeps no such average.
         """
-        p = dict(self.model.named_parameters())[parameter]
-        kept = {"before": self.before, "clipped_grad": self.gradients}.get(part)
-        if kept is not None:
-            tensor = kept.get(parameter)
-        elif part.endswith(BEFORE):
-            tensor = self.averages.get(parameter, {}).get(part.removesuffix(BEFORE))
-        else:
-            tensor = self.optimizer.state.get(p, {}).get(part)
-        if not isinstance(tensor, Tensor):
+        tensor = self._kept(parameter, part)
+        if tensor is None:
             raise UsageError(f"there is no {part} of {parameter}", f"{self.config.optimizer} took {self.n_steps} steps")
         return tensor
+
+    def has(self, parameter: str, part: str) -> bool:
+        """Return whether there is a tensor of the last update of a parameter."""
+        return self._kept(parameter, part) is not None
+
+    def _kept(self, parameter: str, part: str) -> Tensor | None:
+        kept = {"before": self.before, "clipped_grad": self.gradients}.get(part)
+        if kept is not None:
+            return kept.get(parameter)
+        after = self.optimizer.state.get(dict(self.model.named_parameters())[parameter], {})
+        name = part.removesuffix(BEFORE)
+        tensor = self.averages.get(parameter, {}).get(name) if name != part else after.get(name)
+        return tensor if isinstance(after.get(name), Tensor) else None
 
     @property
     def _dtype(self) -> torch.dtype:

@@ -133,6 +133,13 @@ class LearningStore(RecordStore):
             return to_numpy(take_slice(self.learner.part(parameter, part), self.params[parameter], slice))
         return super().held(id, slice)
 
+    def update_of(self, parameter: str) -> list[str]:
+        """Return the ids of what there is of the last update of a parameter, its value after it first; none before."""
+        if self.learner is None:
+            return []
+        found = [f"{parameter}.{part}" for part in UPDATE_PARTS if self.learner.has(parameter, part)]
+        return [parameter, *found]
+
 
 def _autograd_check(backward: BackwardPass, model: nn.Module, answer: EncodedAnswer, smoothing: float) -> Check:
     """Compare the gradients of all parameters with those that autograd computes, as training does."""
@@ -270,8 +277,12 @@ def learning_facts(
 
 
 def training_settings(subject: Subject, request: TraceRequest) -> TrainConfig:
-    """Return the run's settings of training, with the optimizer and the learning rate of the request."""
+    """Return the run's settings of training, with the optimizer and the learning rate of the request.
+
+    The learning rate of Muon's matrices keeps its ratio to that of the other parameters.
+    """
     config = subject.task.config.train
-    if request.optimizer is not None:
-        config = replace(config, optimizer=request.optimizer)
-    return config if request.lr is None else replace(config, lr=request.lr)
+    if request.lr is not None:
+        muon = replace(config.muon, matrix_lr=config.muon.matrix_lr * request.lr / config.lr)
+        config = replace(config, lr=request.lr, muon=muon)
+    return config if request.optimizer is None else replace(config, optimizer=request.optimizer)

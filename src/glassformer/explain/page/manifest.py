@@ -23,8 +23,8 @@ from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
-from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
+from glassformer.explain.learn.operations import is_gradient
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction, settings_json
 from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, weak_cache, wire_dtype
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest

@@ -3,7 +3,7 @@ import { source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { exact, number, percent, tiny } from "../../tensors/format";
 import { labelsOf, nameOf } from "../../trace/labels";
-import { outputStream } from "../../trace/generation";
+import { isMasked, outputStream } from "../../trace/generation";
 import type { Manifest } from "../../types";
 import { openStep } from "../../views/interaction";
 import { Terms } from "../../views/Terms";
@@ -56,6 +56,7 @@ export function LossSection({ before, after }: { before: Manifest; after: Manife
   const labels = labelsOf(before.nodes.find(({ op }) => op === "targets")!).filter((one) => one !== null).length;
   const classes = logits.axes.at(-1)!.name === "class";
   const pieces = outputStream(before).pieces;
+  const masked = isMasked(before);
   const last = after ? then.value : null;
   return (
     <section aria-labelledby="loss-title" data-role="loss-section">
@@ -64,11 +65,11 @@ export function LossSection({ before, after }: { before: Manifest; after: Manife
         {classes ? "The model gives the right class" : "At each position the model gives the right token"} the probability p. The loss is −log p{smoothing > 0 && <>, with the label smoothing ε = {number(smoothing)}: (1 − ε) · (−log p) + ε · the mean of −log p over all {classes ? "classes" : "tokens"}</>}
         {labels > 1 && ", averaged over all labels"}.
       </p>
-      <div class="arithmetic-scroll">
+      <div class="arithmetic-scroll" tabIndex={0} role="region" aria-label="Labels">
         <table class="learn-table">
           <thead>
             <tr>
-              {!classes && <th scope="col" class="label">after</th>}<th scope="col" class="label">right</th><th scope="col">p</th><th scope="col">−log p</th>{smoothing > 0 && <th scope="col">loss</th>}
+              {!classes && <th scope="col" class="label">token read</th>}<th scope="col" class="label">{classes ? "right class" : masked ? "right token" : "right next token"}</th><th scope="col">p</th><th scope="col">−log p</th>{smoothing > 0 && <th scope="col">loss</th>}
               {last && <><th scope="col">p after</th><th scope="col">−log p</th>{smoothing > 0 && <th scope="col">loss</th>}</>}
             </tr>
           </thead>

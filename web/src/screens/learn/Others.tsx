@@ -14,7 +14,7 @@ export function OthersSection({ learned: { others } }: { learned: Learned }) {
       {others.length === 0 ? <p class="note">The run has no evaluated texts with right answers to compare with: <code>glassformer evaluate</code> makes some.</p> : (
         <>
           <p>Learning one answer may be forgetting another: of {others.length} texts that the run was evaluated on, {worse} {worse === 1 ? "has" : "have"} a larger loss than before.</p>
-          <div class="arithmetic-scroll">
+          <div class="arithmetic-scroll" tabIndex={0} role="region" aria-label="Losses of other texts">
             <table class="learn-table">
               <thead><tr><th scope="col" class="label">text</th><th scope="col" class="label">right answer</th><th scope="col">before</th><th scope="col">after</th><th scope="col">change</th></tr></thead>
               <tbody>

@@ -3,7 +3,7 @@ import { number } from "../../tensors/format";
 import type { Learned, LearningFacts } from "../../types";
 import { Terms } from "../../views/Terms";
 
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [620, 200, 46, 10, 12, 26];
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [620, 210, 64, 10, 14, 30];
 
 export function StepsSection({ learned, facts }: { learned: Learned; facts: LearningFacts }) {
   const losses = [...learned.steps.map(({ loss }) => loss), learned.loss];
@@ -24,7 +24,7 @@ export function StepsSection({ learned, facts }: { learned: Learned; facts: Lear
           <p>{learned.right ? "The answer is now the most probable one." : "The answer is not yet the most probable one."}</p>
           <div class="learn-scroll" tabIndex={0} role="region" aria-label="Steps">
             <table class="learn-table">
-              <thead><tr><th scope="col">step</th><th scope="col">loss before</th><th scope="col">norm of the gradient</th><th scope="col">clipped by</th></tr></thead>
+              <thead><tr><th scope="col">step</th><th scope="col">loss before</th><th scope="col">norm of gradient</th><th scope="col">clipped by</th></tr></thead>
               <tbody>
                 {learned.steps.map((step, i) => (
                   <tr key={i} data-step={i + 1}><th scope="row">{i + 1}</th><td>{number(step.loss, 4)}</td><td>{number(step.grad_norm, 4)}</td><td>{number(step.clipped)}</td></tr>

@@ -19,7 +19,7 @@ export function UpdateSection({ before, after, learned }: { before: Manifest; af
   const { param } = useValue(route).params;
   const { row: chosenRow, col: chosenCol } = useValue(selection);
   const groups = after.learning!.groups;
-  const names = groups.flatMap(({ params }) => params).filter((name) => name in after.params);
+  const names = groups.flatMap(({ params }) => params).filter((name) => name in after.params && (source.live || source.peek(after.id, `${name}.before`)));
   const furthest = [...names].sort((a, b) => (learned.moved[b] ?? 0) - (learned.moved[a] ?? 0))[0];
   const parameter = param !== undefined && names.includes(param) ? param : furthest;
   const group = groups.find(({ params }) => params.includes(parameter!));
@@ -82,9 +82,9 @@ function Lines({ after, parameter, row, col, step }: { after: Manifest; paramete
     () => updateLines(after, group, { parameter, row, col }, step, (id, slice) => source.tensor(after.id, id, slice)), { within: parameter });
   if (error) return <p class="note">{error.message}</p>;
   return (
-    <dl class="learn-check" data-role="update-lines" data-state={stale || !value ? "pending" : "ready"} aria-live="polite">
+    <><p class="note learn-why">Recomputed in your browser from what the optimizer keeps. ✓: the optimizer has the same number, up to rounding, which the bound allows for.</p><dl class="learn-check" data-role="update-lines" data-state={stale || !value ? "pending" : "ready"} aria-live="polite">
       {value?.map((line) => <Row key={line.name} line={line} />)}
-    </dl>
+    </dl></>
   );
 }
 
@@ -95,7 +95,7 @@ function Row({ line: { name, text, check, last } }: { line: Line }) {
       <dt>{name}</dt>
       <dd>{text}</dd>
       <dd class="learn-ok" {...(check && { "data-check-line": name, "data-state": ok ? "ok" : "bad", "data-delta": exact(check.delta), "data-bound": exact(check.bound) })}>
-        {check && <span class={ok ? "check-ok" : "check-bad"}>{ok ? "✓ as the optimizer has it" : "✗ the optimizer has another"}, Δ {tiny(check.delta)} of at most {tiny(check.bound)}</span>}
+        {check && <span class={ok ? "check-ok" : "check-bad"}>{ok ? "✓" : "✗ the optimizer has another,"} Δ {tiny(check.delta)} {ok ? "≤" : ">"} {tiny(check.bound)}</span>}
       </dd>
     </div>
   );

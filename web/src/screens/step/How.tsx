@@ -72,7 +72,7 @@ export function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
   const gradient = nodeOf(trace, `${step.id}.grad`);
   return (
     <dl class="step-from">
-      {of && <div><dt>Gradient of</dt><dd><Step node={of} /></dd></div>}
+      {of && <div><dt>Of</dt><dd><Step node={of} /></dd></div>}
       {users.length > 0 && <div><dt>Used by</dt><dd><Steps nodes={users} /></dd></div>}
       {inputs.length > 0 && <div><dt>Inputs</dt><dd><Steps nodes={inputs} /></dd></div>}
       {Object.entries(step.params).map(([role, id]) => {

@@ -27,14 +27,14 @@ export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell
   const slice = heads ? `head:${cell.head}` : sliceOf(node, places);
   const named = (ids: number[] | null) => ids?.map((id) => (node.axes.some(({ name }) => name === "vocab") ? pieceOf(trace, id) : String(id)));
   const [down, across] = [node.axes.at(-2), node.axes.at(-1)];
-  const rows = node.axes.length - (heads ? 1 : 0) > 1 ? down : undefined;
+  const rows = node.axes.length - (heads ? 1 : 0) > 1 && places.row === null ? down : undefined;
   return (
     <section class="step-numbers" aria-label="Numbers">
       {heads > 0 && <HeadPicker heads={heads} head={cell.head} />}
       {places.row !== null && <PositionPicker trace={trace} position={cell.position} />}
       <Matrix
         node={node.id} slice={slice} label={title(node)} mask={masked ?? own.value} scale={scaleOfNode(node)} limit={node.dtype === "i32" ? Infinity : undefined} cell={[cell.row, cell.col]} onSelect={choose}
-        rowLabels={rows && (named(places.rows) ?? (places.row !== null ? [""] : rows.name === "token" ? rowTextsOf(trace, node) : axisLabels(trace, rows)))} colLabels={named(places.cols) ?? (across && axisLabels(trace, across))}
+        rowLabels={rows && (named(places.rows) ?? (rows.name === "token" ? rowTextsOf(trace, node) : axisLabels(trace, rows)))} colLabels={named(places.cols) ?? (across && axisLabels(trace, across))}
         rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />
       {/^(ngram_ids|embedding_bag)$/.test(node.op) && (

@@ -12,7 +12,7 @@ import { axisNames, nodeLocation, shapeText } from "../../tensors/format";
 import { PROBABILITIES } from "../../trace/stepData";
 import { sentence } from "../../trace/descriptions";
 import { stepsOf } from "../../trace/list";
-import { isGradient, title } from "../../trace/steps";
+import { title } from "../../trace/steps";
 import { predictionIndex } from "../../trace/generation";
 import type { Manifest } from "../../types";
 import { Terms } from "../../views/Terms";
@@ -28,7 +28,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
   const { params } = useValue(route);
   const { head, row, col } = useValue(selection);
   const alone = useValue(framed);
-  const backward = useValue(gradients, (on) => (selection.value.node ? isGradient({ id: selection.value.node }) : on)) && trace.learning !== null;
+  const backward = useValue(gradients);
   const steps = useMemo(() => stepsOf(trace, backward), [trace, backward]);
   const here = () => Math.max(0, steps.findIndex((one) => one.id === selection.value.node));
   const index = here();
