@@ -27,7 +27,7 @@ LOOKS = {
 }
 
 
-def asked(name: str, **more: Any) -> TraceRequest:
+def request_of(name: str, **more: Any) -> TraceRequest:
     task = MODELS[name][0]
     return TraceRequest(TEXTS[task], answer=ANSWERS[task], **more)
 
@@ -40,7 +40,7 @@ def at(name: str, **more: Any) -> dict[str, Any]:
 
 @cache
 def learned(name: str, steps: int, optimizer: str | None = None) -> Explanation:
-    return explain(subject_of(MODELS[name]), asked(name, learn_steps=steps, optimizer=optimizer))
+    return explain(subject_of(MODELS[name]), request_of(name, learn_steps=steps, optimizer=optimizer))
 
 
 def number(page: App, role: str) -> float:

@@ -862,7 +862,7 @@ export interface PackedTensor {
   data: string;
 }
 
-/** The weights of words, and what was asked. */
+/** The weights of words, and what was unlearned. */
 export interface SavedAttribution {
   request: AttributeRequest;
   attribution: Attribution;

@@ -11,7 +11,7 @@ export const isGradient = ({ id }: Pick<TraceNode, "id">) => /\.grad(\.|$)/.test
 export const leaf = (node: TraceNode) => (node.id === PROBABILITIES ? node.id : isGradient(node) ? gradientOf(node).split(".").at(-1)! : node.site.split(":")[0]!);
 
 /** The step or parameter that a gradient is of. */
-export const gradientOf = ({ id }: Pick<TraceNode, "id">) => id.replace(/\.grad(\..*)?$/, "");
+export const gradientOf = ({ id }: Pick<TraceNode, "id">) => id.replace(/\.grad(?=\.|$).*/, "");
 
 /** The same with its block, "self.q_proj"; a norm outside of blocks is the last of a stack, or of the output. */
 export function role(node: TraceNode): string {

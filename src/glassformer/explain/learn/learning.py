@@ -237,8 +237,8 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         def explained(model: Subject, id: str, steps: int) -> Explanation:
             taken = learner if steps else None
             records = LearningStore(model.model, answer, config.label_smoothing, taken)
-            asked = replace(request, learn_steps=steps)
-            return explain_encoded(subject, whole, model, asked, answer.encoded, records, id, started)
+            own_request = replace(request, learn_steps=steps)
+            return explain_encoded(subject, whole, model, own_request, answer.encoded, records, id, started)
 
         base = explained(member, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)

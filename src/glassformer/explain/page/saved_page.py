@@ -47,7 +47,7 @@ MAX_EMBEDDING_VIEWS = 30
 
 
 class SavedAttribution(TypedDict):
-    """The weights of words, and what was asked."""
+    """The weights of words, and what was unlearned."""
 
     request: Annotated[dict[str, Any], AttributeRequest]
     attribution: Annotated[dict[str, Any], Attribution]
@@ -118,7 +118,7 @@ def saved_page_html(
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
     explanations = [e for e in (explanation, edited, other) if e is not None]
     unedited = [e for e in explanations if e.edited is None]
-    asked = [e for e in unedited if e.base is None]  # of a model that learned there are no attributions
+    unlearned = [e for e in unedited if e.base is None]  # of a model that learned there are no attributions
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
     data: SavedPageData = {
@@ -127,7 +127,7 @@ def saved_page_html(
         "tensors": {},
         "attributions": [],
         "erased": [],
-        "alignments": {e.id: readings_json(readings(e)) for e in asked if len(e.streams) > 1},
+        "alignments": {e.id: readings_json(readings(e)) for e in unlearned if len(e.streams) > 1},
         "embeddings": {e.id: embedding_views(e, dropped) for e in unedited},
         "dropped": dropped,
     }
@@ -137,7 +137,7 @@ def saved_page_html(
     if needed > max_bytes:
         raise UsageError(f"this page takes {needed:,} bytes without any tensor, more than {max_bytes:,}")
     words = ByteBudget((max_bytes - needed) // 2)
-    data["attributions"], data["erased"] = saved_attributions(asked, deadline, dropped, words)
+    data["attributions"], data["erased"] = saved_attributions(unlearned, deadline, dropped, words)
     used = needed + words.spent
     limit = max_bytes if parameters else min(max_bytes, PARAMETERS_BYTES)
     data["tensors"] = pack_tensors(explanations, max_bytes - used, limit - used, dropped)

@@ -74,8 +74,10 @@ def pack_tensors(
             )
         for n in sorted(nodes, key=_rank):  # in computing order within a rank
             add(explanation, n["id"], n["axes"], n["dtype"], room, left_out)
+    updates = 0
     for explanation in explanations:
-        used += pack_updates(explanation, packed[explanation.id], min(UPDATES_BYTES, room - used), dropped)
+        updates += pack_updates(explanation, packed[explanation.id], min(UPDATES_BYTES, room - used - updates), dropped)
+    used, with_parameters = used + updates, with_parameters + updates
     limited = with_parameters < room
     # Where the whole file is full, parameters are among the tensors left out.
     left_out_parameters: list[str] = [] if limited else left_out
@@ -85,21 +87,27 @@ def pack_tensors(
         params = {} if weights in seen else manifest(explanation)["params"]  # the page finds them under the first
         seen.add(weights)
         for name, param in sorted(params.items(), key=lambda item: _size(item[1]["axes"])):
-            if name in packed[explanation.id]:
-                continue
-            add(explanation, name, param["axes"], "f32", min(room, with_parameters), left_out_parameters)
-    if limited and left_out_parameters:
-        dropped.append(
+            if name not in packed[explanation.id]:
+                add(explanation, name, param["axes"], "f32", min(room, with_parameters), left_out_parameters)
+    dropped += _what_lacks(left_out, left_out_parameters if limited else [])
+    return packed
+
+
+def _what_lacks(left_out: list[str], left_out_parameters: list[str]) -> list[str]:
+    """Return a sentence each on the tensors and the parameters that were left out."""
+    sentences = []
+    if left_out_parameters:
+        sentences.append(
             f"{len(left_out_parameters)} parameters are left out, so that steps computed with them cannot be "
             "recomputed here: glassformer explain --parameters stores them, if they fit in 20 MB."
         )
     if left_out:
         shown = ", ".join(left_out[:6]) + (f" and {len(left_out) - 6} more" if len(left_out) > 6 else "")
-        dropped.append(
+        sentences.append(
             f"{len(left_out)} tensors are left out, to limit the size of the file: {shown}. Steps computed from them "
             "cannot be checked here; glassformer explain shows them."
         )
-    return packed
+    return sentences
 
 
 def pack_updates(explanation: Explanation, packed: dict[str, PackedTensor], room: int, dropped: list[str]) -> int:
