@@ -42,6 +42,9 @@ TEXTS = {
     "embed": "a film was good",
 }
 
+ANSWERS = {"classify": "good", "translate": "gfedcba", "lm": "abc", "pretrain": "b"}
+"""Answers to learn for these texts."""
+
 
 def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **text: Any) -> Run:
     """A run of these parts, as `glassformer.load` would give it, but of random weights."""

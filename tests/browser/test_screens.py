@@ -13,7 +13,7 @@ from tests.browser.app import App, Watch
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.browser.models import MODELS, TEXTS
 
-SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
+SCREENS = ("flow", "step", "attention", "decode", "why", "compare", "learn")
 FAMILIES = ("classify, pre-norm", "translate, pre-norm", "lm, pre-norm", "pretrain, pre-norm")
 LOOKS = {
     "light, wide": {"color_scheme": "light", "viewport": DESKTOP},

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.browser.app import App, address
-from tests.browser.models import MODELS, TEXTS, subject_of
+from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
 
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
@@ -27,6 +27,10 @@ CASES = [
     ("classify, post-norm", {"edits": "encoder.0.self.scores[head:1;token:2]=blocked encoder.1.self.out=0"}),
     ("translate, pre-norm", {"edits": "encoder.1.state=skip decoder.0.cross.head1=0"}),
     ("translate, post-norm", {"edits": "encoder.0.state=skip decoder.0.self.weights[head:0;token:1]*0.5"}),
+    ("classify, post-norm", {"answer": ANSWERS["classify"], "learn_steps": 3}),
+    ("translate, pre-norm", {"answer": ANSWERS["translate"]}),
+    ("lm, pre-norm", {"answer": ANSWERS["lm"]}),
+    ("pretrain, post-norm", {"answer": ANSWERS["pretrain"]}),
     ("lm, pre-norm", {"edits": "decoder.0.state[token:1]=B decoder.1.self.q[head:0]*2", "other_text": "cba d"}),
 ]
 

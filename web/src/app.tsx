@@ -1,5 +1,5 @@
 /**
- * The frame around the six screens: navigation, the text form, the answer and error messages. Each screen is a folder
+ * The frame around the seven screens: navigation, the text form, the answer and error messages. Each screen is a folder
  * in screens/.
  */
 import type { ComponentType } from "preact";
@@ -7,6 +7,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import type * as effects from "./screens/effects";
 import { FlowScreen } from "./screens/flow/screen";
 import type * as later from "./screens/later";
+import type * as learning from "./screens/learning";
 import { type Screen, SCREENS } from "./state/address";
 import { framed } from "./state/frame";
 import { guide, offered, openTour } from "./state/guide";
@@ -24,7 +25,7 @@ declare const SAVED: boolean;
 
 /** For the type checker: each screen is in one of the bundles. */
 type Complete<Screens extends Record<Screen, ComponentType<{ trace: Manifest }>>> = Screens;
-export type Screens = Complete<{ flow: typeof FlowScreen } & typeof later & typeof effects>;
+export type Screens = Complete<{ flow: typeof FlowScreen } & typeof later & typeof effects & typeof learning>;
 
 /** What is loaded: the other screens, and the help and the tour, are in bundles that are loaded when one is opened. */
 const loaded = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour" | "share", ComponentType>>>({ flow: FlowScreen });
@@ -93,7 +94,7 @@ function Content({ screen }: { screen: Screen }) {
   const trace = useValue(manifest);
   const Component = useValue(loaded)[screen];
   useEffect(() => {
-    if (!Component) add(screen === "compare" || screen === "why" ? import("./screens/effects") : import("./screens/later"));
+    if (!Component) add(screen === "learn" ? import("./screens/learning") : screen === "compare" || screen === "why" ? import("./screens/effects") : import("./screens/later"));
   }, [Component, screen]);
   const answered = !useValue(framed);
   return trace && <>{answered && <Answer trace={trace} />}{answered && <EditBar />}{Component && <Component trace={trace} />}</>;

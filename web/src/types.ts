@@ -33,8 +33,10 @@ export interface Manifest {
   answer: Answer;
   /** The member of an ensemble that is traced, and the answer of all. null: a single model. */
   together: EnsembleMember | null;
-  /** In order of computation. */
+  /** In order of computation, with an answer to learn up to its loss. */
   nodes: TraceNode[];
+  /** Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty without an answer to learn. */
+  gradients: TraceNode[];
   params: Record<string, Param>;
   predictions: Prediction[];
   decode: DecodeLog;
@@ -43,7 +45,7 @@ export interface Manifest {
   omitted: Omitted[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
   warnings: string[];
-  /** Why "edits", and so sweeps, or "contributions" are refused for this text, a sentence each; absent: allowed. */
+  /** Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each. */
   refused: Record<string, string>;
   seconds: number;
   /** What the edits of the request change; null without edits. */
@@ -186,7 +188,7 @@ export interface TraceNode {
   inputs: string[];
   /** Parameter id by role ("weight", "bias"). */
   params: Record<string, string>;
-  attrs: Record<string, number | string | boolean>;
+  attrs: Record<string, number | string | boolean | (number | null)[]>;
   axes: Axis[];
   dtype: "f32" | "i32" | "u8";
   /** Minimum of the finite values; null for an empty tensor. */
@@ -435,6 +437,8 @@ export interface ParameterGroup {
   constants: Record<string, number>;
   /** The names of the parameters. */
   params: string[];
+  /** The type in which Muon multiplies matrices, "float32" or "bfloat16"; all else is float32. */
+  dtype: string;
 }
 
 /** What some steps of learning changed. */
@@ -443,6 +447,8 @@ export interface Learned {
   steps: StepTaken[];
   /** The loss after them, in nats per label. */
   loss: number;
+  /** Whether after them every label is the most probable one. */
+  right: boolean;
   /** For each parameter the norm of its change divided by its own. */
   moved: Record<string, number>;
   /** Texts whose answers were not learned. */
@@ -457,6 +463,8 @@ export interface StepTaken {
   grad_norm: number;
   /** The factor that clipping multiplies them by, 1 for none. */
   clipped: number;
+  /** Whether before the step every label was the most probable one. */
+  right: boolean;
 }
 
 /** A text that the run was evaluated on and that is not learned here: learning one may be forgetting another. */
@@ -480,6 +488,7 @@ export interface RunInfo {
   checkpoints: CheckpointInfo[];
   defaults: DecodeSettings;
   limits: Limits;
+  learn: LearnDefaults;
   version: string;
   /** Requests given on the command line: none, one text, or two to compare. Only the server sends it. */
   start?: TraceRequest[];
@@ -497,6 +506,19 @@ export interface Limits {
   layered: number;
   max_traces: number;
   max_text_bytes: number;
+}
+
+/** How the run was trained, for steps of learning, and texts of its evaluation with their right answers. */
+export interface LearnDefaults {
+  optimizer: "adamw" | "adam" | "sgd" | "muon";
+  lr: number;
+  examples: KnownAnswer[];
+}
+
+/** A text with its right answer. */
+export interface KnownAnswer {
+  text: string;
+  answer: string;
 }
 
 /** The prediction to explain, and the method. */
@@ -816,9 +838,9 @@ export interface CheckpointEffect {
 /** The data of a saved page. */
 export interface SavedPageData {
   run: RunInfo;
-  /** One trace, then that with edits, then a second one to compare with. */
+  /** One trace, then that with edits or after steps of learning, then a second one to compare with. */
   traces: Manifest[];
-  /** By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the first. */
+  /** By trace id, then node, gradient or parameter id. Parameters that two traces of the same weights share are stored under the first. */
   tensors: Record<string, Record<string, PackedTensor>>;
   attributions: SavedAttribution[];
   /** Each word erased alone. */
@@ -840,7 +862,7 @@ export interface PackedTensor {
   data: string;
 }
 
-/** The weights of words, and what was asked. */
+/** The weights of words, and what was unlearned. */
 export interface SavedAttribution {
   request: AttributeRequest;
   attribution: Attribution;

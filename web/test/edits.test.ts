@@ -11,7 +11,8 @@ import { changeOfNext, changesOf } from "../src/trace/changes";
 import { describeEdit, maskOfHead } from "../src/trace/edits";
 import { rowTexts, rowTextsOf } from "../src/trace/generation";
 import { formula, piecesOf } from "../src/trace/descriptions";
-import { scaleOfNode, stepsOf } from "../src/trace/steps";
+import { stepsOf } from "../src/trace/list";
+import { scaleOfNode } from "../src/trace/steps";
 import type { Manifest, Prediction, Stream, TraceNode } from "../src/types";
 
 const value = (data: number[], dtype: TensorValue["dtype"] = "f32"): TensorValue =>
@@ -33,6 +34,7 @@ const stream = (name: string, pieces: string[]) =>
 const HEADS = [axis("head", 2), axis("token", 3, "target"), axis("key", 4, "source")];
 const TRACE = {
   id: "t2", model: { pre_norm: true }, streams: [stream("source", ["a", "b", "c", "d"]), stream("target", ["[BOS]", "-", "0"])], generation: { masked: null },
+  gradients: [], learning: null,
   predictions: ["-", "0", "[EOS]"].map((piece, position) => ({ position, top: [{ id: 9, piece: "?" }], actual: position < 2 ? { id: 1, piece } : null })),
   nodes: [
     node("decoder.0.cross.scores", HEADS), node("decoder.0.cross.weights", HEADS), node("decoder.0.cross.out", [axis("token", 3, "target"), axis("feature", 8)]),

@@ -1,5 +1,6 @@
 /** Caches of limited size. Slices of a cached whole tensor are views, not copies. */
 import { sliceTensor, type TensorValue } from "../tensors/tensor";
+import { nodeOf } from "../trace/stepData";
 import type { Manifest } from "../types";
 
 /** A least-recently-used cache of limited size. */
@@ -80,6 +81,9 @@ export class TensorCache {
   }
 }
 
+/** What an optimizer keeps of a parameter is of the parameter's shape: "head.weight.exp_avg_sq_before". */
+const parameterOf = (id: string) => id.replace(/\.(before|clipped_grad|(exp_avg|exp_avg_sq|momentum_buffer)(_before)?)$/, "");
+
 /** The names of a node's or parameter's dimensions. */
 export const axesOf = (trace: Manifest | null | undefined, id: string): string[] =>
-  (trace?.nodes.find((node) => node.id === id) ?? trace?.params[id])?.axes.map((axis) => axis.name) ?? [];
+  ((trace && nodeOf(trace, id)) ?? trace?.params[parameterOf(id)])?.axes.map((axis) => axis.name) ?? [];

@@ -3,7 +3,7 @@
  * when they are read.
  */
 import type { TensorValue } from "../tensors/tensor";
-import type { Manifest } from "../types";
+import type { Manifest, TraceNode } from "../types";
 import { LruCache } from "./cache";
 import { Problem, type Source } from "./source";
 
@@ -20,8 +20,8 @@ interface Passes {
  * `after`; `trace/changes.ts` computes how they change.
  */
 export function differenceOf(after: Manifest, before: Manifest): Manifest & { passes: Passes } {
-  const nodes = after.nodes.map((node) => ({ ...node, attrs: { ...node.attrs, difference: true } }));
-  return { ...after, id: `${after.id}~${before.id}`, nodes, passes: { before, after } };
+  const marked = (all: TraceNode[]) => all.map((node) => ({ ...node, attrs: { ...node.attrs, difference: true } }));
+  return { ...after, id: `${after.id}~${before.id}`, nodes: marked(after.nodes), gradients: marked(after.gradients), passes: { before, after } };
 }
 
 /** The traces before and after, of a difference; null of other traces. */

@@ -45,7 +45,7 @@ export class FileSource implements Source {
     const first = this.data.traces[0];
     const trace = this.data.traces.find((one) => one.id === traceId);
     if (!first || !trace || trace === first) return undefined;
-    const same = trace.edited?.same.includes(id) || (trace.model.checkpoint === first.model.checkpoint && id in trace.params);
+    const same = trace.edited?.same.includes(id) || (trace.model.checkpoint === first.model.checkpoint && !trace.learning?.learned && id in trace.params);
     return same ? this.data.tensors[first.id]?.[id] : undefined;
   }
   async tensor(traceId: string, id: string, slice = "") {

@@ -1,13 +1,14 @@
 /**
- * Keyboard shortcuts for all screens: 1–6 open a screen, [ ] change the layer, , . the head, w goes to the field for
- * edits, z removes the last edit, v shows before, after or the difference, ? opens the help. A
+ * Keyboard shortcuts for all screens: 1–7 open a screen, [ ] change the layer, , . the head, w goes to the field for
+ * edits, z removes the last edit, v shows before, after or the difference, g gradients, ? opens the help. A
  * screen handles its own keys (Space, Enter, arrows). Keys are ignored while typing.
  */
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { SCREENS } from "./address";
 import { framed } from "./frame";
 import { guide } from "./guide";
-import { go, manifest, route, setParams, shown, SHOWN, undoEdit } from "./page";
+import { nodeOf } from "../trace/stepData";
+import { go, gradients, manifest, route, setParams, showGradients, shown, SHOWN, undoEdit } from "./page";
 
 /** Whether a key is typed into a field or has a modifier, and so is no shortcut. */
 export function isTyping(event: KeyboardEvent): boolean {
@@ -43,7 +44,7 @@ export function changeLayer(by: number) {
   const layers = Math.max(trace.model.n_layers, trace.model.n_decoder_layers);
   if (now < 0 || now >= layers) return;
   const moved = match ? `${match[1]}.${now}.${match[3]}` : null;
-  const exists = moved !== null && trace.nodes.some((one) => one.id === moved);
+  const exists = moved !== null && Boolean(nodeOf(trace, moved));
   setParams(exists ? { layer: now, node: moved } : { layer: now });
 }
 
@@ -66,6 +67,7 @@ function onKey(event: KeyboardEvent) {
   else if (event.key === ".") changeHead(1);
   else if (event.key === "z") undoEdit();
   else if (event.key === "v") setParams({ show: SHOWN[(SHOWN.indexOf(shown.value) + 1) % SHOWN.length] ?? null });
+  else if (event.key === "g") showGradients(!gradients.value);
   else if (event.key === "w") openEditField();
   else if (event.key === "?") guide.value = "help";
   else return;

@@ -6,6 +6,8 @@ import { differenceOf, withDifferences } from "../sources/difference";
 import { FileSource } from "../sources/file";
 import { LiveSource } from "../sources/live";
 import type { Source } from "../sources/source";
+import { nodeOf } from "../trace/stepData";
+import { gradientOf, isGradient } from "../trace/steps";
 import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
 import { formatHash, paramsFromRequest, parseHash, requestFromParams, type Route, type Screen } from "./address";
 import { sortEdits } from "./refusal";
@@ -34,12 +36,15 @@ export const other = second.result;
 export const editable = computed([base], () => source.live && !base.value?.refused.edits);
 /** The edits in the address, or of a saved page. */
 export const edits = computed([route, runFacts], () => requestOf(route.value).edits ?? []);
-/** The trace with the edits of the address; null while it is computed, so that an earlier answer is never shown as new. */
-export const edited = computed([base, third.result, edits], () => {
+/** How many steps of learning are taken before the pass. */
+export const learnSteps = computed([route, runFacts], () => requestOf(route.value).learn_steps ?? 0);
+/** The trace with the edits of the address, or after its steps of learning; null while it is computed, so that an earlier answer is never shown as new. */
+export const edited = computed([base, third.result, edits, learnSteps], () => {
   const [before, after] = [base.value, third.result.value];
-  const same = before && after && JSON.stringify({ ...after.request, edits: undefined, other_text: undefined }) === JSON.stringify(before.request);
-  return same && after.request.edits?.join(" ") === edits.value.join(" ") ? after : null;
+  const same = before && after && JSON.stringify(unchanged(after.request)) === JSON.stringify(before.request);
+  return same && (after.request.edits ?? []).join(" ") === edits.value.join(" ") && (after.request.learn_steps ?? 0) === learnSteps.value ? after : null;
 });
+const changes = () => edits.value.length > 0 || learnSteps.value > 0;
 export const SHOWN = ["before", "after", "difference"] as const;
 export type Shown = (typeof SHOWN)[number];
 /** Whether the view computes from the model without edits. */
@@ -48,9 +53,9 @@ export const ignoresEdits = computed([route], () => {
   return (screen === "why" && params.why !== "checkpoints") || screen === "compare" || params.view === "alignment";
 });
 /** Which trace the pictures show: without edits, with edits, or their difference. */
-export const shown = computed([route, edits], (): Shown => {
+export const shown = computed([route, edits, learnSteps], (): Shown => {
   const { screen, params } = route.value;
-  if (!edits.value.length || ignoresEdits.value || screen === "why") return "before";
+  if (!changes() || ignoresEdits.value || screen === "why") return "before";
   return SHOWN.find((one) => one === params.show) ?? "after";
 });
 const difference = computed([base, edited], () => edited.value && base.value && differenceOf(edited.value, base.value));
@@ -59,6 +64,20 @@ export const manifest = computed([base, edited, difference, shown], () => {
   const chosen = { before: base.value, after: edited.value, difference: difference.value }[shown.value];
   return chosen ?? base.value;
 });
+/** Whether Flow and Step show gradients, or the values that they are of. */
+export const gradients = computed([route, manifest], () => {
+  const { screen, params: { node, numbers } } = route.value;
+  return manifest.value?.learning != null && (screen === "step" && node ? isGradient({ id: node }) : numbers === "gradients");
+});
+/** Shows gradients or values, on Step of the same step. */
+export function showGradients(on: boolean) {
+  const [trace, { node }] = [manifest.value, route.value.params];
+  if (!trace?.learning) return;
+  const of = node && gradientOf({ id: node });
+  const user = trace.nodes.find(({ id, params }) => id === of || Object.values(params).includes(of!))?.id;
+  const partner = on ? nodeOf(trace, `${of}.grad`)?.id : user;
+  setParams({ numbers: on ? "gradients" : null, node: partner ?? null, ...(user === of ? {} : { cell: null }) });
+}
 /** Description of the pending request; null: none. */
 export const busy = computed(loaders.map((loader) => loader.busy), () => loaders.map((loader) => loader.busy.value).find(Boolean) ?? null);
 const otherProblem = signal<ErrorMessage | null>(null);
@@ -119,7 +138,7 @@ export function hrefTo(screen: Screen, patch: Patch = {}): string {
   return formatHash({ screen, params: withPatch(route.value.params, patch) });
 }
 
-const TRACE_PARAMS = ["cell", "token", "position", "beam", "class", "foil", "erased", "unfold"];
+const TRACE_PARAMS = ["cell", "token", "position", "beam", "class", "foil", "erased", "unfold", "numbers"];
 
 /** Traces another text, or the same with other settings, with the same edits. Parameters of the old trace are removed. */
 export function trace(request: TraceRequest) {
@@ -137,6 +156,12 @@ export function setEdits(next: readonly string[], otherText = requestOf(route.va
 /** The parameters of a request whose edits may be none. */
 const paramsOfEdits = (request: TraceRequest): Patch =>
   (request.edits?.length ? paramsFromRequest(request) : { ...paramsFromRequest({ ...request, other_text: undefined }), show: null });
+
+/** Sets what is learned, from the text of the trace; null: nothing. With a new history entry, so that Back undoes. */
+export function learn(how: Pick<TraceRequest, "answer" | "learn_steps" | "lr" | "optimizer"> | null) {
+  const { answer: _, learn_steps: __, lr: ___, optimizer: ____, ...rest } = requestOf(route.value);
+  write({ ...route.value, params: withPatch(route.value.params, { ...(how ? {} : { numbers: null, show: null }), ...paramsFromRequest({ ...rest, ...how }) }) }, false);
+}
 
 /** Sets the second trace, for Compare; null removes it. */
 export function traceOther(request: TraceRequest | null) {
@@ -159,9 +184,9 @@ export async function start() {
   if (!runFacts.value) return;
   const json = (make: () => TraceRequest | null) => computed([route], () => JSON.stringify(make()));
   const [baseRequest, otherRequest, editedRequest] = [
-    json(() => withoutEdits(requestOf(route.value))),
+    json(() => unchanged(requestOf(route.value))),
     json(() => requestFromParams(route.value.params, "o.") ?? secondRequest()),
-    json(() => (edits.value.length ? requestOf(route.value) : null)),
+    json(() => (changes() ? requestOf(route.value) : null)),
   ];
   /** The request and the parameters of the address that are shown, and the second request; null before the first. */
   let accepted: { request: string; params: Route["params"] } | null = null;
@@ -193,9 +218,10 @@ export async function start() {
   effect(editedRequest, async (request) => {
     const asked = JSON.parse(request) as TraceRequest | null;
     refusal.value = null;
-    const error = await third.load("Tracing with edits", asked && (() => source.trace(asked)));
+    const error = await third.load(asked?.learn_steps ? "Learning" : "Tracing with edits", asked && (() => source.trace(asked)));
     // Where the text itself is refused the whole address is taken back.
     if (!asked || !error || await base || request !== editedRequest.value) return;
+    if (asked.learn_steps) return takeBack(withPatch(route.value.params, { learn_steps: null }), toErrorMessage(error));
     const { applied, message } = await sortEdits(asked, error, (one) => source.trace(one));
     if (request === editedRequest.value) takeBack(withPatch(route.value.params, paramsOfEdits({ ...asked, edits: applied })), message);
   });
@@ -208,15 +234,19 @@ function takeBack(params: Route["params"], why: ErrorMessage, keepTyped = () => 
   refusal.value = why;
 }
 
-const withoutEdits = ({ edits: _, other_text: __, ...request }: TraceRequest): TraceRequest => request;
+/** The request without edits, and before any step of learning. */
+const unchanged = ({ edits: _, other_text: __, learn_steps: ___, ...request }: TraceRequest): TraceRequest => request;
+
+/** Whether a trace is of a pass with edits, or after steps of learning. */
+const isChanged = ({ edited, learning }: Manifest) => Boolean(edited ?? learning?.learned);
 
 /** The request in the address, or the first one of the run or the saved page. */
 function requestOf({ params }: Route): TraceRequest {
-  const standard = source.stored.find((one) => one.edited)?.request ?? source.stored[0]?.request
+  const standard = source.stored.find(isChanged)?.request ?? source.stored[0]?.request
     ?? runFacts.value?.start?.[0] ?? { text: runFacts.value?.examples[0] ?? "" };
   return requestFromParams(params.edits ? { text: standard.text, ...params } : params) ?? standard;
 }
 
 function secondRequest(): TraceRequest | null {
-  return source.stored.slice(1).find((one) => !one.edited)?.request ?? runFacts.value?.start?.[1] ?? null;
+  return source.stored.slice(1).find((one) => !isChanged(one))?.request ?? runFacts.value?.start?.[1] ?? null;
 }

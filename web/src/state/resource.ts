@@ -4,6 +4,7 @@ import { passOf } from "../sources/difference";
 import { toGrid, toTensorValue } from "../tensors/grid";
 import type { TensorValue } from "../tensors/tensor";
 import { maskOfHead } from "../trace/edits";
+import { nodeOf } from "../trace/stepData";
 import type { Manifest, TraceNode } from "../types";
 import { manifest, source } from "./page";
 import { toErrorMessage, type ErrorMessage, useValue } from "./signals";
@@ -75,8 +76,8 @@ export function useMask(node: TraceNode | null, head: number | undefined, of?: M
   }, [value, trace, node?.id, head]);
 }
 
-function bytesOf({ nodes }: Manifest, id: string): number {
-  const node = nodes.find((one) => one.id === id);
+function bytesOf(trace: Manifest, id: string): number {
+  const node = nodeOf(trace, id);
   return node ? node.axes.reduce((product, axis) => product * axis.size, 4) : Infinity;
 }
 

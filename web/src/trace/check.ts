@@ -7,6 +7,7 @@ import { BLOCKED, magnitude, sliceOffsets, type TensorValue } from "../tensors/t
 import type { Manifest, Prediction, TraceNode } from "../types";
 import { editsOf } from "./edits";
 import { OPERATIONS } from "./operations";
+import { isGradient } from "./steps";
 import { inputData, requireParam, param, predictionAt, PROBABILITIES, type TensorReader, rowOf, type Step, Unavailable } from "./stepData";
 
 export interface CheckResult {
@@ -30,17 +31,21 @@ function maxDifference(a: ops.Numbers, b: ops.Numbers): number {
 /** Rounding error of 16-bit floats, relative and absolute. */
 const [F16_RELATIVE, F16_ABSOLUTE] = [2 ** -11, 2 ** -25];
 
-/** A copy with every 16-bit float perturbed by its rounding error, in pseudorandom directions. */
-function perturbed(value: TensorValue): TensorValue {
-  if (value.dtype !== "f16") return value;
-  const data = Float32Array.from(value.data, (x, i) => x + (Math.abs(x) * F16_RELATIVE + F16_ABSOLUTE) * (Math.sin(i * 12.9898) * 43758.5453 % 1 > 0 ? 1 : -1));
+/** A few roundings of 32-bit floats, in sums of products that cancel as gradients do. */
+const F32_RELATIVE = 2 ** -21;
+
+/** A copy with every float perturbed by its rounding error, in pseudorandom directions: 16-bit floats, or all of them. */
+function perturbed(value: TensorValue, all: boolean): TensorValue {
+  const [relative, absolute] = value.dtype === "f16" ? [F16_RELATIVE, F16_ABSOLUTE] : value.dtype === "f32" && all ? [F32_RELATIVE, 0] : [0, 0];
+  if (!relative) return value;
+  const data = Float32Array.from(value.data, (x, i) => x + (Math.abs(x) * relative + absolute) * (Math.sin(i * 12.9898) * 43758.5453 % 1 > 0 ? 1 : -1));
   return { ...value, data };
 }
 
 /**
  * Recomputes a step and compares. `position` selects the row of logits over a vocabulary. Values may differ by rounding:
  * by 1e-4 of the largest, or, with the 16-bit floats of a saved page, by what perturbing those by their rounding error
- * changes.
+ * changes. A gradient may be a small difference of large numbers: there perturbing 32-bit floats counts, too.
  */
 export async function checkNode(trace: Manifest, node: TraceNode, position: number, source: TensorReader): Promise<CheckResult> {
   let isF16 = false;
@@ -63,9 +68,9 @@ export async function checkNode(trace: Manifest, node: TraceNode, position: numb
       return { state: "bad", delta: Infinity, words: `expected ${computed.length} values, got ${shown.length}` };
     }
     const [delta, largest] = [maxDifference(computed, shown), magnitude(shown)];
-    const allowed = isF16
-      ? 4 * maxDifference(computed, await recompute(async (id, slice) => perturbed(await get(id, slice)))) + 2 * (largest * F16_RELATIVE + F16_ABSOLUTE)
-      : 1e-4 * largest;
+    const ofGradient = isGradient(node);
+    const rounding = isF16 || ofGradient ? 4 * maxDifference(computed, await recompute(async (id, slice) => perturbed(await get(id, slice), ofGradient))) : 0;
+    const allowed = rounding + (isF16 ? 2 * (largest * F16_RELATIVE + F16_ABSOLUTE) : 1e-4 * largest);
     return { state: delta <= allowed ? "ok" : "bad", delta, words };
   } catch (error) {
     if (error instanceof Unavailable) return { state: "unavailable", delta: null, words: error.message };
@@ -100,7 +105,7 @@ function editWords(trace: Manifest, node: TraceNode): string {
 function comparisonOf(trace: Manifest, node: TraceNode, position: number) {
   type Get = Step["get"];
   const isProbabilities = node.id === PROBABILITIES;
-  if (!isProbabilities && node.axes.at(-1)?.name !== "vocab") {
+  if (!isProbabilities && (node.axes.at(-1)?.name !== "vocab" || node.op !== "linear")) {
     return { recompute: (get: Get) => OPERATIONS[node.op].recompute({ trace, node, get }), shown: async (get: Get) => (await get(node.id)).data, words: "" };
   }
   const prediction = predictionAt(trace, position);

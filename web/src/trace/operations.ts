@@ -1,41 +1,19 @@
 /**
- * Each operation of a forward pass: `recompute` computes all its values from its inputs, `cell` shows the arithmetic
- * of one value. `check.ts` compares the former with the model's values; `ArithmeticView` shows the latter.
+ * Each operation: `recompute` computes all its values from its inputs, `cell` shows the arithmetic of one value.
+ * `check.ts` compares the former with the model's values; `ArithmeticView` shows the latter. Here are those of a forward
+ * pass, some of which are also those of a backward pass; `backward.ts` has the others.
  */
 import { count, number, visible } from "../tensors/format";
 import * as ops from "../tensors/ops";
 import type { Op } from "../types";
+import { isGradient } from "./steps";
+import { elementwise, lines, n, type Operation, p, products, weightedSum } from "./arithmetic";
+import { BACKWARD } from "./backward";
+import { pieceOf } from "./labels";
 import {
-  type Arithmetic, type Cell, inputData, firstPosition, input, inputNode, lastSize, requireParam, ngramsOf, cellValue, param, pieces, predictionAt,
+  type Arithmetic, axisLabels, type Cell, inputData, firstPosition, input, inputNode, lastSize, requireParam, ngramsOf, cellValue, param, pieces, predictionAt,
   PROBABILITIES, rowOf, rowSlice, sizeOf, type Step, streamOf, times, tokensOf, Unavailable, width,
 } from "./stepData";
-
-interface Operation {
-  recompute: (step: Step) => Promise<ops.Numbers>;
-  cell: (step: Step, cell: Cell) => Promise<Arithmetic>;
-}
-
-const n = (x: number) => number(x, 4);
-/** In parentheses if negative. */
-const p = (x: number) => (x < 0 ? `(${n(x)})` : n(x));
-const lines = (...text: string[]): Arithmetic => ({ lines: text, terms: [], columns: ["", "", "", ""] });
-
-function products(columns: Arithmetic["columns"], a: ops.Numbers, b: ops.Numbers, labels: string[] = []): Arithmetic {
-  const terms = Array.from(a, (x, i) => ({ label: labels[i] ?? String(i + 1), a: x, b: b[i]!, value: x * b[i]! }));
-  return { lines: [], terms, columns };
-}
-
-const weightedSum = (what: string, values: number[], divisor: number, labels: string[]) =>
-  products([what, "value", divisor === 1 ? "1" : `1/${divisor}`, "product"], values, values.map(() => 1 / divisor), labels);
-
-/** An elementwise operation. */
-const elementwise = (f: (x: number) => number, expression: (x: number) => string): Operation => ({
-  recompute: async (step) => Float64Array.from(await inputData(step, 0), f),
-  cell: async (step, cell) => {
-    const x = await cellValue(step, cell, 0);
-    return lines(`${expression(x)} = ${n(f(x))}`);
-  },
-});
 
 const norm = (centred: boolean): Operation => ({
   recompute: async (step) =>
@@ -57,6 +35,7 @@ const norm = (centred: boolean): Operation => ({
 });
 
 export const OPERATIONS: Record<Op, Operation> = {
+  ...BACKWARD,
   ids: {
     recompute: async ({ trace, node }) => {
       return streamOf(trace, tokensOf(node))?.ids ?? [];
@@ -188,7 +167,7 @@ export const OPERATIONS: Record<Op, Operation> = {
       return ops.dot(q.data, await inputData(step, 1), sizeOf(step.node, "head"), width(q));
     },
     cell: async (step, { head, row, col }) =>
-      products(["feature", "query", "key", "product"], await inputData(step, 0, `head:${head};token:${row}`), await inputData(step, 1, `head:${head};token:${col}`)),
+      products(["feature", ...(isGradient(step.node) ? ["g", "value"] as const : ["query", "key"] as const), "product"], await inputData(step, 0, `head:${head};token:${row}`), await inputData(step, 1, `head:${head};token:${col}`)),
   },
   mask: {
     recompute: async ({ trace, node }) => {
@@ -214,7 +193,7 @@ export const OPERATIONS: Record<Op, Operation> = {
       return ops.mixValues(weights.data, await inputData(step, 1), sizeOf(step.node, "head"), width(weights));
     },
     cell: async (step, { head, row, col }) => products(
-      ["token", "weight", "value", "product"], await inputData(step, 0, `head:${head};token:${row}`), await inputData(step, 1, `head:${head};head_feature:${col}`),
+      ["token", ...(isGradient(step.node) ? ["g", "key"] as const : ["weight", "value"] as const), "product"], await inputData(step, 0, `head:${head};token:${row}`), await inputData(step, 1, `head:${head};head_feature:${col}`),
       pieces(step, inputNode(step, 1), 1),
     ),
   },
@@ -260,11 +239,12 @@ async function rowsPicked(step: Step): Promise<number[]> {
   }).flat();
 }
 
-async function softmaxCell(step: Step, { head, row, col }: Cell): Promise<Arithmetic> {
-  const scores = await inputData(step, 0, `head:${head};token:${row}`);
+async function softmaxCell(step: Step, cell: Cell): Promise<Arithmetic> {
+  const { row, col } = cell;
+  const scores = await inputData(step, 0, rowSlice(step, cell));
   const perRow = (inputNode(step, 1)?.axes.at(-2)?.size ?? 1) > 1; // a padding mask has one row
   const mask = step.node.inputs[1] ? await inputData(step, 1, perRow ? `token:${row}` : "") : null;
-  const keys = pieces(step, step.node, -1);
+  const keys = axisLabels(step.trace, step.node.axes.at(-1)!) ?? (step.node.block ? [] : Array.from(scores, (_, id) => pieceOf(step.trace, id)));
   const shares = ops.softmax(scores, scores.length, mask);
   const terms = Array.from(scores, (x, k) => ({ label: keys[k] ?? String(k + 1), a: x, b: mask?.[k] === 0 ? 0 : Math.exp(x), value: shares[k]! }));
   const sum = terms.reduce((sofar, term) => sofar + term.b, 0);

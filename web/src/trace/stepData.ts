@@ -97,7 +97,11 @@ export const ngramsOf = (trace: Manifest, row: number) => trace.streams[0]?.ngra
 /** The factor of the sinusoids as text, empty for 1. */
 export const times = ({ attrs }: TraceNode) => (attrs.amplitude === 1 ? "" : `${attrs.amplitude} · `);
 
-export const inputNode = ({ trace, node }: Step, i: number) => trace.nodes.find((one) => one.id === node.inputs[i]);
+/** A step or gradient by its id. */
+export const nodeOf = ({ nodes, gradients }: Pick<Manifest, "nodes" | "gradients">, id: string | undefined) =>
+  nodes.find((one) => one.id === id) ?? gradients.find((one) => one.id === id);
+
+export const inputNode = ({ trace, node }: Step, i: number) => nodeOf(trace, node.inputs[i]);
 export const input = ({ node, get }: Step, i: number, slice = "") => get(node.inputs[i]!, slice);
 export const inputData = async (step: Step, i: number, slice = "") => (await input(step, i, slice)).data;
 

@@ -1,13 +1,17 @@
 /**
- * The nodes of a trace as steps, in groups, each with a title. `descriptions.ts` explains them, `operations.ts`
- * computes them.
+ * The titles of steps. `list.ts` puts them in order, `descriptions.ts` explains them, `operations.ts` computes them.
  */
-import { nodeLocation } from "../tensors/format";
-import type { Manifest, ModelInfo, TraceNode } from "../types";
+import type { ModelInfo, TraceNode } from "../types";
 import { PROBABILITIES } from "./stepData";
 
+/** Whether a node is the gradient of a step or parameter, or a part of one. */
+export const isGradient = ({ id }: Pick<TraceNode, "id">) => /\.grad(\.|$)/.test(id);
+
 /** What a step is, without its variant: "q_proj", "weights", "rows". */
-export const leaf = (node: TraceNode) => (node.id === PROBABILITIES ? node.id : node.site.split(":")[0]!);
+export const leaf = (node: TraceNode) => (node.id === PROBABILITIES ? node.id : isGradient(node) ? gradientOf(node).split(".").at(-1)! : node.site.split(":")[0]!);
+
+/** The step or parameter that a gradient is of. */
+export const gradientOf = ({ id }: Pick<TraceNode, "id">) => id.replace(/\.grad(?=\.|$).*/, "");
 
 /** The same with its block, "self.q_proj"; a norm outside of blocks is the last of a stack, or of the output. */
 export function role(node: TraceNode): string {
@@ -79,7 +83,13 @@ const TITLES: Record<string, string> = {
   "head_norm:rms_norm": "Head norm",
   logits: "Logits",
   [PROBABILITIES]: "Probabilities",
+  softmax: "All probabilities",
+  targets: "Targets",
+  cross_entropy: "Cross-entropy",
+  mean_loss: "Loss",
 };
+
+const LOSS_TITLES: Record<string, string> = { loss: "mean_loss", "loss.each": "cross_entropy" };
 
 /** The keys of a step in tables of titles and descriptions: with its variant, with its block, alone. */
 export function keysOf(node: TraceNode, model?: ModelInfo): string[] {
@@ -97,32 +107,18 @@ export function entryOf<T>(table: Record<string, T>, node: TraceNode, model?: Mo
   return keysOf(node, model).map((key) => table[key]).find((found) => found !== undefined);
 }
 
-export const title = (node: TraceNode) => entryOf(TITLES, node) ?? node.id;
+export const title = (node: TraceNode) => (isGradient(node) ? gradientTitle(node) : entryOf(TITLES, node) ?? node.id);
+
+/** The title of the step whose gradient a node is, "Queries Q"; of a parameter its name within its layer. */
+function gradientTitle(node: TraceNode): string {
+  const of = gradientOf(node);
+  const names = [LOSS_TITLES[of] ?? role(node), leaf(node)];
+  const found = /\.(weight|bias)$/.test(of) ? of.replace(/^\w+\.layers\.\d+\./, "")
+    : names.map((name) => TITLES[name] ?? Object.entries(TITLES).find(([key]) => key.startsWith(`${name}:`))?.[1]).find(Boolean) ?? of;
+  const part = node.id.slice(of.length + ".grad.".length);
+  return part ? `${found}, part from ${part}` : found;
+}
 
 /** Sequential for weights, masks and ids, signed for other values. */
 export const scaleOfNode = (node: TraceNode) =>
-  !node.attrs.difference && (node.op === "softmax" || node.op === "mask" || node.dtype === "i32") ? "sequential" as const : "signed" as const;
-
-/** All nodes, and the probabilities at the end. */
-export function stepsOf(trace: Manifest): TraceNode[] {
-  const logits = trace.nodes.find((node) => node.id === "logits");
-  if (!logits || !trace.predictions.length) return trace.nodes;
-  return [...trace.nodes, { ...logits, id: PROBABILITIES, op: "softmax", inputs: ["logits"], params: {}, attrs: logits.attrs.difference ? { difference: true } : {}, source: null, min: 0, max: 1 }];
-}
-
-export interface Group {
-  name: string;
-  steps: TraceNode[];
-}
-
-/** Steps in order, grouped: embedding, each block of each layer, output. */
-export function groupsOf(steps: TraceNode[]): Group[] {
-  const groups: Group[] = [];
-  for (const step of steps) {
-    const last = groups.at(-1);
-    const name = role(step) === "final_norm" && last ? last.name : nodeLocation(step);
-    if (last?.name === name) last.steps.push(step);
-    else groups.push({ name, steps: [step] });
-  }
-  return groups;
-}
+  !node.attrs.difference && !isGradient(node) && (node.op === "softmax" || node.op === "mask" || node.dtype === "i32") ? "sequential" as const : "signed" as const;

@@ -3,7 +3,9 @@
  * place at a head, a block or a layer.
  */
 import { useEffect, useRef } from "preact/hooks";
-import { base, editable, edited, edits, ignoresEdits, setEdits, setParams, shown, SHOWN, source, undoEdit } from "../state/page";
+import {
+  base, editable, edited, edits, gradients, ignoresEdits, learn, learnSteps, route, setEdits, setParams, showGradients, type Shown, shown, SHOWN, source, undoEdit,
+} from "../state/page";
 import { useValue } from "../state/signals";
 import { capital, signed, visible } from "../tensors/format";
 import { describeEdit, toggled } from "../trace/edits";
@@ -27,6 +29,7 @@ export function Switch({ edit, label }: { edit: string; label: string }) {
 export function EditBar() {
   const all = useValue(edits);
   const trace = useValue(base);
+  if (trace?.learning) return <LearningBar trace={trace} />;
   if (!trace || (!source.live && !all.length)) return null;
   const refused = trace.refused.edits;
   return (
@@ -36,6 +39,30 @@ export function EditBar() {
     </section>
   );
 }
+
+/** What is learned, the pass before or after it, and its values or gradients. */
+function LearningBar({ trace }: { trace: Manifest }) {
+  const [steps, pictures, ignored, screen, backward] = [useValue(learnSteps), useValue(shown), useValue(ignoresEdits), useValue(route).screen, useValue(gradients)];
+  const after = useValue(edited);
+  const words = `Answer to learn: ${visible(trace.learning!.answer)}${steps ? `, after ${steps} step${steps > 1 ? "s" : ""}` : ""}`;
+  return (
+    <section class="edits edits-made" aria-label="Learning">
+      <div class="row">
+        <ul class="edit-chips"><li><span>{words}</span>{source.live && <button type="button" class="quiet" aria-label="Learn nothing" onClick={() => learn(null)}>×</button>}</li></ul>
+        {steps > 0 && (ignored || screen === "learn" ? null : after ? <Shows pictures={pictures} /> : <span aria-live="polite">Computing …</span>)}
+        {(screen === "flow" || screen === "step") && <Choices
+          name="numbers" label="Numbers" chosen={backward ? "gradients" : "values"} onChoose={(one) => showGradients(one === "gradients")}
+          options={[["values", "Values"], ["gradients", "Gradients"]]}
+        />}
+        {steps > 0 && ignored && <span class="note">This view is of the model before learning.</span>}
+      </div>
+    </section>
+  );
+}
+
+const Shows = ({ pictures }: { pictures: Shown }) => (
+  <Choices name="shown" label="Pictures show" chosen={pictures} onChoose={(show) => setParams({ show })} options={SHOWN.map((name) => [name, capital(name)])} />
+);
 
 function Chips({ all, trace }: { all: readonly string[]; trace: Manifest }) {
   return (
@@ -70,10 +97,7 @@ function Change({ trace }: { trace: Manifest }) {
         <span class="answer-detail">{effects.length ? `${what}; ${largest(effects, trace)}` : after.answer.detail}</span>
       </p>
       {unchanged.map((edit) => <p key={edit} class="note">{describeEdit(edit, trace)}: this changes no number.</p>)}
-      {ignored ? <p class="note">This view is without your edits.</p> : <Choices
-        name="shown" label="Pictures show" chosen={pictures} onChoose={(show) => setParams({ show })}
-        options={SHOWN.map((name) => [name, capital(name)])}
-      />}
+      {ignored ? <p class="note">This view is without your edits.</p> : <Shows pictures={pictures} />}
     </div>
   );
 }

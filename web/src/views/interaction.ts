@@ -2,7 +2,7 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { go, hrefTo } from "../state/page";
 import { nodeLocation, shapeText } from "../tensors/format";
-import { title } from "../trace/steps";
+import { isGradient, title } from "../trace/steps";
 import type { TraceNode } from "../types";
 
 /** Keeps the height of an element while its content is loading. */
@@ -30,7 +30,7 @@ export function useArrowKeys(steps: Record<string, number>, move: (by: number) =
   return { ref, onKeyDown };
 }
 
-const toStep = (node: string, head?: number) => ({ node, cell: null, ...(head === undefined ? {} : { head }) });
+const toStep = (node: string, head?: number) => ({ node, cell: null, numbers: isGradient({ id: node }) ? "gradients" : null, ...(head === undefined ? {} : { head }) });
 
 export const openStep = (id: string, head?: number) => go("step", toStep(id, head));
 

@@ -24,9 +24,8 @@ from torch import Tensor, nn
 
 from glassformer.explain.capture.sites import SourceLine, source_line
 from glassformer.explain.capture.tape import Axis, Step, step_location
+from glassformer.explain.learn.operations import GRADIENT
 from glassformer.nn.embeddings import Rotation
-
-GRADIENT = ".grad"
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from glassformer.explain.learn.loss import EncodedAnswer
 from glassformer.explain.predictions import rows_of
 from glassformer.explain.subject import Subject
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer
+from glassformer.training.optimizer import CombinedOptimizer, Muon, load_optimizer_tensors, make_optimizer
 
 MAX_BYTES = 1 << 30
 """Most memory of the weights with their gradients and the optimizer's state."""
-COPIES = 8
-"""Tensors of a parameter's size that are held: of the copy the weights after and before the last step, its gradient and
-two averages; and the gradients before the first step, after the last one, and by autograd."""
+COPIES = 10
+"""Tensors of a parameter's size that are held: of the copy the weights after and before the last step, its gradient, and
+two averages before and after; and the gradients before the first step, after the last one, and by autograd."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class StepTaken:
     """The norm of all gradients together, before clipping."""
     clipped: float
     """The factor that clipping multiplies them by, 1 for none."""
+    right: bool
+    """Whether before the step every label was the most probable one."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +50,31 @@ class ParameterGroup:
     """The numbers of the formula, by PyTorch's names: lr, beta1, beta2, eps, weight_decay, momentum."""
     params: list[str]
     """The names of the parameters."""
+    dtype: str
+    """The type in which Muon multiplies matrices, "float32" or "bfloat16"; all else is float32."""
 
 
-UPDATE_PARTS = ("before", "clipped_grad", "exp_avg", "exp_avg_sq", "momentum_buffer")
+AVERAGES = ("exp_avg", "exp_avg_sq", "momentum_buffer")
+"""PyTorch's names of what an optimizer keeps of each parameter."""
+BEFORE = "_before"
+AVERAGES_BEFORE = ("exp_avg_before", "exp_avg_sq_before", "momentum_buffer_before")
+UPDATE_PARTS = ("before", "clipped_grad", *AVERAGES, *AVERAGES_BEFORE)
 """What is kept of the last step of each parameter: its value before, its gradient after clipping, and the averages of
-the optimizer after the step, by PyTorch's names. "head.weight.exp_avg" is one."""
+the optimizer after the step and before it. "head.weight.exp_avg" is one, "head.weight.exp_avg_before" another."""
+
+
+def loss_and_right(model: nn.Module, answer: EncodedAnswer, smoothing: float) -> tuple[Tensor, bool]:
+    """Return the loss of the answer in nats per label, as training computes it, and whether the model predicts it."""
+    logits = rows_of(exact_forward(model, **answer.encoded.model_inputs)[0])
+    labels = torch.tensor([IGNORE_INDEX if y is None else y for y in answer.labels], device=logits.device)
+    scored = labels != IGNORE_INDEX
+    right = bool((logits.detach().reshape(len(labels), -1).argmax(dim=-1) == labels)[scored].all())
+    return cross_entropy_sum(logits, labels, smoothing) / max(1, int(scored.sum())), right
 
 
 def loss_of(model: nn.Module, answer: EncodedAnswer, smoothing: float) -> Tensor:
     """Return the loss of the answer in nats per label, as training computes it."""
-    logits = rows_of(exact_forward(model, **answer.encoded.model_inputs)[0])
-    labels = torch.tensor([IGNORE_INDEX if y is None else y for y in answer.labels], device=logits.device)
-    return cross_entropy_sum(logits, labels, smoothing) / max(1, int((labels != IGNORE_INDEX).sum()))
+    return loss_and_right(model, answer, smoothing)[0]
 
 
 def autograd_gradients(model: nn.Module, answer: EncodedAnswer, smoothing: float) -> dict[str, Tensor]:
@@ -102,6 +117,7 @@ class Learner:
         self.steps: list[StepTaken] = []
         self.before: dict[str, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}
+        self.averages: dict[str, dict[str, Tensor]] = {}
 
     def step(self) -> None:
         """Take one step: gradients, clipping, optimizer. As `training/loop.py` does, with dropout off.
@@ -112,18 +128,26 @@ class Learner:
         named = dict(self.model.named_parameters())
         self.before = {name: p.detach().clone() for name, p in named.items()}
         with torch.enable_grad():
-            loss = loss_of(self.model, self.answer, self.config.label_smoothing)
+            loss, right = loss_and_right(self.model, self.answer, self.config.label_smoothing)
             loss.backward()
         most = self.config.max_grad_norm if self.config.max_grad_norm > 0 else float("inf")
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), most))
         if not (np.isfinite(loss.item()) and np.isfinite(norm)):
             raise UsageError(f"after {len(self.steps)} steps the loss is {loss.item()}", "lower the learning rate")
         self.gradients = {name: p.grad.clone() for name, p in named.items() if p.grad is not None}
+        self.averages = {name: self._averages(p) for name, p in named.items()}
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * group.get("lr_factor", 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.steps.append(StepTaken(loss.item(), norm, min(1.0, most / (norm + 1e-6))))
+        self.steps.append(StepTaken(loss.item(), norm, min(1.0, most / (norm + 1e-6)), right))
+
+    def _averages(self, parameter: Tensor) -> dict[str, Tensor]:
+        """Return copies of what the optimizer keeps of a parameter; zeros before the first step."""
+        state = self.optimizer.state.get(parameter, {})
+        if not state:
+            return dict.fromkeys(AVERAGES, torch.zeros_like(parameter, requires_grad=False))
+        return {name: state[name].clone() for name in AVERAGES if isinstance(state.get(name), Tensor)}
 
     def groups(self) -> list[ParameterGroup]:
         """Return the parameters by how the optimizer treats them, with the constants of its formula."""
@@ -136,7 +160,8 @@ class Learner:
             if "betas" in group:
                 numbers |= dict(zip(("beta1", "beta2"), group["betas"], strict=True))
                 optimizer = "adam" if optimizer == "adam" else "adamw"
-            made.append(ParameterGroup(optimizer, numbers, [names[id(p)] for p in group["params"]]))
+            dtype = str(self._dtype).removeprefix("torch.") if optimizer == "muon" else "float32"
+            made.append(ParameterGroup(optimizer, numbers, [names[id(p)] for p in group["params"]], dtype))
         return made
 
     def part(self, parameter: str, part: str) -> Tensor:
@@ -145,12 +170,29 @@ class Learner:
         Raises:
             UsageError: no step was taken, or the optimizer keeps no such average.
         """
-        p = dict(self.model.named_parameters())[parameter]
-        kept = {"before": self.before, "clipped_grad": self.gradients}.get(part)
-        tensor = self.optimizer.state.get(p, {}).get(part) if kept is None else kept.get(parameter)
-        if not isinstance(tensor, Tensor):
+        tensor = self._kept(parameter, part)
+        if tensor is None:
             raise UsageError(f"there is no {part} of {parameter}", f"{self.config.optimizer} took {self.n_steps} steps")
         return tensor
+
+    def has(self, parameter: str, part: str) -> bool:
+        """Return whether there is a tensor of the last update of a parameter."""
+        return self._kept(parameter, part) is not None
+
+    def _kept(self, parameter: str, part: str) -> Tensor | None:
+        kept = {"before": self.before, "clipped_grad": self.gradients}.get(part)
+        if kept is not None:
+            return kept.get(parameter)
+        after = self.optimizer.state.get(dict(self.model.named_parameters())[parameter], {})
+        name = part.removesuffix(BEFORE)
+        tensor = self.averages.get(parameter, {}).get(name) if name != part else after.get(name)
+        return tensor if isinstance(after.get(name), Tensor) else None
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """Return the type in which Muon multiplies."""
+        combined = self.optimizer.optimizers if isinstance(self.optimizer, CombinedOptimizer) else ()
+        return next((one.dtype for one in combined if isinstance(one, Muon)), torch.float32)
 
     @property
     def n_steps(self) -> int:

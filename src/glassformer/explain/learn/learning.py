@@ -34,9 +34,10 @@ from glassformer.explain.learn.learner import (
     StepTaken,
     autograd_gradients,
     check_size,
+    loss_and_right,
     loss_of,
 )
-from glassformer.explain.learn.loss import LOSS, EncodedAnswer, encode_answer, loss_steps
+from glassformer.explain.learn.loss import LOSS, NO_ANSWER, EncodedAnswer, encode_answer, loss_steps
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.subject import LoadedSubject, Subject, optimizer_state, with_checkpoint, with_member
@@ -70,6 +71,8 @@ class Learned:
     """The steps taken."""
     loss: float
     """The loss after them, in nats per label."""
+    right: bool
+    """Whether after them every label is the most probable one."""
     moved: dict[str, float]
     """For each parameter the norm of its change divided by its own."""
     others: list[OtherText]
@@ -132,6 +135,13 @@ class LearningStore(RecordStore):
             return to_numpy(take_slice(self.learner.part(parameter, part), self.params[parameter], slice))
         return super().held(id, slice)
 
+    def update_of(self, parameter: str) -> list[str]:
+        """Return the ids of what there is of the last update of a parameter, its value after it first; none before."""
+        if self.learner is None:
+            return []
+        found = [f"{parameter}.{part}" for part in UPDATE_PARTS if self.learner.has(parameter, part)]
+        return [parameter, *found]
+
 
 def _autograd_check(backward: BackwardPass, model: nn.Module, answer: EncodedAnswer, smoothing: float) -> Check:
     """Compare the gradients of all parameters with those that autograd computes, as training does."""
@@ -153,32 +163,53 @@ N_OTHERS = 8
 def what_changed(learner: Learner) -> Learned:
     """Return what the steps so far have changed."""
     with torch.no_grad():
-        loss = loss_of(learner.model, learner.answer, learner.config.label_smoothing).item()
+        loss, right = loss_and_right(learner.model, learner.answer, learner.config.label_smoothing)
         old = dict(learner.subject.model.named_parameters())
         moved = {
             name: float((p - old[name]).norm() / old[name].norm().clamp(min=1e-12))
             for name, p in learner.model.named_parameters()
         }
-    return Learned(list(learner.steps), loss, moved, other_texts(learner.subject, learner.model))
+    return Learned(list(learner.steps), loss.item(), right, moved, other_texts(learner))
 
 
-def other_texts(subject: Subject, after: nn.Module) -> list[OtherText]:
-    """Return the loss, before and after, of texts that the run was evaluated on and that stand in its folder."""
+def known_answers(subject: Subject) -> list[tuple[str, str]]:
+    """Return texts that the run was evaluated on and that stand in its folder, with their right answers."""
     try:
         evaluation = RunFolder(subject.path).read_evaluation()
     except CheckpointError:
         return []
-    found = list[OtherText]()
-    for row in (evaluation.examples if evaluation else [])[:N_OTHERS]:
-        text, right = str(row.get("text", "")), str(row.get("truth") or row.get("reference") or "")
+    rows = evaluation.examples if evaluation else []
+    found = [(str(row.get("text", "")), str(row.get("truth") or row.get("reference") or "")) for row in rows]
+    return [(text, answer) for text, answer in found if text and answer]
+
+
+def other_texts(learner: Learner) -> list[OtherText]:
+    """Return the loss, before and after, of texts that the run was evaluated on, without the one that is learned."""
+    found, subject = list[OtherText](), learner.subject
+    learned = learner.answer.encoded.streams[0].text
+    for text, right in [known for known in known_answers(subject) if known[0] != learned][:N_OTHERS]:
         try:
             answer = encode_answer(subject, TraceRequest(text), right)
-        except UsageError:  # without a right answer, or with one that has words unknown to the model
+        except UsageError:  # one that has words unknown to the model
             continue
         with torch.no_grad():
-            losses = [loss_of(model, answer, 0.0).item() for model in (subject.model, after)]
+            losses = [loss_of(model, answer, 0.0).item() for model in (subject.model, learner.model)]
         found.append(OtherText(text, answer.text, *losses))
     return found
+
+
+def why_no_learning(explanation: Explanation) -> str | None:
+    """Return why no answer to this text can be learned, as a sentence; None where one can."""
+    longest = max(len(stream) for stream in explanation.streams)
+    if longest > MAX_FULL_TOKENS:
+        return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {longest}"
+    if explanation.subject.task.explain_as == "text_embedder":
+        return NO_ANSWER
+    try:
+        check_size(explanation.subject.model)
+    except UsageError as error:
+        return error.message
+    return None
 
 
 def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
@@ -209,8 +240,8 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         def explained(model: Subject, id: str, steps: int) -> Explanation:
             taken = learner if steps else None
             records = LearningStore(model.model, answer, config.label_smoothing, taken)
-            of_steps = replace(request, learn_steps=steps)
-            return explain_encoded(subject, whole, model, of_steps, answer.encoded, records, id, started)
+            own_request = replace(request, learn_steps=steps)
+            return explain_encoded(subject, whole, model, own_request, answer.encoded, records, id, started)
 
         base = explained(member, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)
@@ -259,8 +290,12 @@ def learning_facts(
 
 
 def training_settings(subject: Subject, request: TraceRequest) -> TrainConfig:
-    """Return the run's settings of training, with the optimizer and the learning rate of the request."""
-    config = subject.task.config.train
-    if request.optimizer is not None:
-        config = replace(config, optimizer=request.optimizer)
-    return config if request.lr is None else replace(config, lr=request.lr)
+    """Return the run's settings of training in fp32, with the optimizer and the learning rate of the request.
+
+    The learning rate of Muon's matrices keeps its ratio to that of the other parameters.
+    """
+    config = replace(subject.task.config.train, precision="fp32")  # Muon's products may be in bf16
+    if request.lr is not None:
+        muon = replace(config.muon, matrix_lr=config.muon.matrix_lr * request.lr / config.lr)
+        config = replace(config, lr=request.lr, muon=muon)
+    return config if request.optimizer is None else replace(config, optimizer=request.optimizer)

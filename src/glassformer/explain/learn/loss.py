@@ -25,6 +25,7 @@ from glassformer.explain.subject import Subject
 
 LOSS = "loss"
 """Id of the last step."""
+NO_ANSWER = "a bare encoder has no answer to learn"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def encode_answer(subject: Subject, request: TraceRequest, answer: str) -> Encod
             return _masked_words(subject, request, answer)
         case "language_model":
             return _continuation(subject, request, answer)
-    raise UsageError("a bare encoder has no answer to learn", "train a classifier from it: --init-from")
+    raise UsageError(NO_ANSWER, "train a classifier from it: --init-from")
 
 
 def _class(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:

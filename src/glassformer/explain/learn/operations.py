@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+GRADIENT = ".grad"
+
+
+def is_gradient(id: str) -> bool:
+    """Return whether an id is that of a gradient, or of a part of one: "x.grad", "x.grad.q_proj"."""
+    return id.endswith(GRADIENT) or f"{GRADIENT}." in id
+
+
 LEARNING_OPERATIONS: dict[str, tuple[str, str]] = {
     "targets": ("[] attrs.labels, attrs.smoothing", "1 - ε for the label and ε/V for each; zeros without a label"),
     "cross_entropy": ("[logits, targets]", "-Σ targets · log softmax(logits) of each row"),

@@ -23,7 +23,8 @@ from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
-from glassformer.explain.learn.learning import LearningFacts
+from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
+from glassformer.explain.learn.operations import is_gradient
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction, settings_json
 from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, weak_cache, wire_dtype
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
@@ -45,6 +46,8 @@ MAX_TRACES = 4
 MAX_TEXT_BYTES = 200_000
 """Maximum size of a text that a server reads: far more than any model here, and still quick to tokenize."""
 N_EXAMPLES = 6
+N_ANSWERS, SHORT_TEXT = 12, 300
+"""Maximum texts with right answers that are sent, and maximum characters of each."""
 EXAMPLE_TEXTS = {
     "dates": [
         "[en_US] Monday, November 16, 2026",
@@ -118,6 +121,21 @@ class Limits(TypedDict):
     max_text_bytes: int
 
 
+class KnownAnswer(TypedDict):
+    """A text with its right answer."""
+
+    text: str
+    answer: str
+
+
+class LearnDefaults(TypedDict):
+    """How the run was trained, for steps of learning, and texts of its evaluation with their right answers."""
+
+    optimizer: Literal["adamw", "adam", "sgd", "muon"]
+    lr: float
+    examples: list[KnownAnswer]
+
+
 class RunInfo(TypedDict):
     """Description of a run, sent before anything is traced (GET /api/run)."""
 
@@ -128,6 +146,7 @@ class RunInfo(TypedDict):
     """Oldest first, "model" last."""
     defaults: Annotated[dict[str, Any], DecodeConfig]
     limits: Limits
+    learn: LearnDefaults
     version: str
     start: NotRequired[list[Annotated[dict[str, Any], TraceRequest]]]
     """Requests given on the command line: none, one text, or two to compare. Only the server sends it."""
@@ -154,7 +173,7 @@ class TraceNode(TypedDict):
     inputs: list[str]
     params: dict[str, str]
     """Parameter id by role ("weight", "bias")."""
-    attrs: dict[str, float | str | bool]
+    attrs: dict[str, float | str | bool | list[int | None]]
     axes: list[SizedAxis]
     dtype: WireDtype
     min: float | None
@@ -190,7 +209,10 @@ class Manifest(TypedDict):
     together: Annotated[Json, EnsembleMember] | None
     """The member of an ensemble that is traced, and the answer of all. null: a single model."""
     nodes: list[TraceNode]
-    """In order of computation."""
+    """In order of computation, with an answer to learn up to its loss."""
+    gradients: list[TraceNode]
+    """Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty
+    without an answer to learn."""
     params: dict[str, Param]
     predictions: list[Annotated[Json, Prediction]]
     decode: Annotated[Json, DecodeLog]
@@ -200,7 +222,7 @@ class Manifest(TypedDict):
     warnings: list[str]
     """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"."""
     refused: dict[str, str]
-    """Why "edits", and so sweeps, or "contributions" are refused for this text, a sentence each; absent: allowed."""
+    """Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each."""
     seconds: float
     edited: Annotated[Json, WhatIf] | None
     """What the edits of the request change; null without edits."""
@@ -211,6 +233,7 @@ class Manifest(TypedDict):
 @weak_cache
 def manifest(explanation: Explanation) -> Manifest:
     """Return the manifest as JSON data; it is cached, so do not change it."""
+    steps = explanation.records.steps
     return {
         "format": "glassformer-trace-1",
         "id": explanation.id,
@@ -219,7 +242,8 @@ def manifest(explanation: Explanation) -> Manifest:
         "streams": [stream.to_json() for stream in explanation.streams],
         "answer": explanation.answer,
         "together": explanation.together and asdict(explanation.together),
-        "nodes": [node_json(step) for step in explanation.records.steps.values()],
+        "nodes": [node_json(step) for id, step in steps.items() if not is_gradient(id)],
+        "gradients": [node_json(step) for id, step in reversed(steps.items()) if is_gradient(id)],
         "params": params_json(explanation.records, explanation.subject.model),
         "predictions": [prediction.to_json() for prediction in explanation.predictions],
         "decode": explanation.decode.to_json(),
@@ -235,8 +259,13 @@ def manifest(explanation: Explanation) -> Manifest:
 
 
 def _refused(explanation: Explanation) -> dict[str, str]:
-    no_edits = why_no_edits(explanation)
-    reasons = {"edits": no_edits, "contributions": no_edits or why_no_sum(explanation.records.steps)}
+    learns = "a model learns without edits only" if explanation.learning else None
+    no_edits = learns or why_no_edits(explanation)
+    reasons = {
+        "edits": no_edits,
+        "contributions": no_edits or why_no_sum(explanation.records.steps),
+        "learn": why_no_learning(explanation),
+    }
     return {what: why for what, why in reasons.items() if why}
 
 
@@ -315,6 +344,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
 
 def run_info(subject: Subject) -> RunInfo:
     """Return the description of a run."""
+    short = [one for one in known_answers(subject) if len(one[0]) <= SHORT_TEXT]
     return {
         "model": model_info(subject),
         "examples": examples(subject),
@@ -325,6 +355,11 @@ def run_info(subject: Subject) -> RunInfo:
             "layered": MAX_LAYERED_TOKENS,
             "max_traces": MAX_TRACES,
             "max_text_bytes": MAX_TEXT_BYTES,
+        },
+        "learn": {
+            "optimizer": subject.task.config.train.optimizer,
+            "lr": subject.task.config.train.lr,
+            "examples": [{"text": text, "answer": answer} for text, answer in short][:N_ANSWERS],
         },
         "version": _versions()["glassformer"],
     }

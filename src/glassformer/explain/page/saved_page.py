@@ -10,14 +10,11 @@ import base64
 import hashlib
 import html
 import json
-import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, NotRequired, TypedDict, get_args
-
-import numpy as np
 
 from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
@@ -32,8 +29,9 @@ from glassformer.explain.attribution.attribute import (
 from glassformer.explain.attribution.value_function import Method
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view, lookups_of
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis, manifest, run_info
-from glassformer.explain.page.responses import WHOLE, Packing, asset, pack, to_json
+from glassformer.explain.page.manifest import Manifest, RunInfo, manifest, run_info
+from glassformer.explain.page.responses import WHOLE, asset, to_json
+from glassformer.explain.page.saved_tensors import PackedTensor, pack_tensors
 from glassformer.explain.subject import Subject
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
@@ -42,30 +40,14 @@ PARAMETERS_BYTES = 1_500_000
 """Size of the file up to which parameters are stored, unless all are wanted."""
 SENTENCES_BYTES = 10_000
 """Reserved for the sentences on what the file lacks."""
-MAX_LOGITS_BYTES = 2_000_000
-"""Larger logits are left out; the file has the most probable tokens of each position."""
 ATTRIBUTION_SECONDS = 30.0
 """Time limit for attributions, since a long translation has many words."""
 MAX_EMBEDDING_VIEWS = 30
 """Maximum distinct tokens of each stream whose nearest embeddings are stored, about 2 kB each."""
-RANKS = {"ids": 0, "mask": 0, "softmax": 0, "pool": 0, "pin_zero": 0, "lookup": 1, "scale": 1, "dot": 3}
-"""Priority of operations, most viewed first; products are last, as they differ from scores only by a factor."""
-OTHER_RANK = 2
-NAMING_BYTES = 200
-"""Reserved for the id, type and shape of a tensor."""
-SUFFIX = {"f16": 2, "f32": 4, "i32": 4, "u8": 1}
-
-
-class PackedTensor(TypedDict):
-    """A tensor in a file: little-endian, in base64."""
-
-    dtype: Packing
-    shape: list[int]
-    data: str
 
 
 class SavedAttribution(TypedDict):
-    """The weights of words, and what was asked."""
+    """The weights of words, and what was unlearned."""
 
     request: Annotated[dict[str, Any], AttributeRequest]
     attribution: Annotated[dict[str, Any], Attribution]
@@ -83,10 +65,10 @@ class SavedPageData(TypedDict):
 
     run: RunInfo
     traces: list[Manifest]
-    """One trace, then that with edits, then a second one to compare with."""
+    """One trace, then that with edits or after steps of learning, then a second one to compare with."""
     tensors: dict[str, dict[str, PackedTensor]]
-    """By trace id, then node or parameter id. Parameters that two traces of one checkpoint share are stored under the
-    first."""
+    """By trace id, then node, gradient or parameter id. Parameters that two traces of the same weights share are stored
+    under the first."""
     attributions: list[SavedAttribution]
     erased: list[SavedErasure]
     """Each word erased alone."""
@@ -127,14 +109,16 @@ def saved_page_html(
 ) -> tuple[str, list[str]]:
     """Return the page as text, and what it lacks, a sentence each.
 
-    It shows an explanation, the same text under edits, and another text to compare with. Parameters are stored up to
-    1.5 MB of the file, or all of them, so that the page can recompute every step. It begins at the address `view`.
+    It shows an explanation, the same text under edits or after learning, and another text to compare with. Parameters
+    are stored up to 1.5 MB of the file, or all of them, so that the page can recompute every step. It begins at the
+    address `view`.
     """
     if explanation.base is not None and edited is None:
         explanation, edited = explanation.base, explanation
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
     explanations = [e for e in (explanation, edited, other) if e is not None]
     unedited = [e for e in explanations if e.edited is None]
+    unlearned = [e for e in unedited if e.base is None]  # of a model that learned there are no attributions
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
     data: SavedPageData = {
@@ -143,7 +127,7 @@ def saved_page_html(
         "tensors": {},
         "attributions": [],
         "erased": [],
-        "alignments": {e.id: readings_json(readings(e)) for e in unedited if len(e.streams) > 1},
+        "alignments": {e.id: readings_json(readings(e)) for e in unlearned if len(e.streams) > 1},
         "embeddings": {e.id: embedding_views(e, dropped) for e in unedited},
         "dropped": dropped,
     }
@@ -153,7 +137,7 @@ def saved_page_html(
     if needed > max_bytes:
         raise UsageError(f"this page takes {needed:,} bytes without any tensor, more than {max_bytes:,}")
     words = ByteBudget((max_bytes - needed) // 2)
-    data["attributions"], data["erased"] = saved_attributions(unedited, deadline, dropped, words)
+    data["attributions"], data["erased"] = saved_attributions(unlearned, deadline, dropped, words)
     used = needed + words.spent
     limit = max_bytes if parameters else min(max_bytes, PARAMETERS_BYTES)
     data["tensors"] = pack_tensors(explanations, max_bytes - used, limit - used, dropped)
@@ -244,78 +228,6 @@ def embedding_views(explanation: Explanation, dropped: list[str]) -> dict[str, E
             which = f"of all but the first {MAX_EMBEDDING_VIEWS} distinct tokens of the {stream.name}"
             dropped.append(f"The nearest embeddings {which} are left out: the served page has all.")
     return views
-
-
-def pack_tensors(
-    explanations: list[Explanation], room: int, with_parameters: int, dropped: list[str]
-) -> dict[str, dict[str, PackedTensor]]:
-    """Return `SavedPageData.tensors`: as many as fit into `room` bytes, in order of priority.
-
-    Parameters are added up to a file of `with_parameters` bytes. `dropped` gets a sentence on what is left out.
-    """
-    packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
-    left_out: list[str] = []
-    used = 0
-
-    def add(e: Explanation, name: str, axes: list[SizedAxis], dtype: str, limit: int, missed: list[str]) -> None:
-        nonlocal used
-        smallest = _size(axes) * SUFFIX["f16" if dtype == "f32" else dtype] * 4 // 3
-        if used + smallest + NAMING_BYTES <= limit:
-            tensor = packed_tensor(e.records.tensor(name))
-            size = len(tensor["data"]) + len(name) + NAMING_BYTES
-            if used + size <= limit:  # it may have been too large for 16 bits, and have taken 32
-                packed[e.id][name] = tensor
-                used += size
-                return
-        missed.append(name)
-
-    for explanation in explanations:
-        same = set() if explanation.edited is None else set(explanation.edited.same)  # found under the first trace
-        kept = [n for n in manifest(explanation)["nodes"] if n["id"] not in same]
-        nodes = [n for n in kept if not _is_large_logits(n["axes"])]
-        if len(nodes) < len(kept):
-            dropped.append(
-                "Logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each "
-                "position, and the served page has all."
-            )
-        for n in sorted(nodes, key=lambda n: RANKS.get(n["op"], OTHER_RANK)):  # in computing order within a rank
-            add(explanation, n["id"], n["axes"], n["dtype"], room, left_out)
-    limited = with_parameters < room
-    # Where the whole file is full, parameters are among the tensors left out.
-    left_out_parameters: list[str] = [] if limited else left_out
-    seen: set[tuple[str, int]] = set()
-    for explanation in explanations:
-        weights = explanation.request.checkpoint, explanation.request.member
-        params = {} if weights in seen else manifest(explanation)["params"]  # the page finds them under the first
-        seen.add(weights)
-        for name, param in sorted(params.items(), key=lambda item: _size(item[1]["axes"])):
-            add(explanation, name, param["axes"], "f32", min(room, with_parameters), left_out_parameters)
-    if limited and left_out_parameters:
-        dropped.append(
-            f"{len(left_out_parameters)} parameters are left out, so that steps computed with them cannot be "
-            "recomputed here: glassformer explain --parameters stores them, if they fit in 20 MB."
-        )
-    if left_out:
-        shown = ", ".join(left_out[:6]) + (f" and {len(left_out) - 6} more" if len(left_out) > 6 else "")
-        dropped.append(
-            f"{len(left_out)} tensors are left out, to limit the size of the file: {shown}. Steps computed from them "
-            "cannot be checked here; glassformer explain shows them."
-        )
-    return packed
-
-
-def packed_tensor(values: np.ndarray) -> PackedTensor:
-    """Return values as they stand in a file: 16-bit floats where they fit."""
-    data, dtype = pack(values, "f16")
-    return {"dtype": dtype, "shape": list(values.shape), "data": base64.b64encode(data).decode("ascii")}
-
-
-def _is_large_logits(axes: list[SizedAxis]) -> bool:
-    return any(axis["name"] == "vocab" for axis in axes) and _size(axes) * 2 > MAX_LOGITS_BYTES
-
-
-def _size(axes: list[SizedAxis]) -> int:
-    return math.prod(axis["size"] for axis in axes)
 
 
 def inline_page(index: str, script: str, style: str, data: Mapping[str, Any]) -> str:

@@ -1,5 +1,5 @@
 /** The ends of the Flow screen: input tokens with their embedding, and the output with its prediction. */
-import { go, route } from "../../state/page";
+import { go, gradients, route } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { passesOf } from "../../sources/difference";
 import { number, percent, points, visible } from "../../tensors/format";
@@ -27,7 +27,7 @@ export function EmbeddingSection({ column, sizes, trace }: { column: Column; siz
       <div {...(ids ? { "data-node-box": ids.id } : {})}>
         <Tokens
           stream={column.stream} marks={column.stream.ids.map(String)} near={selectedTokens(trace, column.stream, params)}
-          onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index}` })}
+          onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index}`, numbers: null })}
         />
       </div>
       <div class="flow-boxes flow-embedding">
@@ -39,8 +39,9 @@ export function EmbeddingSection({ column, sizes, trace }: { column: Column; siz
 
 /** From the last state of the residual stream to the prediction. */
 export function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes; trace: Manifest }) {
-  const boxes = nodes.filter((node) => node.id !== "logits");
-  const logits = nodes.find((node) => node.id === "logits");
+  const backward = useValue(gradients);
+  const boxes = nodes.filter((node) => !/^(logits|loss)(\.|$)/.test(node.id));
+  const [logits, loss] = ["logits", "loss"].map((name) => nodes.find((node) => node.id.replace(".grad", "") === name));
   const [first, passes] = [trace.predictions[0], passesOf(trace)];
   const bars = passes
     ? changesOf(passes.before.predictions[0], first, "probability").map((one) => ({ key: one.id, label: one.piece, value: one.change, text: points(one.change) }))
@@ -50,21 +51,22 @@ export function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; siz
       <div class="flow-boxes">
         {boxes.map((node) => (
           <span key={node.id} class="flow-boxes">
-            <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={node.id === "head" ? "logit" : node.id === "pooled" ? `${node.attrs.how} over tokens` : undefined} />
+            <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={/^head\b/.test(node.id) ? "logit" : /^pooled\b/.test(node.id) ? `${node.attrs.how} over tokens` : undefined} />
             {logits && <span class="flow-arrow" aria-hidden="true">→</span>}
           </span>
         ))}
         {logits && (
           <a class="flow-box flow-words" {...stepLink(logits)}><span class="flow-label">logits</span></a>
         )}
-        {logits && <span class="flow-arrow" aria-hidden="true">→</span>}
-        {logits && <a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
+        {logits && !backward && <span class="flow-arrow" aria-hidden="true">→</span>}
+        {logits && !backward && <a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
           event.preventDefault();
           openStep(PROBABILITIES);
         }}><span class="flow-label">probabilities</span></a>}
+        {loss && <><span class="flow-arrow" aria-hidden="true">→</span><a class="flow-box flow-words" {...stepLink(loss)}><span class="flow-label">loss</span></a></>}
       </div>
       {!first && <p class="note" data-role="vector">The output is one vector for the text{passes ? "" : `: ${trace.answer.headline}`}.</p>}
-      {first?.position === null
+      {backward ? null : first?.position === null
         ? <Bars label={passes ? "Change of the answer" : "Answer"} signs={passes !== null} bars={bars!.slice(0, 8)} onChoose={() => openStep(PROBABILITIES)} />
         : first && <NextTokens trace={trace} />}
     </div>
@@ -78,7 +80,7 @@ function NextTokens({ trace }: { trace: Manifest }) {
   const near = selectedTokens(trace, stream, useValue(route).params).map((at) => trace.predictions.findIndex(({ position }) => position === at));
   const passes = passesOf(trace);
   const masked = isMasked(trace);
-  const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, position: prediction.position, cell: null });
+  const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, numbers: null, position: prediction.position, cell: null });
   return (
     <>
       <p class="note" id="flow-next">{masked ? "The most probable token at each position" : "The next token at each position"}; the bar is {passes ? "the change of its probability: orange where it grows, blue where it shrinks" : "its probability"}.</p>

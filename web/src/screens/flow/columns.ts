@@ -40,9 +40,23 @@ function column(trace: Manifest, stack: "encoder" | "decoder"): Column | null {
   return { stack, stream, embedding, blocks, end: nodes.find((node) => role(node) === "final_norm") ?? null };
 }
 
+/**
+ * The trace with a gradient in the place of each step, or without that step where it has none. Token ids and masks stay:
+ * the former begin a column, the latter name what a block does.
+ */
+export function withGradients(trace: Manifest): Manifest {
+  const known = new Map(trace.gradients.map((one) => [one.id, one]));
+  const nodes = trace.nodes.flatMap((node): TraceNode[] => {
+    const gradient = known.get(`${node.id}.grad`);
+    if (!gradient) return node.op === "ids" || node.op === "mask" ? [node] : [];
+    return [{ ...node, id: gradient.id, inputs: [], min: gradient.min, max: gradient.max }];
+  });
+  return { ...trace, nodes };
+}
+
 export function columnsOf(trace: Manifest): Column[] {
   return (["encoder", "decoder"] as const).map((stack) => column(trace, stack)).filter((one) => one !== null);
 }
 
-/** The nodes after the last stack: pooled, head, logits. */
-export const outputOf = (trace: Manifest) => trace.nodes.filter((node) => node.stack === "head");
+/** The nodes after the last stack: pooled, head, logits; and the loss. */
+export const outputOf = (trace: Manifest) => trace.nodes.filter((node) => node.stack === "head" && !/^loss\.(?!grad)/.test(node.id));

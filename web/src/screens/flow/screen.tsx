@@ -2,14 +2,16 @@
  * The Flow screen: the architecture of the model with the tensors of this text, from the input tokens to the
  * prediction. Every box links to its step.
  */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { passesOf } from "../../sources/difference";
+import { gradients } from "../../state/page";
+import { useValue } from "../../state/signals";
 import { count } from "../../tensors/format";
 import type { Manifest, ModelInfo } from "../../types";
 import { layerOff } from "../../trace/edits";
 import { Switch } from "../../views/EditBar";
 import { BlockRow, headsAcross, MemoryLines, type Sizes, StreamState } from "./Blocks";
-import { type Column, columnsOf, outputOf } from "./columns";
+import { type Column, columnsOf, outputOf, withGradients } from "./columns";
 import { EmbeddingSection, OutputSection } from "./Ends";
 
 function useWidth(): number {
@@ -35,14 +37,16 @@ function sizesFor(width: number, columns: number, heads: number): Sizes {
   return width < 1200 ? { box: 84, tall: 72, head: 80 * many } : { box: 108, tall: 84, head: 100 * many };
 }
 
-export function FlowScreen({ trace }: { trace: Manifest }) {
+export function FlowScreen({ trace: forward }: { trace: Manifest }) {
   const width = useWidth();
+  const backward = useValue(gradients);
+  const trace = useMemo(() => (backward ? withGradients(forward) : forward), [forward, backward]);
   const columns = columnsOf(trace);
   const sizes = sizesFor(width, columns.length, trace.model.n_heads);
   return (
     <div class="flow">
       <h1 class="visually-hidden">Flow</h1>
-      <p class="flow-intro">{introduction(trace.model, passesOf(trace) !== null)}</p>
+      <p class="flow-intro">{introduction(trace.model, passesOf(trace) !== null, backward)}</p>
       <div class={`flow-columns flow-${columns.length}`}>
         {columns.map((column) => <StackColumn key={column.stack} column={column} sizes={sizes} trace={trace} last={column === columns.at(-1)} />)}
         {columns.length > 1 && <MemoryLines layers={trace.nodes.length} />}
@@ -52,11 +56,12 @@ export function FlowScreen({ trace }: { trace: Manifest }) {
 }
 
 /** The introduction of the screen. */
-const introduction = ({ family, d_model, n_params }: ModelInfo, difference: boolean) =>
-  `The forward pass of all ${count(n_params)} parameters, from top to bottom. Every block reads the residual stream, the thick line (${d_model} values per token), and adds (+) its output. `
-  + (family === "encoder-decoder" ? "Cross-attention also reads the output of the encoder. " : "")
+const introduction = ({ family, d_model, n_params }: ModelInfo, difference: boolean, backward: boolean) =>
+  (backward ? "The backward pass, from the loss at the bottom to the top. Every block reads the gradient of the residual stream, the thick line, and adds to it on the way up; ids, masks and sinusoids have none. " : `The forward pass of all ${count(n_params)} parameters, from top to bottom. Every block reads the residual stream, the thick line (${d_model} values per token), and adds (+) its output. `)
+  + (family === "encoder-decoder" && !backward ? "Cross-attention also reads the output of the encoder. " : "")
   + (difference
     ? "The heat maps show how the tensors of this text change, after minus before, one row per token. Orange: larger after; blue: smaller after; blank: no change."
+    : backward ? "The heat maps show how the loss changes with each number, one row per token. Orange: it grows with the number; blue: it shrinks."
     : "The heat maps show the tensors of this text, one row per token. Orange: positive values; blue: negative values; green: values from 0 to 1.")
   + " Select one to open its step.";
 

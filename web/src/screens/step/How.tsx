@@ -2,7 +2,8 @@
 import type { VNode } from "preact";
 import { shapeText } from "../../tensors/format";
 import { formula, piecesOf, sentence } from "../../trace/descriptions";
-import { title } from "../../trace/steps";
+import { nodeOf } from "../../trace/stepData";
+import { gradientOf, isGradient, title } from "../../trace/steps";
 import type { Manifest, ModelInfo, SourceLine, TraceNode } from "../../types";
 import { stepLink } from "../../views/interaction";
 import { Terms, termsIn } from "../../views/Terms";
@@ -60,24 +61,36 @@ function termsOf({ op, attrs, block }: TraceNode): string {
   return TERMS[op] ?? (block === "ff" ? "feed-forward block" : block === "cross" ? "cross-attention" : "");
 }
 
-/** The inputs and parameters of the step, and the terms that its title and description do not name. */
+/** The inputs and parameters of the step with their gradients, and the terms that its title and description do not name. */
 export function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
-  const inputs = trace.nodes.filter((one) => step.inputs.includes(one.id));
+  const inputs = step.inputs.flatMap((id) => nodeOf(trace, id) ?? []);
   const said = new Set<number>();
   termsIn(`${title(step)} ${sentence(step, trace)}`, said);
   const terms = termsOf(step).split(" · ").filter((name) => termsIn(name, new Set(said)).some((piece) => typeof piece !== "string")).join(" · ");
+  const of = isGradient(step) ? nodeOf(trace, gradientOf(step)) : undefined;
+  const users = trace.nodes.filter((one) => isGradient(step) && Object.values(one.params).includes(gradientOf(step)));
+  const gradient = nodeOf(trace, `${step.id}.grad`);
   return (
     <dl class="step-from">
-      {inputs.length > 0 && (
-        <div><dt>Inputs</dt><dd>{inputs.map((input, i) => <span key={input.id}>{i > 0 && ", "}<a {...stepLink(input)}>{title(input)}</a></span>)}</dd></div>
-      )}
-      {Object.entries(step.params).map(([role, id]) => (
-        <div key={role}><dt>{role === "bias" ? "Bias" : "Weight"}</dt><dd><code>{id}</code> {shapeText(trace.params[id]?.axes.map((axis) => axis.size) ?? [])}</dd></div>
-      ))}
+      {of && <div><dt>Of</dt><dd><Step node={of} /></dd></div>}
+      {users.length > 0 && <div><dt>Used by</dt><dd><Steps nodes={users} /></dd></div>}
+      {inputs.length > 0 && <div><dt>Inputs</dt><dd><Steps nodes={inputs} /></dd></div>}
+      {Object.entries(step.params).map(([role, id]) => {
+        const own = nodeOf(trace, `${id}.grad`);
+        return (
+          <div key={role}><dt>{role === "bias" ? "Bias" : "Weight"}</dt><dd>
+            <code>{id}</code> {shapeText(trace.params[id]?.axes.map((axis) => axis.size) ?? [])}{own && <> · <a {...stepLink(own)}>its gradient</a></>}
+          </dd></div>
+        );
+      })}
+      {gradient && <div><dt>Gradient</dt><dd><a {...stepLink(gradient)}>of this step</a></dd></div>}
       {terms && <div><dt>Terms</dt><dd><Terms>{terms}</Terms></dd></div>}
     </dl>
   );
 }
+
+const Step = ({ node }: { node: TraceNode }) => <a {...stepLink(node)}>{isGradient(node) && "gradient of "}{title(node)}</a>;
+const Steps = ({ nodes }: { nodes: TraceNode[] }) => <>{nodes.map((node, i) => <span key={node.id}>{i > 0 && ", "}<Step node={node} /></span>)}</>;
 
 /** Source code, with the line that computes the step highlighted. */
 export function CodeView({ source }: { source: SourceLine }) {

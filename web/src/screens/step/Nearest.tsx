@@ -2,7 +2,7 @@
 import { setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { count, percent, visible } from "../../tensors/format";
-import { leaf } from "../../trace/steps";
+import { isGradient, leaf } from "../../trace/steps";
 import type { EmbeddingView, Manifest, TraceNode } from "../../types";
 import { Bars } from "../../views/Bars";
 
@@ -13,7 +13,7 @@ const [LETTER, LINE] = [6.6, 13];
 /** Nothing, unless the step looks up the embeddings of tokens. */
 export function Nearest({ node, row, trace }: { node: TraceNode; row: number; trace: Manifest }) {
   const stream = trace.streams.find((one) => one.name === node.axes[0]?.stream);
-  const id = leaf(node) === "rows" ? stream?.ids[row] : undefined;
+  const id = leaf(node) === "rows" && !isGradient(node) ? stream?.ids[row] : undefined;
   const key = id === undefined ? null : `${trace.id}/${node.id}/${id}`;
   const { value, error } = useResource(key, () => source.neighbours(trace.id, node.id, row, id!), { within: node.id, delay: 30 });
   if (key === null || !stream) return null;

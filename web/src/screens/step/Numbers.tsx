@@ -7,34 +7,40 @@ import type { TensorValue } from "../../tensors/tensor";
 import { type Change, changesOf } from "../../trace/changes";
 import { checkNode, type CheckResult } from "../../trace/check";
 import { axisLabels, type Cell, idsSlice, ngramsOf, predictionAt, PROBABILITIES, rowOf } from "../../trace/stepData";
+import { pieceOf } from "../../trace/labels";
 import { rowTextsOf } from "../../trace/generation";
 import { scaleOfNode, title } from "../../trace/steps";
 import type { Manifest, TraceNode } from "../../types";
 import { Bars } from "../../views/Bars";
 import { HeadPicker, PositionPicker } from "../../views/Choices";
 import { Matrix } from "../../views/Matrix";
+import { hasCandidates, placesOf, sliceOf } from "./places";
 
 const choose = (row: number, col: number) => setParams({ cell: `${row},${col}` });
 
 export function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
   const masked = useMask(node, cell.head, trace);
   const own = useTensor(node.op === "mask" && !node.attrs.difference ? node.id : null);
-  if (node.id === PROBABILITIES || node.axes.at(-1)?.name === "vocab") return <Candidates node={node} cell={cell} trace={trace} />;
+  if (hasCandidates(node)) return <Candidates node={node} cell={cell} trace={trace} />;
+  const places = placesOf(trace, node, cell.position);
   const heads = node.axes[0]?.name === "head" ? node.axes[0].size : 0;
-  const slice = heads ? `head:${cell.head}` : "";
+  const slice = heads ? `head:${cell.head}` : sliceOf(node, places);
+  const named = (ids: number[] | null) => ids?.map((id) => (node.axes.some(({ name }) => name === "vocab") ? pieceOf(trace, id) : String(id)));
   const [down, across] = [node.axes.at(-2), node.axes.at(-1)];
-  const rows = node.axes.length - (heads ? 1 : 0) > 1 ? down : undefined;
+  const rows = node.axes.length - (heads ? 1 : 0) > 1 && places.row === null ? down : undefined;
   return (
     <section class="step-numbers" aria-label="Numbers">
       {heads > 0 && <HeadPicker heads={heads} head={cell.head} />}
+      {places.row !== null && <PositionPicker trace={trace} position={cell.position} />}
       <Matrix
         node={node.id} slice={slice} label={title(node)} mask={masked ?? own.value} scale={scaleOfNode(node)} limit={node.dtype === "i32" ? Infinity : undefined} cell={[cell.row, cell.col]} onSelect={choose}
-        rowLabels={rows && (rows.name === "token" ? rowTextsOf(trace, node) : axisLabels(trace, rows))} colLabels={across && axisLabels(trace, across)}
+        rowLabels={rows && (named(places.rows) ?? (rows.name === "token" ? rowTextsOf(trace, node) : axisLabels(trace, rows)))} colLabels={named(places.cols) ?? (across && axisLabels(trace, across))}
         rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />
       {/^(ngram_ids|embedding_bag)$/.test(node.op) && (
         <p class="note" data-role="ngrams"><bdi>{down && axisLabels(trace, node.axes[0]!)?.[cell.row]}</bdi>: <bdi>{ngramsOf(trace, cell.row).join(" · ")}</bdi></p>
       )}
+      {(places.rows ?? places.cols) && <p class="note">{places.rows ? `${count(places.rows.length)} of ${count(node.axes[0]!.size)} rows: those of the tokens of this text and of likely ones.` : `${count(places.cols!.length)} of ${count(across!.size)} tokens: likely ones, and the right one.`}</p>}
     </section>
   );
 }

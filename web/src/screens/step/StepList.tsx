@@ -1,7 +1,8 @@
 /** The list of steps, grouped by layer and block; on small screens a menu. */
 import { useEffect, useRef } from "preact/hooks";
 import { setParams } from "../../state/page";
-import { groupsOf, title } from "../../trace/steps";
+import { groupsOf } from "../../trace/list";
+import { title } from "../../trace/steps";
 import type { TraceNode } from "../../types";
 import { stepLink } from "../../views/interaction";
 

@@ -6,18 +6,20 @@ import { useMemo } from "preact/hooks";
 import { passesOf } from "../../sources/difference";
 import { framed } from "../../state/frame";
 import { useScreenKeys } from "../../state/keys";
-import { route, selection, setParams } from "../../state/page";
+import { gradients, route, selection, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { axisNames, nodeLocation, shapeText } from "../../tensors/format";
 import { PROBABILITIES } from "../../trace/stepData";
 import { sentence } from "../../trace/descriptions";
-import { stepsOf, title } from "../../trace/steps";
+import { stepsOf } from "../../trace/list";
+import { title } from "../../trace/steps";
 import { predictionIndex } from "../../trace/generation";
 import type { Manifest } from "../../types";
 import { Terms } from "../../views/Terms";
 import { ArithmeticView } from "./Arithmetic";
 import { CodeView, Formula, From } from "./How";
 import { Nearest } from "./Nearest";
+import { placesOf, wholeCell } from "./places";
 import { StepEdits } from "./StepEdits";
 import { CheckLine, StepNumbers } from "./Numbers";
 import { StepList } from "./StepList";
@@ -26,7 +28,8 @@ export function StepScreen({ trace }: { trace: Manifest }) {
   const { params } = useValue(route);
   const { head, row, col } = useValue(selection);
   const alone = useValue(framed);
-  const steps = useMemo(() => stepsOf(trace), [trace]);
+  const backward = useValue(gradients);
+  const steps = useMemo(() => stepsOf(trace, backward), [trace, backward]);
   const here = () => Math.max(0, steps.findIndex((one) => one.id === selection.value.node));
   const index = here();
   const step = steps[index];
@@ -51,7 +54,9 @@ export function StepScreen({ trace }: { trace: Manifest }) {
   const last = (axis: number) => Math.max(0, (step.axes.at(axis)?.size ?? 1) - 1); // the address may be out of range
   const difference = passesOf(trace) !== null;
   const unlike = step.stack === "head" ? "head " : ""; // that of the output is no head of attention
-  const cell = { head: Math.min(head, trace.model.n_heads - 1), row: Math.min(row ?? 0, last(-2)), col: Math.min(col ?? 0, last(-1)), position };
+  const places = placesOf(trace, step, position);
+  const most = (ids: number[] | null, axis: number) => (ids ? ids.length - 1 : last(axis));
+  const cell = { head: Math.min(head, trace.model.n_heads - 1), row: Math.min(row ?? 0, most(places.rows, -2)), col: Math.min(col ?? 0, most(places.cols, -1)), position };
   return (
     <div class="step">
       {!alone && <StepList steps={steps} current={step.id} />}
@@ -63,7 +68,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
             <span class="small">{index + 1} of {steps.length}</span>
             <button type="button" class="quiet" disabled={index === steps.length - 1} onClick={() => move(1)}>Next</button>
           </div>
-          <h1 id="step-title"><Terms after={unlike}>{title(step)}</Terms></h1>
+          <h1 id="step-title">{backward && "Gradient: "}<Terms after={unlike}>{title(step)}</Terms></h1>
           <p class="axes">{shapeText(step.axes.map((axis) => axis.size))}{" "}
             <span>{step.axes.map((axis) => axisNames(axis.name)[1]).join(" × ")}</span></p>
         </div>
@@ -85,7 +90,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
           <button type="button" data-role="show-arithmetic" aria-expanded={open} onClick={() => setParams({ arithmetic: open ? null : 1 })}>
             {open ? "Hide the arithmetic" : "Show the arithmetic of the selected cell"}
           </button>
-          {open && <ArithmeticView node={step} cell={cell} trace={trace} />}
+          {open && <ArithmeticView node={step} cell={wholeCell(cell, places)} trace={trace} />}
         </section>}
       </article>
     </div>

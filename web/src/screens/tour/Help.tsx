@@ -9,7 +9,7 @@ import { adopt } from "../../views/Terms";
 export const useStyles = () => adopt(sheet);
 
 const KEYS: [string, string][] = [
-  ["1 … 6", "open a screen"],
+  ["1 … 7", "open a screen"],
   ["Space", "next step (Step), mask a word (Why)"],
   ["Shift Space", "previous step"],
   ["Enter", "arithmetic of the selected cell"],
@@ -19,6 +19,7 @@ const KEYS: [string, string][] = [
   ["x b k", "on Attention: switch off the head, block the selected key, next kind of attention"],
   ["w", "edit by hand"],
   ["z v", "undo the last edit; show before, after or the difference"],
+  ["g", "on Flow and Step: gradients of the answer to learn, or values"],
   ["?", "show this help"],
 ];
 

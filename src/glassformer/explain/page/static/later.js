@@ -1,1 +1,1 @@
-import{m as s,t as a,u as e}from"./screens.js";import"./shared.js";export{s as attention,a as decode,e as step};
+import{B as s,m as a,v as e}from"./screens.js";import"./shared.js";export{a as attention,e as decode,s as step};

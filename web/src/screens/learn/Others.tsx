@@ -1,0 +1,49 @@
+/** What else the steps changed: the losses of other texts, and how far each parameter moved. */
+import { number, percent, signed } from "../../tensors/format";
+import type { Learned } from "../../types";
+import { Bars } from "../../views/Bars";
+
+/** Parameters that are shown: those that moved furthest. */
+const MOST = 14;
+
+export function OthersSection({ learned: { others } }: { learned: Learned }) {
+  const worse = others.filter((one) => one.loss_after > one.loss_before).length;
+  return (
+    <section aria-labelledby="others-title" data-role="others">
+      <h2 id="others-title">Other texts</h2>
+      {others.length === 0 ? <p class="note">The run has no evaluated texts with right answers to compare with: <code>glassformer evaluate</code> makes some.</p> : (
+        <>
+          <p>Learning one answer may be forgetting another: of {others.length} texts that the run was evaluated on, {worse} {worse === 1 ? "has" : "have"} a larger loss than before.</p>
+          <div class="arithmetic-scroll" tabIndex={0} role="region" aria-label="Losses of other texts">
+            <table class="learn-table">
+              <thead><tr><th scope="col" class="label">text</th><th scope="col" class="label">right answer</th><th scope="col">before</th><th scope="col">after</th><th scope="col">change</th></tr></thead>
+              <tbody>
+                {others.map(({ text, answer, loss_before, loss_after }, i) => (
+                  <tr key={i}>
+                    <td class="label learn-text" dir="auto">{text.length > 60 ? `${text.slice(0, 60)}…` : text}</td><td class="label" dir="auto">{answer}</td>
+                    <td>{number(loss_before)}</td><td>{number(loss_after)}</td><td>{signed(loss_after - loss_before)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          <p class="note">Losses of the right answers in nats per label, without label smoothing.</p>
+        </>
+      )}
+    </section>
+  );
+}
+
+export function MovedSection({ learned: { moved } }: { learned: Learned }) {
+  const all = Object.entries(moved).filter(([, share]) => share > 0).sort(([, a], [, b]) => b - a);
+  const limit = all[0]?.[1] ?? 1;
+  const short = (name: string) => name.replace(/\.layers\.(\d+)\./, (_, layer: string) => ` ${Number(layer) + 1}: `).replace(/\.weight$/, "");
+  return (
+    <section aria-labelledby="moved-title" data-role="moved">
+      <h2 id="moved-title">How far each matrix moved</h2>
+      <p>The norm of its change, divided by its own norm before.</p>
+      <Bars label="Change of each parameter" limit={limit} bars={all.slice(0, MOST).map(([name, share]) => ({ key: name, label: short(name), value: share, text: percent(share) }))} />
+      {all.length > MOST && <p class="note">The {MOST} of {all.length} parameters that moved furthest; the least moved by {percent(all.at(-1)![1])}.</p>}
+    </section>
+  );
+}

@@ -1,0 +1,102 @@
+/** The arithmetic of one number of an update, line by line, from the tensors of the optimizer's last step. */
+import { sliceOffsets, type TensorValue } from "../../tensors/tensor";
+import { adamStep, COEFFICIENTS, ITERATIONS, muonStep, productsOf, ROUNDING, sgdStep } from "../../tensors/optimizers";
+import { n, p } from "../../trace/arithmetic";
+import type { Manifest, ParameterGroup } from "../../types";
+
+/** One line: what it is, the arithmetic, and, of a number that the optimizer keeps, how far the recomputed one is from it. */
+export interface Line {
+  name: string;
+  text: string;
+  /** The difference, and the bound that rounding gives it. */
+  check?: { delta: number; bound: number };
+  last?: boolean;
+}
+
+export type Read = (id: string, slice?: string) => Promise<TensorValue>;
+
+/** Matrices whose orthogonalisation takes more products are not recomputed in the browser. */
+const MOST_PRODUCTS = 1.5e9;
+/** The relative rounding error of bfloat16. */
+const BFLOAT16 = 2 ** -8;
+
+interface Place {
+  parameter: string;
+  row: number;
+  col: number;
+}
+
+/** The slice of one number of a parameter. */
+export function sliceOfPlace(trace: Manifest, { parameter, row, col }: Place): string {
+  const axes = trace.params[parameter]!.axes;
+  return axes.length > 1 ? `${axes[0]!.name}:${row};${axes[1]!.name}:${col}` : `${axes[0]!.name}:${col}`;
+}
+
+const check = ({ value, bound }: { value: number; bound: number }, actual: number) => ({ delta: Math.abs(value - actual), bound });
+
+/** `factor` is that of clipping; `step` counts from 1. */
+export async function updateLines(trace: Manifest, group: ParameterGroup, place: Place, step: number, read: Read): Promise<Line[]> {
+  const slice = sliceOfPlace(trace, place);
+  const get = async (part: string) => (await read(part ? `${place.parameter}.${part}` : place.parameter, slice)).data[0]!;
+  const [before, g, after] = [await get("before"), await get("clipped_grad"), await get("")];
+  const { constants: c } = group;
+  const start: Line = { name: "θ before", text: n(before) };
+  const gradient: Line = { name: "g", text: `${n(g)}, the gradient after clipping` };
+  if (group.optimizer === "muon") return [start, gradient, ...(await muonLines(trace, group, place, before, after, read))];
+  const zero = step === 1;
+  const old = async (part: string) => (zero ? 0 : get(`${part}_before`));
+  if (group.optimizer === "sgd") {
+    const buffer = c.momentum ? await old("momentum_buffer") : 0;
+    const found = sgdStep(before, g, buffer, c);
+    const decay = c.weight_decay ? `${n(g)} + ${n(c.weight_decay)} · ${p(before)} = ${n(found.withDecay)}` : n(found.withDecay);
+    return [
+      start, gradient,
+      ...(c.weight_decay ? [{ name: "g with weight decay", text: `g + λ θ = ${decay}` }] : []),
+      ...(c.momentum ? [{ name: "momentum", text: `μ b + g = ${n(c.momentum)} · ${p(buffer)} + ${p(found.withDecay)} = ${n(found.momentum.value)}`, check: check(found.momentum, await get("momentum_buffer")) }] : []),
+      { name: "θ after", text: `θ − lr · b = ${n(before)} − ${n(c.lr!)} · ${p(found.momentum.value)} = ${number6(found.after.value)}`, check: check(found.after, after), last: true },
+    ];
+  }
+  const [mean, square] = [await old("exp_avg"), await old("exp_avg_sq")];
+  const found = adamStep(before, g, mean, square, step, c);
+  const [m, v] = found.unbiased;
+  return [
+    start, gradient,
+    { name: "mean m", text: `β₁ m + (1 − β₁) g = ${n(c.beta1!)} · ${p(mean)} + ${n(1 - c.beta1!)} · ${p(g)} = ${n(found.mean.value)}`, check: check(found.mean, await get("exp_avg")) },
+    { name: "mean square v", text: `β₂ v + (1 − β₂) g² = ${n(c.beta2!)} · ${n(square)} + ${n(1 - c.beta2!)} · ${n(g * g)} = ${n(found.square.value)}`, check: check(found.square, await get("exp_avg_sq")) },
+    { name: "corrected m̂", text: `m / (1 − β₁${power(step)}) = ${n(found.mean.value)} / ${n(1 - c.beta1! ** step)} = ${n(m)}` },
+    { name: "corrected v̂", text: `v / (1 − β₂${power(step)}) = ${n(found.square.value)} / ${n(1 - c.beta2! ** step)} = ${n(v)}` },
+    ...(c.weight_decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${n(before)} · (1 − ${n(c.lr!)} · ${n(c.weight_decay)}) = ${number6(found.decayed)}` }] : []),
+    { name: "step", text: `lr · m̂ / (√v̂ + ε) = ${n(c.lr!)} · ${p(m)} / (${n(Math.sqrt(v))} + ${n(c.eps!)}) = ${n(found.update)}` },
+    { name: "θ after", text: `${number6(found.decayed)} − ${p(found.update)} = ${number6(found.after.value)}`, check: check(found.after, after), last: true },
+  ];
+}
+
+async function muonLines(trace: Manifest, { constants: c, dtype }: ParameterGroup, place: Place, before: number, after: number, read: Read): Promise<Line[]> {
+  const axes = trace.params[place.parameter]!.axes;
+  const [rows, cols] = axes.map(({ size }) => size) as [number, number];
+  if (productsOf(rows, cols) > MOST_PRODUCTS) return [{ name: "not recomputed", text: `a matrix of ${rows} × ${cols} takes too many products for a browser` }, { name: "θ after", text: number6(after), last: true }];
+  const whole = async (part: string) => (await read(`${place.parameter}.${part}`)).data;
+  const [start, g, buffer] = [await whole("before"), await whole("clipped_grad"), await whole("momentum_buffer_before")];
+  const found = muonStep(start, g, buffer, rows, cols, c, dtype === "bfloat16" ? BFLOAT16 : ROUNDING);
+  const [at] = sliceOffsets([rows, cols], axes.map(({ name }) => name), sliceOfPlace(trace, place)) as [number];
+  const kept = (await whole("momentum_buffer"))[at]!;
+  const bound = 4 * ROUNDING * (Math.abs(c.momentum! * buffer[at]!) + Math.abs(g[at]!));
+  const decayed = before * (1 - c.lr! * c.weight_decay!);
+  const [a, b, d] = COEFFICIENTS;
+  return [
+    { name: "momentum m", text: `μ m + (1 − μ) g = ${n(c.momentum!)} · ${p(buffer[at]!)} + ${n(1 - c.momentum!)} · ${p(g[at]!)} = ${n(found.momentum[at]!)}`, check: { delta: Math.abs(found.momentum[at]! - kept), bound } },
+    { name: "Nesterov’s M", text: `μ m + (1 − μ) g, one gradient ahead = ${n(found.nesterov[at]!)}` },
+    { name: "X, orthogonal", text: `M / |M|, then ${ITERATIONS} times X ← ${a} X ${b < 0 ? "−" : "+"} ${Math.abs(b)} A X + ${d} A² X with A = X Xᵀ, of the whole matrix = ${n(found.orthogonal[at]!)}` },
+    { name: "scale", text: `√max(1, M/N) = √max(1, ${rows}/${cols}) = ${n(found.factor)}` },
+    ...(c.weight_decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${n(before)} · (1 − ${n(c.lr!)} · ${n(c.weight_decay)}) = ${number6(decayed)}` }] : []),
+    {
+      name: "θ after", text: `${number6(decayed)} − lr · scale · X = ${number6(decayed)} − ${n(c.lr!)} · ${n(found.factor)} · ${p(found.orthogonal[at]!)} = ${number6(found.after[at]!)}`,
+      check: { delta: Math.abs(found.after[at]! - after), bound: c.lr! * found.factor * found.bound + 4 * ROUNDING * Math.abs(before) }, last: true,
+    },
+  ];
+}
+
+/** "", "²", "¹⁰": the power of a step. */
+const power = (step: number) => (step === 1 ? "" : String(step).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)]!));
+/** Six decimals, as an update is small. */
+const number6 = (x: number) => (Math.abs(x) < 1e-4 ? n(x) : `${x < 0 ? "−" : ""}${Math.abs(x).toFixed(6)}`);

@@ -1,0 +1,70 @@
+/**
+ * The Learn screen: an answer that the model should have given, its loss, and what steps of the optimizer on it change:
+ * the losses, other texts, the weights, and every number of one update.
+ */
+import { base, edited, edits, learnSteps, setEdits, source } from "../../state/page";
+import { useValue } from "../../state/signals";
+import { capital, number } from "../../tensors/format";
+import sheet from "../../styles/learn.css";
+import type { LearningFacts, Manifest } from "../../types";
+import { adopt, Terms } from "../../views/Terms";
+import { LearnForm } from "./Form";
+import { LossSection } from "./Loss";
+import { MovedSection, OthersSection } from "./Others";
+import { StepsSection } from "./Steps";
+import { UpdateSection } from "./Update";
+
+export function LearnScreen({ trace: shown }: { trace: Manifest }) {
+  adopt(sheet);
+  const trace = useValue(base) ?? shown;
+  const steps = useValue(learnSteps);
+  const after = useValue(edited);
+  const made = useValue(edits).length > 0;
+  const facts = trace.learning;
+  const learned = steps ? after?.learning?.learned ?? null : null;
+  return (
+    <div class="learn">
+      <h1>Learn</h1>
+      <p>
+        <Terms>Give the answer that the model should have given. The page shows the loss of that answer and its gradients, takes steps of the optimizer on this text alone, and recomputes every number. The files of the run never change.</Terms>
+      </p>
+      {!source.live ? facts === null && <p class="note">This page was saved without an answer to learn. Open the run with <code>glassformer explain</code> to learn one.</p>
+        : trace.refused.learn ? <p class="note" data-role="refused">{capital(trace.refused.learn)}.</p>
+        : made ? <p class="note" data-role="refused">A model learns without edits only. <button type="button" class="link" onClick={() => setEdits([])}>Remove the edits</button></p>
+        : <LearnForm key={`${trace.request.text}|${trace.request.answer}`} trace={trace} />}
+      {facts && <LossSection before={trace} after={learned && after} />}
+      {facts && learned && after && (
+        <>
+          <StepsSection learned={learned} facts={facts} />
+          <div class="columns">
+            <OthersSection learned={learned} />
+            <MovedSection learned={learned} />
+          </div>
+          <UpdateSection before={trace} after={after} learned={learned} />
+        </>
+      )}
+      {facts && <LeftOut facts={facts} />}
+    </div>
+  );
+}
+
+const SENTENCES: Record<string, string> = {
+  dropout: "Dropout is off: training hides a random part of the activations in each step.",
+  "word dropout": "No words are hidden: training masks some of them.",
+  adversarial: "The loss has no adversarial term, which this run's training adds.",
+  members: "The member shown learns alone; the others of the ensemble stay as they are.",
+  average: "The weights are not averaged over the steps; this run's training averages them.",
+  schedule: "The learning rate is constant; this run's training changes it from step to step.",
+};
+
+/** What training has and learning here has not. */
+const LeftOut = ({ facts }: { facts: LearningFacts }) => (
+  <section aria-labelledby="left-out">
+    <h2 id="left-out">What is left out</h2>
+    <ul class="learn-sentences">
+      <li>A step of training is on many texts at once; here it is on one.</li>
+      {facts.left_out.map((what) => <li key={what} data-left-out={what}>{SENTENCES[what] ?? what}</li>)}
+      {facts.smoothing > 0 && <li>Label smoothing is that of training, {number(facts.smoothing)}.</li>}
+    </ul>
+  </section>
+);

@@ -1,0 +1,116 @@
+/**
+ * One step of an optimizer in float64: AdamW (with weight decay 0 also Adam), SGD with momentum, and Muon. As
+ * `training/optimizer.py` and PyTorch compute them, so that each number of an update can be compared.
+ */
+import { transposedProduct } from "./backward";
+import { linear, type Numbers, swapAxes } from "./ops";
+
+/** The constants of an optimizer, by PyTorch's names. */
+export type Constants = Record<string, number>;
+
+/** A number that was recomputed, and how far rounding may put the model's from it. */
+export interface Recomputed {
+  value: number;
+  bound: number;
+}
+
+/** The relative error of one rounding of a 32-bit float. */
+export const ROUNDING = 2 ** -24;
+/** Roundings of the terms of a sum, and of a quotient of several. */
+const [FEW, MANY] = [4, 16];
+
+/** What AdamW computes of one number, in order. */
+export interface AdamStep {
+  mean: Recomputed;
+  square: Recomputed;
+  /** The two averages, corrected for their start at 0. */
+  unbiased: [mean: number, square: number];
+  decayed: number;
+  update: number;
+  after: Recomputed;
+}
+
+export function adamStep(before: number, g: number, mean: number, square: number, step: number, { lr, beta1, beta2, eps, weight_decay }: Constants): AdamStep {
+  const [m, v] = [beta1! * mean + (1 - beta1!) * g, beta2! * square + (1 - beta2!) * g * g];
+  const unbiased: [number, number] = [m / (1 - beta1! ** step), v / (1 - beta2! ** step)];
+  const decayed = before * (1 - lr! * weight_decay!);
+  const update = (lr! * unbiased[0]) / (Math.sqrt(unbiased[1]) + eps!);
+  // Of a mean that nearly cancels, the rounding of its terms remains.
+  const lost = FEW * ROUNDING * (Math.abs(beta1! * mean) + Math.abs((1 - beta1!) * g));
+  const bound = MANY * ROUNDING * Math.abs(update) + Math.abs((update / (m || 1)) * lost) + FEW * ROUNDING * Math.abs(before);
+  return {
+    mean: { value: m, bound: lost }, square: { value: v, bound: FEW * ROUNDING * v + Number.MIN_VALUE }, unbiased, decayed, update, after: { value: decayed - update, bound },
+  };
+}
+
+/** What SGD computes of one number: the gradient with the decay, the momentum, and the number after. */
+export interface SgdStep {
+  withDecay: number;
+  momentum: Recomputed;
+  after: Recomputed;
+}
+
+/** Without momentum the step is that of the gradient; the first momentum is the gradient. */
+export function sgdStep(before: number, g: number, buffer: number, { lr, momentum, weight_decay }: Constants): SgdStep {
+  const withDecay = g + weight_decay! * before;
+  const value = momentum! * buffer + withDecay;
+  const bound = FEW * ROUNDING * (Math.abs(momentum! * buffer) + Math.abs(g) + Math.abs(weight_decay! * before));
+  return { withDecay, momentum: { value, bound }, after: { value: before - lr! * value, bound: lr! * bound * 2 + FEW * ROUNDING * Math.abs(before) } };
+}
+
+/** The coefficients of the Newton–Schulz iteration of Muon (Jordan et al. 2024), and how often it is done. */
+export const COEFFICIENTS = [3.4445, -4.775, 2.0315] as const;
+export const ITERATIONS = 5;
+
+const transpose = (x: Numbers, rows: number, cols: number) => swapAxes(x, rows, cols, 1);
+
+/** Approximately U Vᵀ of a matrix U S Vᵀ (rows, cols): X ← a X + (b A + c A²) X with A = X Xᵀ, five times. */
+export function orthogonalise(matrix: Numbers, rows: number, cols: number): Float64Array {
+  const tall = rows > cols;
+  const [m, n] = tall ? [cols, rows] : [rows, cols];
+  const [a, b, c] = COEFFICIENTS;
+  let x = tall ? transpose(matrix, rows, cols) : Float64Array.from(matrix);
+  const size = Math.max(1e-7, norm(x));
+  x = x.map((one) => one / size);
+  for (let i = 0; i < ITERATIONS; i++) {
+    const gram = linear(x, x, null, n);
+    const squared = linear(gram, gram, null, m); // symmetric
+    const combined = gram.map((one, j) => b * one + c * squared[j]!);
+    const product = transposedProduct(combined, x, m, n); // symmetric, too
+    x = x.map((one, j) => a * one + product[j]!);
+  }
+  return tall ? transpose(x, m, n) : x;
+}
+
+function norm(x: Numbers): number {
+  let sum = 0;
+  for (let i = 0; i < x.length; i++) sum += x[i]! * x[i]!;
+  return Math.sqrt(sum);
+}
+
+/** Products that the five iterations take. */
+export const productsOf = (rows: number, cols: number) => ITERATIONS * Math.min(rows, cols) ** 2 * (2 * Math.max(rows, cols) + Math.min(rows, cols));
+
+/** What Muon computes of a matrix: the momentum, Nesterov's, the orthogonal matrix, its factor, and the matrix after. */
+export interface MuonStep {
+  momentum: Float64Array;
+  nesterov: Float64Array;
+  orthogonal: Float64Array;
+  /** Whether each number of `orthogonal` may differ by so much. */
+  bound: number;
+  factor: number;
+  after: Float64Array;
+}
+
+/** `roundings` is the relative error of the products: that of 32-bit floats, or of bfloat16. */
+export function muonStep(before: Numbers, g: Numbers, buffer: Numbers, rows: number, cols: number, { lr, momentum, weight_decay }: Constants, rounding = ROUNDING): MuonStep {
+  const average = Float64Array.from(g, (one, i) => momentum! * buffer[i]! + (1 - momentum!) * one);
+  const nesterov = Float64Array.from(g, (one, i) => (1 - momentum!) * one + momentum! * average[i]!);
+  const orthogonal = orthogonalise(nesterov, rows, cols);
+  // How much rounding moves the result is measured: the same with each number off by a few roundings.
+  const off = nesterov.map((one, i) => one * (1 + MANY * rounding * (Math.sin(i * 12.9898) * 43758.5453 % 1 > 0 ? 1 : -1)));
+  const moved = orthogonalise(off, rows, cols).reduce((most, one, i) => Math.max(most, Math.abs(one - orthogonal[i]!)), 0);
+  const factor = Math.sqrt(Math.max(1, rows / cols));
+  const after = Float64Array.from(before, (one, i) => one * (1 - lr! * weight_decay!) - lr! * factor * orthogonal[i]!);
+  return { momentum: average, nesterov, orthogonal, bound: 4 * moved + MANY * rounding, factor, after };
+}

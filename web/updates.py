@@ -1,0 +1,69 @@
+"""Numbers for the page's tests of optimizers: two steps of each on random matrices, by the code that trains.
+
+python web/updates.py > web/test/updates.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.training.optimizer import Muon
+
+SHAPES = (4, 6), (6, 4), (5,)
+AVERAGES = ("exp_avg", "exp_avg_sq", "momentum_buffer")
+
+
+def optimizers(p: nn.Parameter) -> dict[str, tuple[torch.optim.Optimizer, dict[str, float]]]:
+    """Return an optimizer of each kind with the constants of its formula."""
+    adam = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
+    made: dict[str, tuple[torch.optim.Optimizer, dict[str, float]]] = {
+        "adamw": (torch.optim.AdamW([p], 0.01, (0.9, 0.98), 1e-9, 0.1), adam | {"weight_decay": 0.1}),
+        "adam": (torch.optim.Adam([p], 0.01, (0.9, 0.98), 1e-9), adam | {"weight_decay": 0.0}),
+        "sgd": (torch.optim.SGD([p], 0.1, 0.9, weight_decay=0.01), {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+        "sgd without momentum": (torch.optim.SGD([p], 0.1), {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}),
+    }
+    if p.dim() == 2:
+        muon = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.1}
+        made["muon"] = (Muon([{"params": [p], **muon}], torch.float32), muon)
+    return made
+
+
+def cases() -> list[dict[str, Any]]:
+    """Return the second step of each optimizer on each shape, and the first one of AdamW."""
+    found = []
+    for shape in SHAPES:
+        for name in optimizers(nn.Parameter(torch.zeros(shape))):
+            random = torch.Generator().manual_seed(len(found) + 1)
+            p = nn.Parameter(torch.randn(shape, generator=random))
+            optimizer, constants = optimizers(p)[name]
+            for step in (1, 2):
+                p.grad = torch.randn(shape, generator=random)
+                before = p.detach().clone()
+                state = {
+                    key: value.clone()
+                    for key, value in optimizer.state.get(p, {}).items()
+                    if key in AVERAGES and value is not None
+                }
+                optimizer.step()
+                after = {
+                    key: value
+                    for key, value in optimizer.state.get(p, {}).items()
+                    if key in AVERAGES and value is not None
+                }
+                values: dict[str, Tensor] = {"before": before, "clipped_grad": p.grad, "after": p.detach()}
+                values |= after | {f"{key}_before": state.get(key, torch.zeros(shape)) for key in after}
+                tensors = {key: value.flatten().tolist() for key, value in values.items()}
+                optimizer_name = name.split()[0]
+                found.append(
+                    {"optimizer": optimizer_name, "constants": constants, "step": step, "shape": shape} | tensors
+                )
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write("[\n" + ",\n".join(json.dumps(one) for one in cases()) + "\n]\n")
