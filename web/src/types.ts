@@ -423,6 +423,8 @@ export interface LearningFacts {
   max_grad_norm: number;
   /** The parameters by how the optimizer treats them. */
   groups: ParameterGroup[];
+  /** The optimizer's averages before the first step: none, or those of the checkpoint whose weights these are. */
+  state: "new" | "checkpoint";
   /** What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members", "average", "schedule". */
   left_out: string[];
   /** What the steps taken changed; null before the first. */

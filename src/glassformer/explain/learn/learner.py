@@ -22,8 +22,8 @@ from glassformer.training.optimizer import CombinedOptimizer, Muon, load_optimiz
 MAX_BYTES = 1 << 30
 """Most memory of the weights with their gradients and the optimizer's state."""
 COPIES = 10
-"""Tensors of a parameter's size that are held: of the copy the weights after and before the last step, its gradient, and
-two averages before and after; and the gradients before the first step, after the last one, and by autograd."""
+"""Tensors of a parameter's size that are held: of the copy the weights after and before the last step, its gradient and
+two averages before and after it; and the gradients before the first step, after the last one, and by autograd."""
 
 
 @dataclass(frozen=True)
