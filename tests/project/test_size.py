@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
-MODULES, LINES = 218, 41_250
+MODULES, LINES = 218, 41_500
 """With 28 modules and 5,000 lines for pretrained models, a feature of its own: their import, also by name from the hub,
-what a run began with, and the start of a fine-tuning."""
+what a run began with, and the start of a fine-tuning; 250 more for heads whose classes are others, tokens that a
+tokenizer lacks, and what is said of an imported run."""
 
 
 def test_modules_and_lines_stay_within_the_budget() -> None:
