@@ -171,7 +171,7 @@ def test_a_head_is_taken_in_the_order_of_the_classes_if_they_are_the_same(
     run = glassformer.import_model(bert_folder(folder / "s", n_labels=len(names)), folder / "run", labels=names)
     settings: dict[str, Any] = {"train_file": str(texts(folder, classes)), "steps": 1, "lr": 1e-12, "threads": 1}
     tuned = glassformer.train("classify", out=folder / "tuned", init_from=str(run.path), **settings)
-    assert tuned is not None and tuned.task.labels == [*classes]
+    assert tuned is not None and tuned.task.label_names == [*classes]
     before, after = (run.predict("The film was not good.")["probabilities"] for run in (run, tuned))
     if {*names} == {*classes}:
         assert after == pytest.approx(before, abs=1e-4)
@@ -203,7 +203,11 @@ def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
 
 
 def test_seeds_are_begun_from_and_an_ensemble_names_its_size(base: Path, tmp_path: Path) -> None:
-    settings = SIZED | {"train_file": str(base / "table.csv"), "steps": 1, "init_from": str(base / "run")}
+    settings: dict[str, Any] = SIZED | {
+        "train_file": str(base / "table.csv"),
+        "steps": 1,
+        "init_from": str(base / "run"),
+    }
     glassformer.train("classify", out=tmp_path / "seeds", seeds=2, **settings)
     glassformer.train("classify", out=tmp_path / "two", **settings | {"ensemble_size": 2})
     later = settings | {"init_from": str(tmp_path / "seeds")}

@@ -233,11 +233,10 @@ class _Encoder:
         family, tensors, settings = self.family, self.tensors, self.settings
         pad = self.config.get("pad_token_id", 1)
         first = (pad if type(pad) is int and 0 <= pad < 100 else 1) + 1 if family in ROBERTAS else 0
-        asked = max_len is not None
-        max_len = max_len if asked else self._max_seq_length()
-        state, notes = encoder_state(family, settings, tensors, first, max_len)
-        if not asked and max_len is not None:
-            notes.append(f"max_seq_length of {SENTENCES} is {max_len}; --max-len keeps more, up to all positions")
+        own_length = self._max_seq_length() if max_len is None else None
+        state, notes = encoder_state(family, settings, tensors, first, own_length or max_len)
+        if own_length:
+            notes.append(f"max_seq_length of {SENTENCES} is {own_length}; --max-len keeps more, up to all positions")
         parts = _Parts("embed", state, notes, len(state["embedding.positions.weight"]))
         classifier, masked = f"{POOLERS[family][1]}.weight", f"{MASKED_HEADS[family][0]}.weight"
         own = own_labels(self.config) if classifier in tensors else None

@@ -23,14 +23,12 @@ from glassformer.utils.safe_read import LIMITS, parse_json, read_bytes, sha256_r
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
 MAX_SHARDS = 256
-_FACT = re.compile(r"^(license|base_model):[ ]*(?:\n[ ]*-[ ]*)?['\"]?([\w./+-]{1,100})['\"]?[ ]*$", re.MULTILINE)
-_NAMES = (
-    re.compile(r"\A---\n(?:(?!---\n).*\n)*?model_name: ['\"]?([\w.-]+(?:/[\w.-]+)?)['\"]?[ ]*\n"),
-    re.compile(r"\A(?:---\n(?:(?!---\n).*\n)*---\n)?\s*# ([\w.]+(?:/[\w.]+)?-[\w./-]*\w)[ ]*$", re.MULTILINE),
+_FACT = re.compile(
+    r"^(license|base_model|model_name):[ ]*(?:\n[ ]*-[ ]*)?['\"]?([\w./+-]{1,100})['\"]?[ ]*$", re.MULTILINE
 )
-"""Where a card names its model: the metadata, and the heading, if that can be a name: one word with a hyphen."""
-SAY_LITTLE = {"model", "models", "best", "best_model", "final", "output", "out", "export", "hf", "checkpoint"}
-"""Names of folders that do not name a model."""
+_TITLE = re.compile(r"[\w./-]{1,193}")
+GENERIC_NAMES = {"model", "models", "best", "best_model", "final", "output", "out", "export", "hf", "checkpoint"}
+"""Names of folders that do not tell a model from others."""
 FLOATS = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 
 
@@ -74,24 +72,29 @@ class SourceFolder:
 
     def card_facts(self) -> dict[str, str]:
         """Return "license" and "base_model" of the metadata of the card, where it has them; of a list the first."""
-        card = self._card()
-        front = card.partition("---\n")[2].partition("\n---")[0] if card[:3] == "---" else ""
-        return dict(_FACT.findall(front))
+        return {name: value for name, value in _FACT.findall(self._card()[0]) if name != "model_name"}
 
     def name(self) -> str:
         """Return the name that the card's metadata give the model, or its heading where that can be a name.
 
-        Else it is that of the folder, with the one above where it says little.
+        Else it is that of the folder, with the one above where it is a generic one.
         """
-        card, path = self._card(), self.path.resolve()
-        if found := next((found[1] for pattern in _NAMES if (found := pattern.search(card))), ""):
-            return found
-        says_little = path.name.lower() in SAY_LITTLE or path.name.lower().startswith("checkpoint-")
-        return f"{path.parent.name}/{path.name}" if says_little and path.parent.name else path.name
+        (metadata, text), path = self._card(), self.path.resolve()
+        title = next((line[2:].strip() for line in text.splitlines() if line.startswith("# ")), "")
+        stated = dict(_FACT.findall(metadata)).get("model_name", "")
+        if stated or ("-" in title and _TITLE.fullmatch(title)):
+            return stated or title
+        generic = path.name.lower() in GENERIC_NAMES or path.name.lower().startswith("checkpoint-")
+        return f"{path.parent.name}/{path.name}" if generic and path.parent.name else path.name
 
-    def _card(self) -> str:
-        text = self.bytes("README.md", "text").decode("utf-8", "replace") if self.has("README.md") else ""
-        return text.replace("\r\n", "\n")
+    def _card(self) -> tuple[str, str]:
+        """Return the metadata of the card and its text, both empty where there is none."""
+        card = self.bytes("README.md", "text").decode("utf-8", "replace") if self.has("README.md") else ""
+        card = card.replace("\r\n", "\n")
+        if card[:3] != "---":
+            return "", card
+        metadata, _, text = card.partition("---\n")[2].partition("\n---")
+        return metadata, text
 
     def tensors(self) -> SourceTensors:
         """Read all weights.

@@ -209,7 +209,8 @@ def text(facts: RunRecord) -> Iterator[Finding]:
     if task_class(facts.config.task).running_text or train.n == 0:
         return
     if train.n < FEW_EXAMPLES and all(finding.place != FEW for finding in facts.data.findings):
-        remedy = "more data helps more than any setting; keep the model small"
+        own = facts.config.train.init_from is None
+        remedy = "more data helps more than any setting" + ("; keep the model small" if own else "")
         yield Finding(f"there are only {train.n} training examples", remedy, FEW, {"n": train.n}, "know")
 
 
