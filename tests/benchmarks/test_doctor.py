@@ -25,11 +25,12 @@ LIMITS = [
     ("heads under 5%", MOST_SHARP, "rate × 30"),
     ("heads over 98%", MOST_UNIFORM, "no queries"),
     ("dead units", DEAD, "bias of units − 10"),
-    ("dead units", DEAD, "rate × 30"),
     ("rate / steepest", OF_STEEPEST, "recipe's rate ÷ 100"),
     ("rate / least", OF_LEAST, "recipe's rate × 30"),
 ]
 """A quantity, its threshold, and a disease that it tells."""
+OVERLAPPING = [("dead units", DEAD, "rate × 30"), ("update ratio", UPDATE_RATIOS[1], "rate × 30")]
+"""Quantities that tell nothing certain of a disease, of which the documentation says so."""
 NO_TRAINING = {"bias of a class + 5": 2, "output × 10": 2, "labels not shifted": 2, "no causal mask": 2}
 SHORT = {"not trained": 50, "branch detached": 50, "queries × 30": 2, "no queries": 2, "bias of units − 10": 2}
 """Diseases that show after so few steps."""
@@ -67,6 +68,11 @@ def test_a_threshold_lies_between_sound_and_sick(quantity: str, limit: float, di
     above = high < limit < sick[0]
     below = sick[2] < limit < low
     assert above or below, (low, high, limit, sick)
+
+
+@pytest.mark.parametrize(("quantity", "limit", "disease"), OVERLAPPING)
+def test_what_overlaps_is_listed_as_such(quantity: str, limit: float, disease: str) -> None:
+    assert not TABLE["sick"][disease]["quantities"][quantity][0] > limit
 
 
 def test_no_untrained_model_is_below_guessing() -> None:

@@ -148,7 +148,7 @@ def test_doctor_examines_a_model_without_its_run(cli: Callable, runs: Runs, tmp_
     assert alone.code == 0 and "no log is here" in alone.out and "nothing stands out" not in alone.out
     assert "--text-file" in cli("doctor", model, "--examine").out
     looked = json.loads(cli("doctor", model, "--text-file", tmp_path / "texts.txt", "--json").out)
-    assert {"scores", "dead-units"} <= {*looked["made"]} and "own data" in looked["not_made"]["first-loss"]
+    assert {"scores", "dead-units"} <= {*looked["made"]} and "first-loss" in looked["not_made"]
     pairs = json.loads(cli("doctor", runs.translate / "model", "--text-file", tmp_path / "texts.txt", "--json").out)
     assert "pairs" in pairs["not_made"]["scores"]
     assert cli("doctor", model, "--text-file", tmp_path / "none.txt").code == 3

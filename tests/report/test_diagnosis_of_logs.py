@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.cli.main import main
-from glassformer.config import Config
+from glassformer.config import Config, ModelConfig
 from glassformer.data.diagnostics import Finding
 from glassformer.report import diagnosis
 from glassformer.report.diagnosis import Checkup, NotMade, check_log, run_checks
@@ -24,9 +24,15 @@ from glassformer.runs.records import DataRecord, Evaluation, StepMetrics
 V = 100
 
 
-def record(rows: list[StepMetrics], base: dict | None = None) -> RunRecord:
+def record(rows: list[StepMetrics], base: dict | None = None, tied: bool = False) -> RunRecord:
     data = DataRecord(tokenizer={"vocab_size": V}, base=base or {})
-    return RunRecord(Path("run"), Config(task="lm"), data=data, training=rows, evaluation=Evaluation())
+    return RunRecord(
+        Path("run"),
+        Config(task="lm", model=ModelConfig(tie_embeddings=tied)),
+        data=data,
+        training=rows,
+        evaluation=Evaluation(),
+    )
 
 
 def moved(*ratios: float, lr: float = 1e-3) -> list[StepMetrics]:
@@ -100,6 +106,13 @@ def test_the_first_loss_is_near_that_of_guessing(loss: float, place: str) -> Non
 def test_why_a_first_loss_cannot_be_judged(of: RunRecord, reason: str) -> None:
     checkup = check_log(of)
     assert reason in checkup.not_made["first-loss"] and reason in checkup.not_made["answer-visible"]
+
+
+def test_a_tied_output_starts_higher() -> None:
+    """The recipe `lm` begins 5 nats above guessing; below it no model begins."""
+    checkup = check_log(record([StepMetrics(1, loss=math.log(V) + 5, grad_norm=1.0)], tied=True))
+    assert "tied" in checkup.not_made["first-loss"] and checkup.findings == []
+    assert check_log(record([StepMetrics(1, loss=1.0, grad_norm=1.0)], tied=True)).findings[0].place == "answer-visible"
 
 
 def test_findings_come_by_grade_causes_first_and_none_twice() -> None:

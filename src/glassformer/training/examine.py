@@ -59,7 +59,7 @@ UNIFORM, MOST_UNIFORM = 0.98, 0.4
 DEAD, MOST_DEAD = 0.2, 0.8
 """Share of the units of a block that are silent on all tokens, for `look` and for `stop`."""
 FRESH_SEEDS = 3
-FIRST_LOSS, DEVIATIONS = 0.5, 4.0
+FIRST_LOSS, DEVIATIONS = 1.0, 4.0
 """Nats, and standard deviations of fresh models, by which a first loss may differ from theirs."""
 FEW_ROWS = 4
 """Examples that tell whether answers are visible; their logits over the vocabulary are in memory."""
