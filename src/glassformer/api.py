@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from glassformer.explain.explanation import Explanation
+    from glassformer.explain.page.notebook import NotebookPage
     from glassformer.interop.choose import Target
     from glassformer.interop.export import Export
     from glassformer.tasks import Task
@@ -139,15 +140,14 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
 def load(path: str | Path, *others: str | Path, device: str = "auto", precision: str | None = None) -> Run:
     """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
 
-    With others it is an ensemble that averages their probabilities: usually more accurate, N times slower. A folder
-    that `Run.export` wrote is loaded with the library that it was written for, as an `ExportedModel`, which predicts.
+    With others it is an ensemble that averages their probabilities. A folder that `Run.export` wrote is loaded with the
+    library that it was written for, as an `ExportedModel`, which predicts.
 
     Args:
         path: the folder.
         others: folders of more runs of the same task, tokenizer and classes; their sizes may differ.
         device: "auto", "cpu", "cuda" or "mps".
-        precision: of `predict` and `evaluate`: "auto" (bf16 where it is native), "fp32" or "bf16";
-            default: as in training. `explain` is always fp32. Not for an exported model.
+        precision: of `predict` and `evaluate`: "auto" (bf16 where native), "fp32" or "bf16"; default: as in training.
 
     Raises:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
@@ -160,8 +160,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         if others:
             raise UsageError(f"{path} is an exported model, which predicts alone", "name one folder")
         if precision is not None:
-            message = f"{path} is an exported model, whose precision is chosen at export"
-            raise UsageError(message, "export with --quantization")
+            raise UsageError(f"{path} is exported, in a precision chosen then", "export with --quantization")
         return load_exported(path, device)  # pyright: ignore[reportReturnType]  # typed as what one loads to look into
     from glassformer.models.ensemble import Ensemble, members_of
     from glassformer.tasks.restoring import check_joins
@@ -215,8 +214,8 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
     with tuned(run.device):
         scores = run.task.evaluate(run.model, split, run.config.decode)
-    scores.pop("predictions")
-    return Evaluation(run.task.name, name, {"precision": run.precision} | scores)
+    kept = {key: value for key, value in scores.items() if key != "predictions"}
+    return Evaluation(run.task.name, name, {"precision": run.precision} | kept)
 
 
 def _load(path: str | Path, device: str, precision: str | None) -> Run:
@@ -236,8 +235,7 @@ class Run:
     """A trained model in evaluation mode, with its task, tokenizer and configuration; `path` is the run folder.
 
     `model` is the fp32 model; `precision` is what `predict` and `evaluate` compute in. `joined` are the folders of
-    other runs that answer together with it. With `allow_changed_data` whatever reads the run's data again warns
-    where it has changed since training, and does not refuse.
+    runs that answer with it. With `allow_changed_data` changed data is warned of where it is read, and not refused.
     """
 
     def __init__(
@@ -280,9 +278,7 @@ class Run:
     def predict(
         self, texts: str | Iterable[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
     ) -> dict[str, Any] | list[dict[str, Any]]:
-        """Return the answer to a text, a dictionary with the keys of the task's `predict`; of a list, a list of them.
-
-        The answers to a list are in its order, each as if it were alone.
+        """Return the answer to a text, a dictionary with the keys of the task's `predict`; of a list a list, in order.
 
         Args:
             texts: a text, or a list of texts.
@@ -292,8 +288,7 @@ class Run:
 
         Raises:
             DataError: what came is not a text, or not a list of texts.
-            UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts; or a
-                member without edits.
+            UsageError: an edit is malformed, names no step, needs a second text, fits no text; a member without edits.
         """
         several = checked_texts(texts)
         if edits:
@@ -347,6 +342,12 @@ class Run:
         self._decode(options)  # refuses options that are none
         request = TraceRequest(text, target=target, checkpoint=checkpoint, member=member, decode=options)
         return explain(self, request)
+
+    def watch(self) -> NotebookPage:
+        """Return the page of the training so far, for a notebook: its curves, and what each snapshot answers."""
+        from glassformer.explain.page.notebook import training_page
+
+        return training_page(self)
 
     @log_to_stderr()
     def evaluate(

@@ -44,6 +44,9 @@ from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.request import IDS, Request, TraceRequest
 from glassformer.explain.subject import Subject
+from glassformer.explain.watch.followed import Followed
+from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, ProbeTexts, default_texts, probe
+from glassformer.explain.watch.training import Action, Training, TrainingNow
 from glassformer.utils.cpu_threads import let_go
 
 N_WAITING = 32
@@ -130,6 +133,13 @@ class SweepRequest(Request):
             raise UsageError("only contributions are of one prediction")
 
 
+@dataclass(frozen=True)
+class ControlRequest(Request):
+    """What the training is asked for."""
+
+    action: Action  # pyright: ignore[reportGeneralTypeIssues]
+
+
 def run_sweep(
     request: SweepRequest, find: Callable[[str], Explanation]
 ) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
@@ -167,12 +177,14 @@ class Service:
     All but `held` call the model, or wait for it, and belong in one thread; `held` reads stored tensors in another.
 
     Args:
-        subject: the run.
+        subject: the run; of one that is followed, what gives it, with its training.
         start: what the page shows first: explanations, which are kept, or requests.
     """
 
-    def __init__(self, subject: Subject, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
-        self.subject = subject
+    def __init__(self, subject: Subject | Followed, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
+        self.followed = subject if isinstance(subject, Followed) else None
+        self._subject = None if isinstance(subject, Followed) else subject
+        self._training = self.followed.training if self.followed else Training(subject.path)
         self.start = [one.request.to_json() if isinstance(one, Explanation) else dict(one) for one in start]
         self._traces: OrderedDict[str, Explanation] = OrderedDict()
         self._traces_lock = threading.Lock()
@@ -181,9 +193,38 @@ class Service:
             if isinstance(one, Explanation):
                 self._keep(*filter(None, (one.base, one.other, one)))
 
+    @property
+    def subject(self) -> Subject:
+        """Return the run; of one that is followed the model that the page was loaded with."""
+        if self._subject is None:
+            assert self.followed is not None
+            self._subject = self.followed.subject()
+        return self._subject
+
     def run(self) -> RunInfo:
-        """Return the run info and the first requests."""
+        """Return the run info and the first requests; of a run that is followed, with the newest model."""
+        if self.followed is not None:
+            self._subject = self.followed.subject()
         return {**run_info(self.subject), "start": self.start}
+
+    def training(self, after: str) -> TrainingNow:
+        """Return the training so far, its steps after one of them; nothing is computed by the model."""
+        if not _ROW.fullmatch(after or "0"):
+            raise UsageError(f"request: after must be a step; got {after[:40]!r}")
+        return self._training.now(int(after or "0"))
+
+    def control(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask the training for something, and return nothing."""
+        self._training.ask(ControlRequest.from_dict(body).action)
+        return {}
+
+    def probes(self) -> ProbeTexts:
+        """Return the texts that the screen Training begins with."""
+        return default_texts(self.subject)
+
+    def probe(self, body: dict[str, Any]) -> ProbeAnswer:
+        """Return the answer of a snapshot to a text; nothing is kept."""
+        return probe(self.subject, ProbeRequest.from_dict(body))
 
     def trace(self, body: dict[str, Any]) -> Manifest:
         """Trace a text and return its manifest; nothing is computed that is kept.
