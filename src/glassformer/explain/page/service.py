@@ -45,9 +45,11 @@ from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.request import IDS, Request, TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.watch.followed import Followed
-from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, ProbeTexts, default_texts, probe
+from glassformer.explain.watch.probes import MAX_PROBES, ProbeAnswer, ProbeRequest, ProbeTexts, default_texts, probe
+from glassformer.explain.watch.replay import saved_training
 from glassformer.explain.watch.training import Action, Training, TrainingNow
 from glassformer.utils.cpu_threads import let_go
+from glassformer.utils.safe_read import is_of_type
 
 N_WAITING = 32
 """Maximum number of waiting jobs; a page requests all tensors of a screen at once."""
@@ -258,19 +260,28 @@ class Service:
         Of long translations it has fewer attributions, as it takes less time.
         The page begins at the address `view`. Requests are sent rather than ids of traces, which may be dropped.
         """
-        unknown = body.keys() - {"request", "other", "view"}
-        view = body.get("view", "")
-        if unknown or not isinstance(view, str) or len(view) > MAX_VIEW:
-            what = f"{min(unknown)[:40]!r}" if unknown else f"view: {str(view)[:40]!r}"
-            raise UsageError(f"a saved page takes request, other and view (up to {MAX_VIEW:,} characters); got {what}")
+        view, training, dropped = body.get("view", ""), self._replay_texts(body), list[str]()
         first = self._explain(_trace_request(body.get("request")))
         base = first.base or first
         second = None if body.get("other") is None else self._explain(_trace_request(body["other"]).without_edits())
         other = None if second is None or second.request == base.request else second
         edited = None if first.base is None else first
         settings: dict[str, Any] = {"edited": edited, "other": other, "subject": self.subject, "view": view}
-        page, dropped = saved_page_html(base, seconds=SAVE_SECONDS, **settings)
-        return {"page": page, "dropped": dropped}
+        if training is not None:
+            settings["training"] = saved_training(self.subject, self._training, dropped, training, SAVE_SECONDS)
+        page, lacks = saved_page_html(base, seconds=SAVE_SECONDS, **settings)
+        return {"page": page, "dropped": [*dropped, *lacks]}
+
+    def _replay_texts(self, body: dict[str, Any]) -> list[str] | None:
+        """Return the texts of the training to save, after checking the fields of a request; None: none is saved."""
+        unknown, view = body.keys() - {"request", "other", "view", "training"}, body.get("view", "")
+        texts = body.get("training")
+        if unknown or not isinstance(view, str) or len(view) > MAX_VIEW:
+            what = f"{min(unknown)[:40]!r}" if unknown else f"view: {str(view)[:40]!r}"
+            raise UsageError(f"a saved page takes request, other and view (up to {MAX_VIEW:,} characters); got {what}")
+        if texts is not None and not (is_of_type(texts, list[str]) and len(texts) <= MAX_PROBES):
+            raise UsageError(f"the training of a saved page takes up to {MAX_PROBES} texts")
+        return texts
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """Return `tensor` without waiting for the model; None where it takes another forward pass."""

@@ -9,7 +9,7 @@ import { adopt } from "../../views/Terms";
 export const useStyles = () => adopt(sheet);
 
 const KEYS: [string, string][] = [
-  ["1 … 6", "open a screen"],
+  ["1 … 7", "open a screen"],
   ["Space", "next step (Step), mask a word (Why)"],
   ["Shift Space", "previous step"],
   ["Enter", "arithmetic of the selected cell"],
@@ -17,6 +17,7 @@ const KEYS: [string, string][] = [
   [", .", "previous head, next head"],
   ["← ↑ → ↓", "move to another cell or token"],
   ["x b k", "on Attention: switch off the head, block the selected key, next kind of attention"],
+  ["← →", "on Training: read another step; Space plays the snapshots"],
   ["w", "edit by hand"],
   ["z v", "undo the last edit; show before, after or the difference"],
   ["?", "show this help"],
