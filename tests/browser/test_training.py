@@ -34,6 +34,7 @@ def until(page: Page, holds: str) -> None:
     """Wait until a JavaScript expression is true."""
     deadline = time.monotonic() + 60
     while not page.evaluate(holds):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # it asks again at once
         assert time.monotonic() < deadline, f"in vain: {holds}; {page.inner_text('main')[:300]}"
         page.wait_for_timeout(20)
 
@@ -188,7 +189,8 @@ def test_before_the_first_weights_and_when_the_folder_goes(
         until(page, f"{STATE} === 'stopped' && {STEP} === 40")
         assert "No weights are saved yet" in page.inner_text("main")
         shutil.copytree(finished.path / "snapshots", copy / "snapshots")
-        page.wait_for_selector("[data-probe][data-snapshot]")
+        until(page, "document.querySelector('[data-probe][data-snapshot]') !== null")
+        assert page.locator("[role=alert]").count() == 0, "what was missing is there"
         shutil.rmtree(copy)
         until(page, f"{STATE} === 'gone'")
 

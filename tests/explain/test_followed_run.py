@@ -57,7 +57,9 @@ def test_before_there_are_weights_the_log_is_shown(begun: Path) -> None:
         assert refused.status == 400 and "has no weights yet" in refused.json()["error"]["message"]
         assert client.request("GET", "/api/training?after=30").json()["curve"]["step"] == list(range(31, 41))
         shutil.move(begun / "aside", begun / "snapshots")
-        assert client.request("GET", "/api/run").json()["model"]["task"] == "classify"
+        facts = client.request("GET", "/api/run").json()
+        assert facts["model"]["task"] == "classify"
+        assert "word" in facts["start"][0]["text"], "a text of the data, as the run has no examples yet"
         assert client.request("GET", "/api/training").json()["snapshots"][1] == {"name": "step-00000016", "step": 16}
 
 

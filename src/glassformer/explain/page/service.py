@@ -207,7 +207,10 @@ class Service:
         """Return the run info and the first requests; of a run that is followed, with the newest model."""
         if self.followed is not None:
             self._subject = self.followed.subject()
-        return {**run_info(self.subject), "start": self.start}
+        info = run_info(self.subject)
+        if self.followed is not None and not self.start and not info["examples"]:  # it is not evaluated yet
+            self.start = [{"text": text} for text in default_texts(self.subject)["texts"][:1]]
+        return {**info, "start": self.start}
 
     def training(self, after: str) -> TrainingNow:
         """Return the training so far, its steps after one of them; nothing is computed by the model."""
