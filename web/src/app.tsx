@@ -1,5 +1,5 @@
 /**
- * The frame around the six screens: navigation, the text form, the answer and error messages. Each screen is a folder
+ * The frame around the screens: navigation, the text form, the answer and error messages. Each screen is a folder
  * in screens/.
  */
 import type { ComponentType } from "preact";
