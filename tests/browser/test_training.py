@@ -71,17 +71,17 @@ def open_page(context: BrowserContext, address: str) -> Page:
 @contextmanager
 def watched_training(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A training with --watch in a process, and the address that it prints."""
-    said = folder / "said"
+    output = folder / "output"
     flags = ["--steps", "1000000", "--epochs", "1000000", "--threads", "1", *FLAGS]
     table = ["--train-file", str(write_table(folder)), "--out", str(folder / "run")]
     command = [sys.executable, "-m", "glassformer", "train", "classify", *table, "--watch", "--no-browser", *flags]
     environment = {**os.environ, "GLASSFORMER_CACHE": str(folder / "cache")}
-    with open(said, "wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, cwd=folder)
+    with open(output, "wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, cwd=folder)
     try:
         deadline = time.monotonic() + 120
-        while not (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", said.read_text("utf-8"))):
-            assert process.poll() is None and time.monotonic() < deadline, said.read_text("utf-8")
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", output.read_text("utf-8"))):
+            assert process.poll() is None and time.monotonic() < deadline, output.read_text("utf-8")
             time.sleep(0.05)
         yield process, found[0]
     finally:
@@ -117,8 +117,8 @@ def test_a_training_is_watched_paused_stepped_and_stopped(
         page.click("[data-control=ask-stop]")
         assert process.poll() is None, "a first click stops nothing"
         page.click("[data-control=stop]")
-        assert process.wait(60) == 130, (tmp_path / "said").read_text("utf-8")
-        assert "everything is saved" in (tmp_path / "said").read_text("utf-8")
+        assert process.wait(60) == 130, (tmp_path / "output").read_text("utf-8")
+        assert "everything is saved" in (tmp_path / "output").read_text("utf-8")
         until(other, f"{STATE} === 'stopped'")
         assert other.locator("[data-control]").count() == 0
         until(page, "document.querySelector('[data-role=training-lost]') !== null")

@@ -133,7 +133,7 @@ def test_the_state_follows_the_folder(begun: Path) -> None:
 def test_what_is_asked_is_written(begun: Path) -> None:
     training, file = Training(begun, may_write=True), ControlFile(begun / "control.json")
     with pytest.raises(UsageError, match="it is stopped"):
-        training.ask("pause")
+        training.request("pause")
     with lock_folder(begun):
         for action, expected in (
             ("pause", Control(pause=True)),
@@ -144,13 +144,13 @@ def test_what_is_asked_is_written(begun: Path) -> None:
             ("step", Control(pause=True)),
             ("stop", Control(stop=True)),
         ):
-            training.ask(action)
+            training.request(action)
             assert file.read() == expected, action
         reader = Training(begun)
         now = reader.now()
         assert not now["control"] and "only reads" in str(now["refused"])
         with pytest.raises(UsageError, match="only reads"):
-            reader.ask("stop")
+            reader.request("stop")
 
 
 def test_who_asks_whether_it_is_locked_never_refuses_a_training(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:

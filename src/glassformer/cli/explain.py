@@ -88,8 +88,8 @@ def run(argv: Sequence[str]) -> int:
     if len(words) > 2:
         raise UsageError(f"explain takes one text; {len(words) - 1} came", "put quotes around the text")
     path, *texts = words
-    explain_follow.check_follow(arguments, has_text=bool(texts))
-    if arguments.follow:
+    if arguments.follow or arguments.control:
+        explain_follow.check_follow(arguments, has_text=bool(texts))
         explain_follow.follow(Path(path), arguments)
         return 0
     check_flags(arguments, has_text=bool(texts))

@@ -32,11 +32,9 @@ NICE = 5
 
 
 def check_follow(arguments: Any, has_text: bool) -> None:
-    """Refuse what does not go with --follow, or needs it, with a UsageError; `arguments` are `ExplainArguments`."""
+    """Refuse --control alone, and what does not go with --follow, with a UsageError; takes `ExplainArguments`."""
     if not arguments.follow:
-        if arguments.control:
-            raise UsageError("--control goes with --follow", "as in: glassformer explain RUN --follow --control")
-        return
+        raise UsageError("--control goes with --follow", "as in: glassformer explain RUN --follow --control")
     if has_text:
         raise UsageError("--follow takes no text", "type texts into the page, on the screen Training")
     changed = [f.name for f in fields(arguments) if getattr(arguments, f.name) != f.default]
@@ -158,11 +156,10 @@ class Watching:
 
 
 @contextmanager
-def watching(out: Path, watch: bool, browser: bool) -> Iterator[Watching | None]:
-    """Within the block, serve the page of a training that has begun its steps; None without `watch`."""
-    page = Watching(out, browser) if watch else None
+def watching(out: Path, browser: bool) -> Iterator[Watching]:
+    """Within the block, serve the page of a training that has begun its steps."""
+    page = Watching(out, browser)
     try:
         yield page
     finally:
-        if page is not None:
-            page.end()
+        page.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -86,7 +87,7 @@ def run(argv: Sequence[str]) -> int:
         RunFolder(out).check_new()
     if arguments.watch:
         config = _watched(config, arguments)
-    with watching(out, arguments.watch, arguments.browser) as page:
+    with watching(out, arguments.browser) if arguments.watch else nullcontext() as page:
         if (trained := train(config, out, arguments, page)) is not None:
             _finish(trained, out, arguments.json)
         if page is not None:
@@ -142,7 +143,7 @@ def _resume_run(out: Path, arguments: TrainArguments) -> int:
 
     if arguments.watch and SeedsFolder(out).exists:
         raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
-    with watching(out, arguments.watch, arguments.browser) as page:
+    with watching(out, arguments.browser) if arguments.watch else nullcontext() as page:
         with TrainingProgress() as progress:
             run = glassformer.resume(out, on_step=_both(progress, page))
         if run is not None:

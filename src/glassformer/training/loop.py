@@ -64,7 +64,7 @@ def train_steps(
             progress.advance(len(step_batches), seconds, grad_norm > max_norm(config), batching)
             clipped, wait = progress.take_counts() if ratios is not None else (None, None)
             epoch, used = progress.epoch + progress.position / len(batches), budget_used(progress, config, len(batches))
-            stats = reduce_step_stats(context.group, local, request, pauses.asked(progress.step))
+            stats = reduce_step_stats(context.group, local, request, pauses.requested(progress.step))
             report = StepMetrics(
                 step=progress.step,
                 epoch=epoch,

@@ -47,7 +47,7 @@ class Pauses:
         if self.file is not None:
             self.file.remove()
 
-    def asked(self, step: int) -> bool:
+    def requested(self, step: int) -> bool:
         """Return whether this process asks to pause after a step; note a stop."""
         if self.file is None:
             return False
@@ -65,6 +65,6 @@ class Pauses:
             while True:
                 if self.group.is_main:
                     time.sleep(SECONDS)
-                pause, stop, _ = reduce_requests(self.group, self.request, self.asked(step))
+                pause, stop, _ = reduce_requests(self.group, self.request, self.requested(step))
                 if stop is not None or not pause:
                     return stop

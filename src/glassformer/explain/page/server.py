@@ -187,8 +187,8 @@ def build_app(
         return json_response(await _within(request, reader, now, seconds))
 
     async def control(request: Request) -> Response:
-        asked = partial(service.control, await read_json(request))
-        return json_response(await _within(request, reader, asked, seconds))
+        job = partial(service.control, await read_json(request))
+        return json_response(await _within(request, reader, job, seconds))
 
     posts = (
         service.trace,

@@ -220,7 +220,7 @@ class Service:
 
     def control(self, body: dict[str, Any]) -> dict[str, Any]:
         """Ask the training for something, and return nothing."""
-        self._training.ask(ControlRequest.from_dict(body).action)
+        self._training.request(ControlRequest.from_dict(body).action)
         return {}
 
     def probes(self) -> ProbeTexts:

@@ -44,10 +44,10 @@ class GrowingLog:
         try:
             state = os.stat(self.path)
         except OSError:
-            self._begin_anew(-1)
+            self._restart(-1)
             return
         if state.st_ino != self._inode or state.st_size < self._offset:
-            self._begin_anew(state.st_ino)
+            self._restart(state.st_ino)
         if state.st_size == self._offset:
             return
         with safe_read.open_regular(self.path, LIMITS["log"]) as file:
@@ -67,7 +67,7 @@ class GrowingLog:
             raise CheckpointError(f"{self.path} has a line of {len(line):,} bytes, which is none of a log")
         return safe_read.dataclass_from_json(StepMetrics, safe_read.parse_json(line, self.path), self.path)
 
-    def _begin_anew(self, inode: int) -> None:
+    def _restart(self, inode: int) -> None:
         if self.rows:
             self.generation += 1
         self.rows, self._inode, self._offset = [], inode, 0

@@ -38,10 +38,10 @@ def saved_training(
         if found["missing"]:
             dropped.append(found["missing"])
     answers, deadline = list[ProbeAnswer](), time.monotonic() + seconds
-    asked = [(text, name) for name in names for text in texts]
-    for i, (text, name) in enumerate(asked):
+    pairs = [(text, name) for name in names for text in texts]
+    for i, (text, name) in enumerate(pairs):
         if time.monotonic() > deadline:
-            dropped.append(f"Training: {len(asked) - i} of {len(asked)} answers are left out, as they take long.")
+            dropped.append(f"Training: {len(pairs) - i} of {len(pairs)} answers are left out, as they take long.")
             break
         try:
             answers.append(probe(subject, ProbeRequest(text, name)))

@@ -169,7 +169,7 @@ class Training:
                 "refused": refused,
             }
 
-    def ask(self, action: Action) -> None:
+    def request(self, action: Action) -> None:
         """Write what is asked into `control.json`.
 
         Raises:
@@ -184,10 +184,10 @@ class Training:
             if why := self._why_no_control(state):
                 raise UsageError(why)
             file = ControlFile(self.folder.control)
-            asked = file.read()
+            current = file.read()
             controls = {
-                "pause": asked if asked.pause else Control(pause=True),
-                "step": asked.stepped() if asked.pause else Control(pause=True),
+                "pause": current if current.pause else Control(pause=True),
+                "step": current.stepped() if current.pause else Control(pause=True),
                 "go_on": GO_ON,
                 "stop": Control(stop=True),
             }
