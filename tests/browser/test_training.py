@@ -205,9 +205,10 @@ def test_a_replay_needs_no_server(context: Callable[..., BrowserContext], finish
     with served(finished.path) as show:
         live = show(context())
         live.wait_for_selector("[data-probe][data-snapshot=model]")
+        live.click(".top-tools >> text=Share")
+        assert "the curves and answers of the training" in live.inner_text("dialog[open]")
         with live.expect_download() as downloaded:
-            live.click("[data-role=save-replay]")
-        assert downloaded.value.suggested_filename == "run-replay.html"
+            live.click("[data-role=save-page]")
         downloaded.value.save_as(tmp_path / "saved.html")
     saved = open_page(context(), (tmp_path / "saved.html").as_uri())
     saved.wait_for_selector("[data-probe][data-snapshot=model]")

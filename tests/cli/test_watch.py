@@ -27,11 +27,12 @@ class Started:
         self.environments: list[dict[str, str]] = []
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def __call__(self, command: list[str], env: dict[str, str], **pipes: Any) -> subprocess.Popen[bytes]:
+    def __call__(self, command: list[str], env: dict[str, str], stdin: int, stdout: int) -> subprocess.Popen[bytes]:
         self.commands.append(command)
         self.environments.append(env)
-        self.processes.append(subprocess.Popen([sys.executable, "-c", WAITS], **pipes))
-        return self.processes[-1]
+        process = subprocess.Popen([sys.executable, "-c", WAITS], stdin=stdin, stdout=stdout)
+        self.processes.append(process)
+        return process
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 import torch
 from tests.explain.test_report import Page
 from tests.helpers.serving import Client
+from tests.helpers.small import small
 from tests.helpers.small_runs import SMALL, write_table
 
 from glassformer.api import Run, train
@@ -19,8 +20,11 @@ from glassformer.explain.page.server import PageServer
 from glassformer.explain.watch.followed import Followed, NoWeights
 from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, probe
 from glassformer.explain.watch.training import Training
+from glassformer.runs.checkpoints import save_snapshot
 from glassformer.runs.control import Control, ControlFile
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.lock import lock_folder
+from glassformer.runs.records import DataRecord
 
 CPU = torch.device("cpu")
 
@@ -155,3 +159,21 @@ def test_a_notebook_gets_the_replay(finished: Run) -> None:
     bundle = finished.watch()._repr_mimebundle_()
     assert bundle["text/plain"] == repr(finished)
     assert "<iframe" in bundle["text/html"] and "&quot;training&quot;" in bundle["text/html"]
+
+
+@pytest.mark.parametrize("name", ["classify", "translate", "lm", "pretrain"])
+def test_every_task_is_followed_before_its_first_checkpoint(tmp_path: Path, name: str) -> None:
+    """From what is written before the first step, and a snapshot."""
+    task, folder = small(name).task, RunFolder(tmp_path / "run")
+    folder.begin(task.config, {}, DataRecord(label_names=task.label_names), task.tokenizer)
+    torch.manual_seed(0)
+    model = task.build_model().eval()
+    save_snapshot(folder.snapshots, 16, {name: p.detach() for name, p in model.named_parameters()})
+    subject = Followed(folder.path, CPU).subject()
+    assert type(subject.task) is type(task)
+    for (_, got), (_, expected) in zip(subject.model.named_parameters(), model.named_parameters(), strict=True):
+        assert torch.equal(got, expected)
+    text = {"pretrain": "a b [MASK] c"}.get(name, "a b c")
+    answer = probe(subject, ProbeRequest(text, "step-00000016"))
+    assert answer["headline"] and answer["map"] is not None
+    assert (answer["probability"] is None) == (name == "pretrain")

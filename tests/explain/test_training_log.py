@@ -14,7 +14,7 @@ from glassformer.api import Run, train
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.watch import training as module
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
-from glassformer.explain.watch.training import Training
+from glassformer.explain.watch.training import Action, Training
 from glassformer.runs.control import GO_ON, Control, ControlFile
 from glassformer.runs.lock import is_locked, lock_folder
 from glassformer.runs.records import StepMetrics
@@ -120,6 +120,8 @@ def test_the_state_follows_the_folder(begun: Path) -> None:
         assert is_locked(begun)
         assert training.now()["state"] == "running" and training.now()["control"]
         log.write_text(whole + line(56, paused=True), encoding="utf-8")
+        assert training.now()["state"] == "running", "that pause is over, as nothing asks for it any more"
+        ControlFile(begun / "control.json").write(Control(pause=True))
         assert training.now()["state"] == "paused"
         assert all(finding["place"] != "unfinished" for finding in training.now()["findings"])
         log.write_text("", encoding="utf-8")
@@ -135,7 +137,7 @@ def test_what_is_asked_is_written(begun: Path) -> None:
     with pytest.raises(UsageError, match="it is stopped"):
         training.request("pause")
     with lock_folder(begun):
-        for action, expected in (
+        cases: tuple[tuple[Action, Control], ...] = (
             ("pause", Control(pause=True)),
             ("step", Control(pause=True, steps=1)),
             ("pause", Control(pause=True, steps=1)),
@@ -143,7 +145,8 @@ def test_what_is_asked_is_written(begun: Path) -> None:
             ("go_on", GO_ON),
             ("step", Control(pause=True)),
             ("stop", Control(stop=True)),
-        ):
+        )
+        for action, expected in cases:
             training.request(action)
             assert file.read() == expected, action
         reader = Training(begun)

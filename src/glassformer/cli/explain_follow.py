@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, SeedsFolder
+from glassformer.runs.lock import is_locked
 from glassformer.utils import console
 from glassformer.utils.atomic_io import atomic_write_text
 from glassformer.utils.formatting import glassformer_command
@@ -57,7 +58,8 @@ def follow(path: Path, arguments: Any) -> None:
         raise UsageError(f"{path} holds several runs", f"follow one of them: {seeds}")
     if not path.is_dir():
         raise UsageError(f"there is no folder {path}", "give the folder that --out named, once the training has begun")
-    device = choose_device(arguments.device)
+    trains = arguments.device == "auto" and is_locked(path)  # which needs the accelerator for itself
+    device = choose_device("cpu" if trains else arguments.device)
     followed = Followed(path, device, may_write=arguments.control)
     with tuned_process(device):
         if arguments.out is not None:
@@ -127,9 +129,9 @@ class Watching:
         flags = ["--follow", "--control", "--device=cpu", *([] if self.browser else ["--no-browser"])]
         command = [sys.executable, "-c", CHILD, str(self.out), *flags]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": "1"}
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
         try:
-            self._process = subprocess.Popen(command, env=environment, **pipes)
+            self._process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=nowhere)
         except OSError as error:
             again = glassformer_command("explain", "--follow", self.out)
             logger.warning(f"the page cannot be started: {error.strerror or error}; the training goes on; try: {again}")

@@ -59,6 +59,8 @@ export const manifest = computed([base, edited, difference, shown], () => {
   const chosen = { before: base.value, after: edited.value, difference: difference.value }[shown.value];
   return chosen ?? base.value;
 });
+/** The texts that the screen Training asks each snapshot about; null: not known yet. */
+export const probeTexts = signal<string[] | null>(null);
 /** Description of the pending request; null: none. */
 export const busy = computed(loaders.map((loader) => loader.busy), () => loaders.map((loader) => loader.busy.value).find(Boolean) ?? null);
 const otherProblem = signal<ErrorMessage | null>(null);

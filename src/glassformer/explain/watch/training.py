@@ -30,7 +30,7 @@ TrainingState: TypeAlias = Literal["waiting", "running", "paused", "finished", "
 """waiting: no step is logged yet. stopped: it ended, or died, before its last step. gone: its folder disappeared."""
 Action: TypeAlias = Literal["pause", "step", "go_on", "stop"]
 DIAGNOSE_SECONDS = 10.0
-"""Time between two diagnoses of a training that goes on, since each looks at every step."""
+"""Least time between two diagnoses of a training that goes on, since each looks at every step."""
 QUIET_SECONDS = 60.0
 """Where locks are unknown, a log that has not grown for so long is not written any more."""
 MAX_VALIDATIONS, MAX_UPDATES = 1000, 200
@@ -118,6 +118,7 @@ class Training:
     def __init__(self, path: Path, may_write: bool = False) -> None:
         self.folder, self.may_write = RunFolder(path), may_write
         self.log = GrowingLog(self.folder.metrics)
+        self._control = ControlFile(self.folder.control)
         self._config: Config | None = None
         self._data = DataRecord()
         self._findings: list[TrainingFinding] = []
@@ -136,9 +137,9 @@ class Training:
             return "finished"
         if not locked and rows:
             return "stopped"
-        if not rows:
-            return "waiting"
-        return "paused" if rows[-1].paused and not folder.model.is_dir() else "running"
+        if not rows:  # an imported model has no log
+            return "finished" if not locked and folder.model_folder is not None else "waiting"
+        return "paused" if rows[-1].paused and self._control.read().pause else "running"
 
     def now(self, after: int = 0) -> TrainingNow:
         """Return the training so far, its steps after one of them."""
@@ -183,15 +184,14 @@ class Training:
                 raise UsageError(f"this training does not go on: it is {state}", "resume it in its terminal")
             if why := self._why_no_control(state):
                 raise UsageError(why)
-            file = ControlFile(self.folder.control)
-            current = file.read()
+            current = self._control.read()
             controls = {
                 "pause": current if current.pause else Control(pause=True),
                 "step": current.stepped() if current.pause else Control(pause=True),
                 "go_on": GO_ON,
                 "stop": Control(stop=True),
             }
-            file.write(controls[action])
+            self._control.write(controls[action])
 
     def _record(self) -> RunRecord:
         rows = self.log.rows
@@ -203,15 +203,16 @@ class Training:
         """Return what the doctor says, now and then; that a run is not finished is no news while it trains."""
         goes_on = state in ("running", "paused")
         key = len(self.log.rows), self.log.generation, state
-        when, known_key, went_on = self._diagnosed
-        is_recent = goes_on and went_on and time.monotonic() - when < DIAGNOSE_SECONDS
+        until, known_key, went_on = self._diagnosed
+        is_recent = goes_on and went_on and time.monotonic() < until
         if self._config is None or not self.log.rows or key == known_key or is_recent:
             return self._findings
-        folder = self.folder
+        folder, began = self.folder, time.monotonic()
         facts = replace(self._record(), diverged=folder.read_divergence(), evaluation=folder.read_evaluation())
         found = [finding for finding in diagnose(facts) if not (goes_on and finding.place == "unfinished")]
         self._findings = [{"matter": f.matter, "remedy": f.remedy, "place": f.place} for f in found]
-        self._diagnosed = time.monotonic(), key, goes_on
+        took = time.monotonic() - began
+        self._diagnosed = began + max(DIAGNOSE_SECONDS, 20 * took), key, goes_on
         return self._findings
 
     def _why_no_control(self, state: TrainingState) -> str | None:

@@ -2,13 +2,13 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Problem } from "../../sources/source";
 import { useScreenKeys } from "../../state/keys";
-import { source } from "../../state/page";
+import { probeTexts, source } from "../../state/page";
 import { toErrorMessage, useValue } from "../../state/signals";
 import { count, percent } from "../../tensors/format";
 import { toTensor } from "../../tensors/tensor";
 import type { ProbeAnswer, TrainingNow } from "../../types";
 import { Matrix } from "../../views/Matrix";
-import { answerOf, loadTexts, MAX_PROBES, missing, texts } from "./store";
+import { answerOf, loadTexts, MAX_PROBES, missing } from "./store";
 
 /** Milliseconds that a snapshot is shown for while all are played. */
 const PLAYED = 700;
@@ -51,7 +51,7 @@ function useAnswers(asked: readonly string[], names: readonly string[], shown: s
 }
 
 export function Probes({ now }: { now: TrainingNow }) {
-  const asked = useValue(texts) ?? [];
+  const asked = useValue(probeTexts) ?? [];
   const why = useValue(missing);
   const snapshots = snapshotsOf(now);
   const [chosen, setChosen] = useState<string | null>(null);
@@ -119,7 +119,7 @@ function Probe({ text, snapshots, at, answers }: ProbeProps) {
     return found && "probability" in found ? found.probability : null;
   });
   const share = answer && "probability" in answer ? answer.probability : null;
-  const remove = () => (texts.value = texts.value!.filter((one) => one !== text));
+  const remove = () => (probeTexts.value = probeTexts.value!.filter((one) => one !== text));
   return (
     <li class="probe" data-probe={text} data-snapshot={answer ? name : undefined} aria-busy={!answer}>
       <p class="probe-text" dir="auto">{text}{source.live && <button type="button" class="quiet" aria-label={`Remove ${text}`} onClick={remove}>Remove</button>}</p>
@@ -180,7 +180,7 @@ function Add({ asked }: { asked: readonly string[] }) {
   const add = (event: Event) => {
     event.preventDefault();
     const typed = text.trim();
-    if (typed && !asked.includes(typed)) texts.value = [...asked, typed];
+    if (typed && !asked.includes(typed)) probeTexts.value = [...asked, typed];
     setText("");
   };
   return (

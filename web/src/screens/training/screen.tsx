@@ -1,13 +1,13 @@
 /** The Training screen: a run while it trains, from its log and its snapshots, and afterwards as a replay. */
-import { useEffect, useState } from "preact/hooks";
-import { base, runFacts, source } from "../../state/page";
-import { toErrorMessage, useValue } from "../../state/signals";
+import { useEffect } from "preact/hooks";
+import { source } from "../../state/page";
+import { useValue } from "../../state/signals";
 import sheet from "../../styles/training.css";
 import { adopt } from "../../views/Terms";
 import { Controls, StateLine } from "./Controls";
 import { Curves } from "./Curves";
 import { Probes } from "./Probes";
-import { failure, follow, now as told, texts } from "./store";
+import { failure, follow, now as told } from "./store";
 
 export function TrainingScreen() {
   adopt(sheet);
@@ -31,33 +31,7 @@ export function TrainingScreen() {
         <h2>The model at each snapshot</h2>
         <Probes now={now} />
       </section>
-      {source.save && <SaveReplay />}
+      {source.save && <p class="note">“Share” saves the curves and these answers as one file.</p>}
     </div>
-  );
-}
-
-/** Offers the curves and the answers as one file. */
-function SaveReplay() {
-  const trace = useValue(base);
-  const [said, setSaid] = useState("");
-  if (!trace) return null;
-  const save = async () => {
-    setSaid("Asking each snapshot, for up to 10 seconds …");
-    try {
-      const { page, dropped } = await source.save!({ request: trace.request, other: null, view: "#/training", training: texts.value ?? [] });
-      const url = URL.createObjectURL(new Blob([page], { type: "text/html" }));
-      const name = `${runFacts.value!.model.run.replace(/[^\p{L}\p{N}_-]+/gu, "-") || "run"}-replay.html`;
-      Object.assign(document.createElement("a"), { href: url, download: name }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 60_000);
-      setSaid([`${name} was given to the browser's downloads.`, ...dropped].join(" "));
-    } catch (error) {
-      setSaid(toErrorMessage(error).message);
-    }
-  };
-  return (
-    <p>
-      <button type="button" class="quiet" data-role="save-replay" onClick={() => void save()}>Save a replay</button>
-      <span class="note" role="status">{said}</span>
-    </p>
   );
 }

@@ -1,5 +1,5 @@
 /** The training as the server tells it, asked for again and again while the screen is open; and the probe texts. */
-import { runFacts, source, start } from "../../state/page";
+import { probeTexts, runFacts, source, start } from "../../state/page";
 import { type ErrorMessage, signal, toErrorMessage } from "../../state/signals";
 import type { ControlRequest, ProbeAnswer, TrainingNow } from "../../types";
 import { extended, type History, nothing } from "./series";
@@ -14,7 +14,7 @@ export const history = signal<History>(nothing());
 export const failure = signal<ErrorMessage | null>(null);
 /** The position of the reading line on the horizontal axis; null: at the newest step. */
 export const cursor = signal<number | null>(null);
-export const texts = signal<string[] | null>(null);
+const texts = probeTexts;
 /** Why the run has no texts to begin with. */
 export const missing = signal<string | null>(null);
 
