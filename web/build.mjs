@@ -14,7 +14,7 @@ const outdir = chosen
   ? resolve(chosen.slice("--outdir=".length))
   : join(here, "..", "src", "glassformer", "explain", "page", "static");
 /** Bytes, gzipped: what the page needs to stand, and all there is. */
-const FIRST_VIEW = 40_000, EVERYTHING = 110_000;
+const FIRST_VIEW = 40_000, EVERYTHING = 120_000;
 
 mkdirSync(outdir, { recursive: true });
 const common = {

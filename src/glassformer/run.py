@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from glassformer.explain.explanation import Explanation
+    from glassformer.explain.page.notebook import NotebookPage
     from glassformer.interop.choose import Target
     from glassformer.interop.export import Export
     from glassformer.tasks import Task
@@ -159,6 +160,12 @@ class Run:
             message = f"{1 + len(self.joined)} runs answer together here, and an explanation looks into one"
             raise UsageError(message, f"load it alone: glassformer.load({str(self.path)!r})")
         return explain(self, TraceRequest(text, **request))
+
+    def watch(self) -> NotebookPage:
+        """Return the page of the training so far, for a notebook: its curves, and what each snapshot answers."""
+        from glassformer.explain.page.notebook import training_page
+
+        return training_page(self)
 
     @log_to_stderr()
     def evaluate(

@@ -17,6 +17,9 @@ from tests.api.test_end_to_end import write_reviews
 from tests.helpers.forking import Command
 from tests.helpers.together import environment_of, free_port
 
+from glassformer.runs.control import Control, ControlFile
+from glassformer.runs.folder import RunFolder
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 FLAGS = (
     "--epochs 6 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
@@ -153,6 +156,31 @@ def test_stopped_by_two_and_gone_on_with_by_one_and_by_three(tmp_path: Path) -> 
     assert codes == [0, 0, 0], output
     for name, values in curve(tmp_path, "whole").items():
         assert curve(tmp_path, "parts")[name] == pytest.approx(values, rel=1e-5), name
+
+
+@pytest.mark.slow
+def test_all_processes_pause_step_and_stop_as_the_file_asks(tmp_path: Path) -> None:
+    processes = start(tmp_path, 2, *new_run(tmp_path, "run", "--steps", "100000"))
+    folder, seen = RunFolder(tmp_path / "run"), list[int]()
+    control = ControlFile(folder.control)
+
+    def paused() -> bool:
+        lines = folder.metrics.read_bytes().splitlines()
+        last = json.loads(lines[-1])
+        if last.get("paused") and last["step"] not in seen:
+            seen.append(last["step"])
+            return True
+        return False
+
+    wait_for(lambda: folder.metrics.is_file() and folder.metrics.stat().st_size > 0, processes[0])
+    control.write(Control(pause=True))
+    wait_for(paused, processes[0])
+    control.write(Control(pause=True, steps=3))
+    wait_for(lambda: paused() and seen[-1] == seen[0] + 3, processes[0])
+    control.write(Control(stop=True))
+    codes, output = ended(processes)
+    assert codes == [130, 130], output
+    assert output[0].count("everything is saved") == 1 and not folder.control.exists()
 
 
 @pytest.mark.slow

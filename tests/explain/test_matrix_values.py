@@ -24,7 +24,8 @@ from glassformer.cli import explain_edits
 from glassformer.cli.explain import facts
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
-from glassformer.explain.page.saved_page import page_iframe, saved_page_html
+from glassformer.explain.page.notebook import page_iframe
+from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.service import Service
 
 TASKS = ("classify", "translate", "lm", "pretrain")

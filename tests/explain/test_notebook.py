@@ -15,7 +15,7 @@ from tests.helpers.inference import untrained
 from glassformer.errors import GlassformerError
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.figures.explanation_plots import attention_png
-from glassformer.explain.page.saved_page import page_iframe
+from glassformer.explain.page.notebook import page_iframe
 
 TEXT = 'good </script> "quoted" &amp; <b> b c'
 

@@ -57,6 +57,16 @@ def test_plain_lines_now_and_then_and_at_each_validation(capsys: pytest.CaptureF
     assert lines[1] == "step 7  epoch 0.50  validation: loss 2.0000  accuracy 0.7500  (best)"
 
 
+def test_a_pause_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with TrainingProgress(clock) as progress:
+        for step in range(1, 5):
+            progress(report(step, paused=step == 3))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["step 1", "step 3"]
+    assert [line.endswith("  paused") for line in lines] == [False, True]
+
+
 def test_another_number_of_threads_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with TrainingProgress(clock) as progress:

@@ -1,5 +1,5 @@
 /**
- * The frame around the seven screens: navigation, the text form, the answer and error messages. Each screen is a folder
+ * The frame around the screens: navigation, the text form, the answer and error messages. Each screen is a folder
  * in screens/.
  */
 import type { ComponentType } from "preact";
@@ -79,7 +79,7 @@ function Main() {
   const screen = useValue(route, (now) => now.screen);
   const here = useValue(loaded, (all) => screen in all);
   const waits = useValue(busy) ?? (here ? null : `Opening ${capital(screen)}`);
-  const traced = useValue(manifest, Boolean);
+  const traced = useValue(manifest, Boolean) || screen === "training"; // which shows the log
   const content = useMemo(() => <Content screen={screen} />, [screen]); // not rerendered while loading
   return (
     <main id="main" tabIndex={-1} data-screen={screen} aria-busy={waits !== null}>
@@ -97,6 +97,7 @@ function Content({ screen }: { screen: Screen }) {
     if (!Component) add(screen === "learn" ? import("./screens/learning") : screen === "compare" || screen === "why" ? import("./screens/effects") : import("./screens/later"));
   }, [Component, screen]);
   const answered = !useValue(framed);
+  if (screen === "training") return Component ? <Component trace={trace!} /> : null;
   return trace && <>{answered && <Answer trace={trace} />}{answered && <EditBar />}{Component && <Component trace={trace} />}</>;
 }
 

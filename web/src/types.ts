@@ -853,6 +853,8 @@ export interface SavedPageData {
   embeddings?: Record<string, Record<string, EmbeddingView>>;
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
+  /** The curves of the training, and what the model answered at each snapshot. */
+  training?: SavedTraining;
   /** The address within the page that it begins at, "#/step?node=…"; default: Flow. */
   view?: string;
 }
@@ -876,12 +878,123 @@ export interface SavedErasure {
   erased: Erased;
 }
 
+/** The training in a saved page. */
+export interface SavedTraining {
+  now: TrainingNow;
+  texts: string[];
+  answers: ProbeAnswer[];
+}
+
+/** A training so far (GET /api/training); of lists of steps those after the requested one. */
+export interface TrainingNow {
+  state: "waiting" | "running" | "paused" | "finished" | "stopped" | "gone";
+  /** Another one than before: what was received is of an earlier log, and is to be dropped. */
+  generation: number;
+  /** The last step logged; 0: none. */
+  step: number;
+  seconds: number | null;
+  /** Its budget in steps; null: in epochs. */
+  steps: number | null;
+  /** The score that chooses the weights. */
+  metric: string;
+  higher_is_better: boolean;
+  curve: Curve;
+  validations: ValidationPoint[];
+  updates: UpdatePoint[];
+  findings: TrainingFinding[];
+  /** Snapshots and checkpoints of the weights, oldest first. */
+  snapshots: CheckpointInfo[];
+  /** Whether the weights with the best validation are saved, as `model`. */
+  has_model: boolean;
+  /** Whether the page may pause and stop it now. */
+  control: boolean;
+  /** Why it may not, a sentence; null: it may, or nothing goes on. */
+  refused: string | null;
+}
+
+/** Values of the same steps; null: not finite. */
+export interface Curve {
+  step: number[];
+  seconds: (number | null)[];
+  loss: (number | null)[];
+  lr: (number | null)[];
+  grad_norm: (number | null)[];
+}
+
+/** Scores of a validation. */
+export interface ValidationPoint {
+  step: number;
+  seconds: number | null;
+  scores: Record<string, number>;
+  best: boolean;
+}
+
+/** What the first and every fiftieth step log. */
+export interface UpdatePoint {
+  step: number;
+  seconds: number | null;
+  /** ‖Δw‖ / ‖w‖ of the step, by matrix. */
+  ratios: Record<string, number>;
+  /** Share of the steps since the last point whose gradient was clipped. */
+  clipped: number | null;
+  /** Share of their time spent making batches. */
+  wait: number | null;
+}
+
+/** What `glassformer doctor` says of the log so far. */
+export interface TrainingFinding {
+  matter: string;
+  remedy: string;
+  place: string;
+}
+
+/** What the model at a snapshot makes of a text. */
+export interface ProbeAnswer {
+  text: string;
+  checkpoint: string;
+  headline: string;
+  detail: string;
+  /** Of the answer, that of all its tokens together; null: of a bare encoder, or of masked tokens. */
+  probability: number | null;
+  /** null: the text is too long to draw. */
+  map: AttentionMap | null;
+}
+
+/** The attention weights of one layer, averaged over its heads. */
+export interface AttentionMap {
+  /** Id of the step. */
+  step: string;
+  /** Tokens that attend. */
+  rows: string[];
+  /** Tokens that are attended to. */
+  columns: string[];
+  weights: number[][];
+}
+
 /** A saved page as a file to download. */
 export interface SavedPageFile {
   /** The HTML of the file. */
   page: string;
   /** What the file lacks, a sentence each. */
   dropped: string[];
+}
+
+/** What the training is asked for. */
+export interface ControlRequest {
+  action: "pause" | "step" | "go_on" | "stop";
+}
+
+/** A text, and the snapshot that answers. */
+export interface ProbeRequest {
+  text: string;
+  checkpoint: string;
+}
+
+/** Texts of the run that the page begins with (GET /api/probes). */
+export interface ProbeTexts {
+  texts: string[];
+  /** Why there are none, a sentence; null: there are. */
+  missing: string | null;
 }
 
 /** The body of every error response. */

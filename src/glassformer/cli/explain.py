@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.cli import explain_edits, explain_learning, flags
+from glassformer.cli import explain_edits, explain_follow, explain_learning, flags
 from glassformer.cli.predict import stdin_lines
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
@@ -74,6 +74,10 @@ class ExplainArguments:
     """Which model of an ensemble, counted from 1; the first when absent."""
     method: Literal["erase", "integrated_gradients"] = "erase"
     """How words are weighed, for --figure attribution and --json."""
+    follow: bool = False
+    """Follow a training on the page's screen Training, from its log and its snapshots; with --out .html a replay."""
+    control: bool = False
+    """Let the page that follows a training pause, step and stop it."""
     allow_changed_data: bool = False
     """For =mean: average over the validation texts even if they have changed since training."""
     json: bool = False
@@ -95,6 +99,10 @@ def run(argv: Sequence[str]) -> int:
     if len(words) > 2:
         raise UsageError(f"explain takes one text; {len(words) - 1} came", "put quotes around the text")
     path, *texts = words
+    if arguments.follow or arguments.control:
+        explain_follow.check_follow(arguments, has_text=bool(texts))
+        explain_follow.follow(Path(path), arguments)
+        return 0
     check_flags(arguments, has_text=bool(texts))
     folder = flags.run_folder(path)
     text = "\n".join(stdin_lines()) if texts == ["-"] else next(iter(texts), None)

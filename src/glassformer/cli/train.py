@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.cli import flags
 from glassformer.cli.evaluate import write_scores, write_seeds_scores
+from glassformer.cli.explain_follow import watching
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import UsageError
@@ -19,6 +21,11 @@ from glassformer.runs.lock import lock_folder
 from glassformer.utils import console
 from glassformer.utils.atomic_io import read_json
 from glassformer.utils.formatting import glassformer_command
+
+if TYPE_CHECKING:
+    from glassformer.cli.explain_follow import Watching
+    from glassformer.report.progress import TrainingProgress
+    from glassformer.runs.records import StepMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +55,10 @@ class TrainArguments(NewRunArguments):
     """Run to resume instead of starting a new one."""
     auto_resume: bool = False
     """Resume the run in OUT if there is one, else start it, for schedulers that repeat the command."""
+    watch: bool = False
+    """Show the training in the browser while it goes on; turns --snapshots on."""
+    browser: bool = True
+    """With --watch, open the page in the browser; --no-browser only prints an address."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -71,47 +82,78 @@ def run(argv: Sequence[str]) -> int:
     again = arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if again and (RunFolder(out).resumable or SeedsFolder(out).exists):
         logger.info(f"{out} holds a run: resuming it as it was configured")
-        return _resume_run(out, arguments.json)  # before the run to initialise from is read, which may be gone
+        return _resume_run(out, arguments)  # before the run to initialise from is read, which may be gone
     arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, base, usage)
     if again and console.is_main_process() and out.is_dir():
         with lock_folder(out):
             RunFolder(out).remove_incomplete_start()
     if not (arguments.dry_run or arguments.overfit_batch) and console.is_main_process():
         RunFolder(out).check_new()
-    if (trained := train(config, out, arguments)) is not None:
-        _finish(trained, out, arguments.json)
+    if arguments.watch:
+        config = _watched(config, arguments)
+    with watching(out, arguments.browser) if arguments.watch else nullcontext() as page:
+        if (trained := train(config, out, arguments, page)) is not None:
+            _finish(trained, out, arguments.json)
+        if page is not None:
+            page.stay()
     return 0
 
 
-def train(config: Config, out: Path, arguments: NewRunArguments) -> Any:
-    """Train with a progress bar; return the run, or None after a dry run."""
+def train(config: Config, out: Path, arguments: NewRunArguments, page: Watching | None = None) -> Any:
+    """Train with a progress bar, and perhaps with a page; return the run, or None after a dry run."""
     from glassformer.api import train_checked
     from glassformer.report.progress import TrainingProgress
 
     modes = {name: getattr(arguments, name) for name in ("dry_run", "overfit_batch", "seeds")}
     with TrainingProgress() as progress:
-        return train_checked(config, out=out, on_step=progress, **modes)
+        return train_checked(config, out=out, on_step=_both(progress, page), **modes)
+
+
+def _watched(config: Config, arguments: TrainArguments) -> Config:
+    """Return the configuration with snapshots; raise UsageError where there is no one training to watch."""
+    for name in ("dry_run", "overfit_batch", "seeds"):
+        if getattr(arguments, name):
+            message = f"--watch shows one training, and does not go with --{name.replace('_', '-')}"
+            raise UsageError(message, "leave one of them out")
+    return replace(config, train=replace(config.train, snapshots=True))
+
+
+def _both(progress: TrainingProgress, page: Watching | None) -> Callable[[StepMetrics], None]:
+    """Return what shows a step on the terminal, and begins to show it in the browser."""
+
+    def on_step(report: StepMetrics) -> None:
+        progress(report)
+        if page is not None:
+            page.on_step(report)
+
+    return on_step
 
 
 def _resume(words: list[str], flag_args: list[str]) -> int:
     """Resume a run with its own configuration."""
     names = [flag.partition("=")[0] for flag in flag_args]
-    if extra := words + [name for name in names if name not in ("--resume", "--json", "--help")]:
+    kept = ("--resume", "--json", "--help", "--watch", "--browser", "--no-browser")
+    if extra := words + [name for name in names if name not in kept]:
         message = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
         raise UsageError(message, "resume it as it is, or start a new run with these values")
     arguments = flags.parse(TrainArguments, flag_args, "train --resume RUN")
-    return _resume_run(flags.run_folder(str(arguments.resume), all_seeds=True), arguments.json)
+    return _resume_run(flags.run_folder(str(arguments.resume), all_seeds=True), arguments)
 
 
-def _resume_run(out: Path, as_json: bool) -> int:
+def _resume_run(out: Path, arguments: TrainArguments) -> int:
     """Resume with a progress bar, and print the scores."""
     import glassformer
     from glassformer.report.progress import TrainingProgress
 
-    with TrainingProgress() as progress:
-        run = glassformer.resume(out, on_step=progress)
-    if run is not None:
-        _finish(run, out, as_json)
+    if arguments.watch and SeedsFolder(out).exists:
+        raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
+    with watching(out, arguments.browser) if arguments.watch else nullcontext() as page:
+        with TrainingProgress() as progress:
+            run = glassformer.resume(out, on_step=_both(progress, page))
+        if run is not None:
+            _finish(run, out, arguments.json)
+        if page is not None:
+            page.stay()
     return 0
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from glassformer.explain.figures.explanation_plots import ExplanationPlots
     from glassformer.explain.learn.learning import LearningFacts
     from glassformer.explain.page.manifest import Manifest
-    from glassformer.explain.page.saved_page import NotebookPage
+    from glassformer.explain.page.notebook import NotebookPage
 
 __all__ = ["Explanation", "TraceRequest", "explain"]
 
@@ -320,9 +320,9 @@ class Explanation:
 
     def page(self) -> NotebookPage:
         """Return the page as the output of a notebook cell: a few seconds to compute, a few megabytes."""
-        from glassformer.explain.page.saved_page import NotebookPage
+        from glassformer.explain.page.notebook import explanation_page
 
-        return NotebookPage(self)
+        return explanation_page(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Mapping[str, Any]:
         # One line and a picture: a cell that ends in an explanation computes no attributions and stores no page.

@@ -172,6 +172,16 @@ def _folders(subject: Subject) -> dict[int, Path]:
     return {int(match[1]): path for match, path in names if match} | dict(snapshot_folders(run.snapshots))
 
 
+def weights_of(run: RunFolder, name: str, tokenizer_sha256: str) -> Weights:
+    """Return the weights to predict with of a snapshot or checkpoint by name, the snapshot where there are both.
+
+    Raises:
+        CheckpointError: it is damaged, or was trained with another tokenizer.
+    """
+    snapshot = run.snapshots / name
+    return _weights(snapshot if snapshot.is_dir() else run.checkpoints / name, tokenizer_sha256)
+
+
 def _is_snapshot(folder: Path) -> bool:
     return folder.parent == RunFolder(folder.parent.parent).snapshots
 

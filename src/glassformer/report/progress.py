@@ -57,7 +57,7 @@ class TrainingProgress:
             logger.info(threads_line(report.step, self._threads, report.threads or 1))
         self._threads = report.threads
         finished = self._bar is not None and report.progress >= 1.0
-        if finished or now - self._shown >= (LINE_SECONDS if self._bar is None else DRAW_SECONDS):
+        if finished or report.paused or now - self._shown >= (LINE_SECONDS if self._bar is None else DRAW_SECONDS):
             self._shown = now
             if self._bar is None:
                 logger.info(step_line(report))
@@ -84,14 +84,14 @@ def step_line(report: StepMetrics) -> str:
     return (
         f"step {report.step}  epoch {report.epoch:.2f}  loss {report.loss:.4f}  lr {report.lr:.2e}  "
         f"grad {report.grad_norm:.2f}  {report.tokens_per_s:,.0f} tokens/s  padding {report.padding:.0%}"
-        f"{_left(report)}"
+        f"{_left(report)}{_paused(report)}"
     )
 
 
 def bar_lines(report: StepMetrics) -> str:
     """Return the same with a progress bar, in two lines that fit a terminal of 80 columns."""
     return (
-        f"step {report.step}  epoch {report.epoch:.2f}{_left(report)}\n"
+        f"step {report.step}  epoch {report.epoch:.2f}{_paused(report) or _left(report)}\n"
         f"loss {report.loss:.4f}  lr {report.lr:.1e}  grad {report.grad_norm:.2f}  "
         f"{report.tokens_per_s:,.0f} tok/s  pad {report.padding:.0%}"
     )
@@ -111,6 +111,10 @@ def threads_line(step: int, before: int, now: int) -> str:
 
 def _left(report: StepMetrics) -> str:
     return "" if report.eta_seconds is None else f"  left {duration(report.eta_seconds)}"
+
+
+def _paused(report: StepMetrics) -> str:
+    return "  paused" if report.paused else ""
 
 
 def _new_bar() -> Any:

@@ -77,6 +77,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.snapshots = path / "snapshots"
         self.diverged = path / "diverged.json"
+        self.control = path / "control.json"  # written by who watches, see `control.py`
         # After it; the evaluation last of what takes time, for its presence means "finished".
         self.model = path / "model"
         self.predictions = path / "predictions.jsonl"

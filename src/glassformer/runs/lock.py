@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,8 @@ UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EO
 WINDOWS_BYTE = 1 << 30
 """The byte that is locked on Windows, where a locked byte cannot be read: beyond the end of the file."""
 TRIES = 100
+N_WAITS, WAIT_SECONDS = 4, 0.02
+"""How often a lock is tried and how long is waited in between: who asks whether it is held takes it for an instant."""
 
 _held = set[int]()
 """The descriptors of the locks that this process holds."""
@@ -59,6 +62,26 @@ def lock_folder(folder: Path) -> Iterator[None]:
                     path.rmdir()
 
 
+def is_locked(folder: Path) -> bool | None:
+    """Return whether a process trains into a folder; None where that cannot be known, as on a disk without locks.
+
+    A lock is taken for an instant where there is none, which a training that begins just then waits for.
+    """
+    try:
+        descriptor = _open(folder / LOCK, create=False)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        _lock_at_once(descriptor, shared=True)
+    except OSError as error:
+        return True if error.errno in BUSY else None
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _acquire(folder: Path) -> int:
     """Return the descriptor of the locked file."""
     path = folder / LOCK
@@ -83,9 +106,10 @@ def _acquire(folder: Path) -> int:
     raise ResourceError(f"{path} cannot be locked: it is removed again and again", "name another folder")
 
 
-def _open(path: Path) -> int:
+def _open(path: Path, create: bool = True) -> int:
     # A link is not followed, and a pipe not waited for. A program started from here does not get the descriptor.
-    names = "O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_NOINHERIT", "O_BINARY"
+    access = ("O_RDWR", "O_CREAT") if create else ("O_RDONLY",)
+    names = *access, "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_NOINHERIT", "O_BINARY"
     flags = 0
     for name in names:
         flags |= getattr(os, name, 0)
@@ -99,11 +123,14 @@ def _lock(descriptor: int, path: Path) -> bool:
         UsageError: it is locked.
     """
     try:
-        if os.name == "nt":
-            os.lseek(descriptor, WINDOWS_BYTE, os.SEEK_SET)
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for waits_left in reversed(range(N_WAITS)):
+            try:
+                _lock_at_once(descriptor, shared=False)
+                break
+            except OSError as error:
+                if error.errno not in BUSY or not waits_left:
+                    raise
+                time.sleep(WAIT_SECONDS)
     except OSError as error:
         if error.errno in BUSY:
             message = f"another process is training into {path.parent}"
@@ -113,6 +140,15 @@ def _lock(descriptor: int, path: Path) -> bool:
         logger.warning(f"{path.parent} is on a file system without locks: start one training at a time into it")
         return False
     return True
+
+
+def _lock_at_once(descriptor: int, shared: bool) -> None:
+    """Lock an open file or raise OSError; Windows has no shared locks here."""
+    if os.name == "nt":
+        os.lseek(descriptor, WINDOWS_BYTE, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:

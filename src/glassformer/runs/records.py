@@ -101,6 +101,7 @@ _KNOWN_SCORES: dict[str, Any] = {
 }
 """Types of what every evaluation, or that of one task, may hold beside numbers."""
 NOT_LOGGED = {"progress", "eta_seconds", "stop"}
+LOGGED_IF_SET = {"best", "paused"}
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,7 @@ class StepMetrics:
         clipped: share of the steps since the last with ratios whose gradient was clipped. wait: share of their time
             that the main process spent making batches.
         best: the validation is the best so far, so that its weights are kept; logged where it is.
+        paused: training pauses after this step, as `control.json` asks; logged where it does.
         progress: share of the budget that is used, and the seconds left; these and the rest are not logged.
         stop: the signal after which every process stops here.
     """
@@ -225,12 +227,12 @@ class StepMetrics:
     wait: float | None = None
     valid: dict[str, float] | None = None
     best: bool = False
+    paused: bool = False
     stop: int | None = None
 
     def line(self) -> str:
-        logged = {key: value for key, value in _present(self).items() if key not in NOT_LOGGED and value == value}
-        if not self.best:
-            del logged["best"]
+        left_out = NOT_LOGGED | {name for name in LOGGED_IF_SET if not getattr(self, name)}
+        logged = {key: value for key, value in _present(self).items() if key not in left_out and value == value}
         return json.dumps(logged) + "\n"
 
 

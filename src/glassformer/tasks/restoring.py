@@ -97,6 +97,19 @@ def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Ta
     return kind(config, tokenizer, known.label_names)
 
 
+def restore_begun_task(folder: RunFolder) -> Task:
+    """Return the task of a run that was begun, from what was written before its first step.
+
+    Raises:
+        CheckpointError: something is missing or damaged.
+    """
+    config, tokenizer, data = folder.read_config(), folder.read_tokenizer(), folder.read_data()
+    try:
+        return task_class(config.task)(config, tokenizer, data.label_names)
+    except UsageError as error:
+        raise CheckpointError(f"{folder.config}: {error.message}", error.hint) from error
+
+
 def check_joins(runs: Sequence[tuple[Path, Task]], other: Path, task: Task) -> None:
     """Check that a run can answer together with others.
 

@@ -26,21 +26,27 @@ from glassformer.runs.records import StepMetrics, logs_updates
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.losses import adversarial_backward, backward
 from glassformer.training.optimizer import lr_factor
-from glassformer.training.signals import STOPPING, StopRequest
+from glassformer.training.pauses import Pauses, reduce_requests
+from glassformer.training.signals import StopRequest
 from glassformer.training.state import Progress, RunContext, TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils.process_settings import turns
 
 
 def train_steps(
-    state: TrainState, context: RunContext, validator: Validator, request: StopRequest | None = None
+    state: TrainState,
+    context: RunContext,
+    validator: Validator,
+    request: StopRequest | None = None,
+    pauses: Pauses | None = None,
 ) -> Iterator[StepMetrics]:
     """Train until the budget is used or patience is lost; yield the metrics of each step.
 
     A signal that reached any process by the end of a step is in the metrics of all, `StepMetrics.stop`; one that comes
-    during validation is in those of the next step. The caller stops there.
+    during validation is in those of the next step. The caller stops there, and likewise waits where `paused` is set.
     """
     progress, config, request = state.progress, context.config.train, request or StopRequest()
+    pauses = pauses or Pauses(context.group, request, None)
     threads = context.threads
     while not progress.finished:
         batches = context.task.epoch_batches(context.train, progress.epoch)
@@ -58,7 +64,7 @@ def train_steps(
             progress.advance(len(step_batches), seconds, grad_norm > max_norm(config), batching)
             clipped, wait = progress.take_counts() if ratios is not None else (None, None)
             epoch, used = progress.epoch + progress.position / len(batches), budget_used(progress, config, len(batches))
-            stats = reduce_step_stats(context.group, local, request)
+            stats = reduce_step_stats(context.group, local, request, pauses.requested(progress.step))
             report = StepMetrics(
                 step=progress.step,
                 epoch=epoch,
@@ -74,6 +80,7 @@ def train_steps(
                 update_ratios=ratios,
                 clipped=clipped,
                 wait=wait,
+                paused=stats.pause,
                 stop=stats.stop,
             )
             if used >= 1.0:
@@ -84,7 +91,7 @@ def train_steps(
                 scores = validator(state, epoch)
                 is_best = progress.best_step == progress.step
                 report = replace(report, valid=scores, best=is_best, seconds=progress.seconds)
-            yield report
+            yield replace(report, paused=False) if progress.finished else report
             if progress.finished:
                 break
     if threads is not None:
@@ -101,27 +108,24 @@ def local_batches(context: RunContext, batches: Sequence[np.ndarray]) -> list[Ba
 
 @dataclass(frozen=True)
 class StepStats:
-    """Sums of a step over all processes: tokens, tokens with padding, and the signal that reached any of them."""
+    """Sums of a step over all processes: tokens, tokens with padding; whether to pause; the signal that reached any."""
 
     n_tokens: float
     n_slots: float
+    pause: bool
     stop: signal.Signals | None
 
 
-def reduce_step_stats(group: ProcessGroup, batches: list[Batch], request: StopRequest) -> StepStats:
-    """Return the sums over all processes, in one message."""
+def reduce_step_stats(group: ProcessGroup, batches: list[Batch], request: StopRequest, pause: bool) -> StepStats:
+    """Return the sums over all processes, in one message; `pause`: whether this one asks to pause."""
     local = [sum(batch.n_tokens for batch in batches), sum(batch.n_slots for batch in batches)]
-    n_tokens, n_slots, *received = group.all_reduce(*local, *(request.signal == number for number in STOPPING))
-    return StepStats(n_tokens, n_slots, _first(received))
+    paused, stop, (n_tokens, n_slots) = reduce_requests(group, request, pause, *local)
+    return StepStats(n_tokens, n_slots, paused, stop)
 
 
 def requested_stop(group: ProcessGroup, request: StopRequest) -> signal.Signals | None:
     """Return the signal that reached any process, the same in all of them."""
-    return _first(group.all_reduce(*(request.signal == number for number in STOPPING)))
-
-
-def _first(received: Sequence[float]) -> signal.Signals | None:
-    return next((number for number, n in zip(STOPPING, received, strict=True) if n), None)
+    return reduce_requests(group, request, False)[1]
 
 
 def max_norm(config: TrainConfig) -> float:

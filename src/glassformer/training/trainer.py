@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, TextIO, get_args, get_type_hints
+from typing import Any, NoReturn, TextIO, get_args, get_type_hints
 
 from torch import Tensor, nn
 
@@ -39,6 +39,7 @@ from glassformer.runs.records import UPDATES_EVERY, JsonObject, StepMetrics
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import budget_used, requested_stop, train_steps
+from glassformer.training.pauses import Pauses
 from glassformer.training.preflight import Preflight, describe_data, describe_environment
 from glassformer.training.preparation import new_state, prepare_distributed, settle_budget
 from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
@@ -146,6 +147,8 @@ logger = logging.getLogger(__name__)
 
 
 OnStep = Callable[[StepMetrics], None]
+FLUSH_SECONDS = 1.0
+"""Time after which a line of the log is on the disk, for who watches."""
 
 
 @contextmanager
@@ -278,6 +281,7 @@ class Trainer:
         self.context, self.folder, self.state = context, folder, state
         self.begun_with, self.on_step = begun_with, on_step
         self.config, self.is_main = context.config.train, context.group.is_main
+        self._flushed = time.monotonic()
 
     def fit(self, request: StopRequest) -> nn.Module:
         """Train to the end and return the model with its best weights; the last ones if it was never validated.
@@ -293,16 +297,22 @@ class Trainer:
             self.save_checkpoint()  # so that the run resumes where the pretrained run has moved
         path = folder.metrics if self.is_main else Path(os.devnull)
         hint = f"resume, with any number of processes: … {folder.resume_command}"
+        pauses = Pauses(context.group, request, folder.control)
+        pauses.remove_file()
         with request.waiting_for_step(), open(path, "a", encoding="utf-8", newline="\n") as log:
             try:
                 with context.group.peer_failures(self._position, hint):
-                    for report in train_steps(state, context, Validator(context), request):
+                    for report in train_steps(state, context, Validator(context), request, pauses):
                         self._after_step(report, log)
+                        if report.paused and (stop := pauses.wait(report.step)) is not None:
+                            self._stop(stop, saved=self.save_checkpoint())
                     stop = requested_stop(context.group, request)
             except DivergedError as error:
                 if self.is_main:
                     folder.write_divergence(state.progress.step + 1, error.message)
                 raise
+            finally:
+                pauses.remove_file()
         if stop is not None:  # it came with the last step or its validation
             raise interruption_error(stop, *where_it_stopped(folder))
         load_weights(state.eval_model, state.best or state.weights())
@@ -327,6 +337,9 @@ class Trainer:
     def _after_step(self, report: StepMetrics, log: TextIO) -> None:
         """Log the step, save what is due, and end the run where a signal asks for it."""
         log.write(report.line())
+        if report.paused or time.monotonic() - self._flushed >= FLUSH_SECONDS:
+            log.flush()
+            self._flushed = time.monotonic()
         if self.on_step is not None and self.is_main:
             with turns.released():  # it may wait for another thread that predicts
                 self.on_step(report)
@@ -337,9 +350,12 @@ class Trainer:
             log.flush()
             saved = self.save_checkpoint()
         if report.stop is not None and not self.state.progress.finished:
-            kept = "everything is saved" if saved else "the steps since the last checkpoint are lost"
-            where = f" at step {report.step}; {kept} in {self.folder.path}"
-            raise interruption_error(report.stop, where, f"resume with: {self.folder.resume_command}")
+            self._stop(report.stop, saved)
+
+    def _stop(self, number: int, saved: bool) -> NoReturn:
+        kept = "everything is saved" if saved else "the steps since the last checkpoint are lost"
+        where = f" at step {self.state.progress.step}; {kept} in {self.folder.path}"
+        raise interruption_error(number, where, f"resume with: {self.folder.resume_command}")
 
     def _save_snapshot(self) -> None:
         if self.is_main:

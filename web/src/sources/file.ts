@@ -1,7 +1,7 @@
 /** The data source of an exported page: the traces, tensors and attributions saved in it. */
 import { decodeBase64, type TensorValue, toTensor } from "../tensors/tensor";
 import { isClassifier } from "../trace/generation";
-import type { AttributeRequest, Erased, EraseRequest, Manifest, Prediction, SavedPageData, TraceRequest } from "../types";
+import type { AttributeRequest, Erased, EraseRequest, Manifest, Prediction, ProbeRequest, SavedPageData, TraceRequest } from "../types";
 import { Problem, type Source } from "./source";
 import { axesOf, TensorCache } from "./cache";
 
@@ -90,6 +90,18 @@ export class FileSource implements Source {
     const [value, original] = [erased.prediction, whole].map((prediction) => quantity(prediction, target, foil));
     if (value == null || original == null) throw new Problem("This saved page does not hold the probability of this token", OFFLINE_HINT);
     return { ...erased, value, original };
+  }
+  async training() {
+    if (!this.data.training) throw new Problem("This saved page holds no training", "to save one: glassformer explain RUN --follow -o replay.html");
+    return this.data.training.now;
+  }
+  async probes() {
+    return { texts: this.data.training!.texts, missing: null };
+  }
+  async probe({ text, checkpoint }: ProbeRequest) {
+    const found = this.data.training!.answers.find((one) => one.text === text && one.checkpoint === checkpoint);
+    if (!found) throw new Problem("This saved page does not hold this answer", OFFLINE_HINT);
+    return found;
   }
   async sweep(): Promise<never> {
     throw new Problem("A saved page cannot run the model", OFFLINE_HINT);

@@ -4,7 +4,8 @@
  */
 import { type TensorValue, toTensor } from "../tensors/tensor";
 import type {
-  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, RunInfo, SavedPageFile, Stream, SweepRequest, TraceRequest,
+  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageFile, Stream, SweepRequest, TraceRequest,
+  TrainingNow,
 } from "../types";
 import { Problem, type Source, type Sweeps } from "./source";
 import { axesOf, LruCache, TensorCache } from "./cache";
@@ -62,6 +63,18 @@ export class LiveSource implements Source {
   }
   save(what: object) {
     return this.json<SavedPageFile>("api/save", what);
+  }
+  training(after: number) {
+    return this.json<TrainingNow>(`api/training?after=${after}`);
+  }
+  control(action: string) {
+    return this.json("api/control", { action });
+  }
+  probes() {
+    return this.json<ProbeTexts>("api/probes");
+  }
+  probe(request: ProbeRequest) {
+    return this.json<ProbeAnswer>("api/probe", request);
   }
   async trace(request: TraceRequest) {
     const key = JSON.stringify(request);

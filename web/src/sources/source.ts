@@ -4,8 +4,8 @@
 import type { TensorValue } from "../tensors/tensor";
 import type { TensorReader } from "../trace/stepData";
 import type {
-  Alignments, AttributeRequest, Attribution, CheckpointsSweep, Contributions, DecodeLog, EmbeddingView, Erased, EraseRequest, KeysSweep, LayersSweep, Manifest, PartsSweep, RunInfo,
-  SavedPageFile, StatesSweep, Stream, SweepRequest, TraceRequest,
+  Alignments, AttributeRequest, Attribution, CheckpointsSweep, Contributions, ControlRequest, DecodeLog, EmbeddingView, Erased, EraseRequest, KeysSweep, LayersSweep, Manifest, PartsSweep, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo,
+  SavedPageFile, StatesSweep, Stream, SweepRequest, TraceRequest, TrainingNow,
 } from "../types";
 
 /** The answers to sweeps by kind. */
@@ -27,7 +27,14 @@ export interface Source extends TensorReader {
   readonly view?: string;
   run(): Promise<RunInfo>;
   /** The file of a saved page; an exported page has none to offer. */
-  save?(what: { request: TraceRequest; other: TraceRequest | null; view: string }): Promise<SavedPageFile>;
+  save?(what: { request: TraceRequest; other: TraceRequest | null; view: string; training?: string[] }): Promise<SavedPageFile>;
+  /** The training so far, its steps after one of them. */
+  training(after: number): Promise<TrainingNow>;
+  /** Asks the training for something; an exported page cannot. */
+  control?(action: ControlRequest["action"]): Promise<unknown>;
+  /** Texts for the answers of snapshots. */
+  probes(): Promise<ProbeTexts>;
+  probe(request: ProbeRequest): Promise<ProbeAnswer>;
   trace(request: TraceRequest): Promise<Manifest>;
   /** The tensor if it is cached, else null. */
   peek(traceId: string, id: string, slice?: string): TensorValue | null;

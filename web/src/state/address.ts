@@ -5,7 +5,7 @@
 import { type FieldKind, REQUEST_FIELDS, SETTING_FIELDS } from "../fields";
 import type { DecodeSettings, TraceRequest } from "../types";
 
-export const SCREENS = ["flow", "step", "attention", "decode", "why", "compare", "learn"] as const;
+export const SCREENS = ["flow", "step", "attention", "decode", "why", "compare", "learn", "training"] as const;
 export type Screen = (typeof SCREENS)[number];
 
 export interface Route {

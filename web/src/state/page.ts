@@ -78,6 +78,8 @@ export function showGradients(on: boolean) {
   const partner = on ? nodeOf(trace, `${of}.grad`)?.id : user;
   setParams({ numbers: on ? "gradients" : null, node: partner ?? null, ...(user === of ? {} : { cell: null }) });
 }
+/** The texts that the screen Training asks each snapshot about; null: not known yet. */
+export const probeTexts = signal<string[] | null>(null);
 /** Description of the pending request; null: none. */
 export const busy = computed(loaders.map((loader) => loader.busy), () => loaders.map((loader) => loader.busy.value).find(Boolean) ?? null);
 const otherProblem = signal<ErrorMessage | null>(null);

@@ -1,4 +1,4 @@
-"""Write the page as one HTML file that holds its data and makes no network requests, or as a frame in a notebook.
+"""Write the page as one HTML file that holds its data and makes no network requests.
 
 Tensors are stored as 16-bit floats in base64, those most likely viewed first, until the file has its full size;
 attributions may take half of what the rest leaves. The file lists what it lacks, and how to see it.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
 import time
@@ -33,6 +32,7 @@ from glassformer.explain.page.manifest import Manifest, RunInfo, manifest, run_i
 from glassformer.explain.page.responses import WHOLE, asset, to_json
 from glassformer.explain.page.saved_tensors import PackedTensor, pack_tensors
 from glassformer.explain.subject import Subject
+from glassformer.explain.watch.replay import SavedTraining
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
 MAX_BYTES = 20_000_000
@@ -78,6 +78,8 @@ class SavedPageData(TypedDict):
     """By trace id, then by step and token id, "embedding.rows/17"."""
     dropped: list[str]
     """What the file lacks, and how to see it, a sentence each."""
+    training: NotRequired[SavedTraining]
+    """The curves of the training, and what the model answered at each snapshot."""
     view: NotRequired[str]
     """The address within the page that it begins at, "#/step?node=…"; default: Flow."""
 
@@ -106,12 +108,13 @@ def saved_page_html(
     max_bytes: int = MAX_BYTES,
     seconds: float = ATTRIBUTION_SECONDS,
     view: str = "",
+    training: SavedTraining | None = None,
 ) -> tuple[str, list[str]]:
     """Return the page as text, and what it lacks, a sentence each.
 
     It shows an explanation, the same text under edits or after learning, and another text to compare with. Parameters
     are stored up to 1.5 MB of the file, or all of them, so that the page can recompute every step. It begins at the
-    address `view`.
+    address `view`, and shows a training where one is given.
     """
     if explanation.base is not None and edited is None:
         explanation, edited = explanation.base, explanation
@@ -133,6 +136,8 @@ def saved_page_html(
     }
     if view:
         data["view"] = view
+    if training is not None:
+        data["training"] = training
     needed = sum(len(part.encode()) for part in page) + size_of(data) + SENTENCES_BYTES
     if needed > max_bytes:
         raise UsageError(f"this page takes {needed:,} bytes without any tensor, more than {max_bytes:,}")
@@ -278,32 +283,3 @@ def _swap(pattern: str, replacement: str, text: str) -> str:
 def size_of(data: Any) -> int:
     """Return the size of this data in the file, in bytes."""
     return len(escape_json(to_json(data)))
-
-
-NOTEBOOK_BYTES, NOTEBOOK_SECONDS, NOTEBOOK_HEIGHT = 6_000_000, 3.0, 720
-"""In a notebook: size of the page, since it stores its outputs; time limit of attributions; pixels of the frame."""
-
-
-class NotebookPage:
-    """The page of an explanation as the output of a cell, made when it is displayed."""
-
-    def __init__(self, explanation: Explanation) -> None:
-        self._explanation = explanation
-
-    def __repr__(self) -> str:
-        return f"<Page of {self._explanation!r}>"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return {"text/plain": repr(self._explanation), "text/html": page_iframe(self._explanation)}
-
-
-def page_iframe(explanation: Explanation) -> str:
-    """Return the page in an `<iframe>` that allows only scripts, or an error message if the page is not built."""
-    try:
-        page, _ = saved_page_html(explanation, max_bytes=NOTEBOOK_BYTES, seconds=NOTEBOOK_SECONDS, parameters=True)
-    except GlassformerError as error:
-        return f"<p>{html.escape(' '.join(filter(None, (error.message, error.hint))))}</p>"
-    return (
-        f'<iframe title="{html.escape(repr(explanation))}" sandbox="allow-scripts" width="100%" '
-        f'height="{NOTEBOOK_HEIGHT}" style="border:0" srcdoc="{html.escape(page)}"></iframe>'
-    )

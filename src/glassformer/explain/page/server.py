@@ -39,6 +39,7 @@ from glassformer.explain.page.responses import (
 from glassformer.explain.page.security import AccessControl, ConnectionLimits, SecurityMiddleware, read_json
 from glassformer.explain.page.service import Service, Worker
 from glassformer.explain.subject import Subject
+from glassformer.explain.watch.followed import Followed
 from glassformer.utils.process_settings import cancellable
 
 HOST = "127.0.0.1"
@@ -180,9 +181,29 @@ def build_app(
         values = await submit(request, partial(service.tensor, *wanted)) if held is None else held
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
-    posts = (service.trace, service.attribute, service.erase, service.sweep, service.decode, service.save)
+    async def training(request: Request) -> Response:
+        # In the other thread: it has no model to wait for.
+        now = partial(service.training, request.query_params.get("after", ""))
+        return json_response(await _within(request, reader, now, seconds))
+
+    async def control(request: Request) -> Response:
+        job = partial(service.control, await read_json(request))
+        return json_response(await _within(request, reader, job, seconds))
+
+    posts = (
+        service.trace,
+        service.attribute,
+        service.erase,
+        service.sweep,
+        service.decode,
+        service.save,
+        service.probe,
+    )
     questions = [
         Route("/api/run", _answered(view(service.run))),
+        Route("/api/probes", _answered(view(service.probes))),
+        Route("/api/training", _answered(training)),
+        Route("/api/control", _answered(control), methods=["POST"]),
         Route("/api/trace/{trace_id}/alignment", _answered(view(service.alignment))),
         Route("/api/trace/{trace_id}/neighbours/{name:path}", _answered(view(service.neighbours, "row"))),
         Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
@@ -280,7 +301,7 @@ class PageServer:
     """The page of one run, served: by `run` in this thread, or in one of its own within a `with` block.
 
     Args:
-        subject: the run to look into.
+        subject: the run to look into, or to follow; that opens on the screen Training.
         port: the port, 0 for any free one, None for the first that is free from 8317 on.
         start: what the page begins with: explanations, or `TraceRequest`s as JSON, traced when the page asks.
         limits: of the connections.
@@ -291,7 +312,7 @@ class PageServer:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: Subject | Followed,
         *,
         port: int | None = None,
         start: Sequence[Explanation | Mapping[str, Any]] = (),
@@ -300,7 +321,7 @@ class PageServer:
         import uvicorn
 
         asset("index.html")  # nobody should be sent to a page that is not there
-        self._listener = listen(port)
+        self._listener, self._screen = listen(port), "#/training" if isinstance(subject, Followed) else ""
         self._workers, self.door = (Worker(), Worker()), AccessControl()
         self.port: int = self._listener.getsockname()[1]
         app = build_app(Service(subject, start), self._workers, self.port, self.door)
@@ -322,7 +343,7 @@ class PageServer:
 
     def address(self, then: Callable[[], None] = lambda: None) -> str:
         """Return a new address that opens the page once; `then` is called when it has."""
-        return f"http://{HOST}:{self.port}/?token={self.door.once(then)}"
+        return f"http://{HOST}:{self.port}/?token={self.door.once(then)}{self._screen}"
 
     def run(self) -> None:
         """Serve until Ctrl-C, or until `stop`."""
@@ -351,7 +372,7 @@ class PageServer:
 
 
 def serve(
-    subject: Subject,
+    subject: Subject | Followed,
     *,
     port: int | None = None,
     start: Sequence[Explanation | Mapping[str, Any]] = (),

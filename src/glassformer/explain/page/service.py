@@ -44,7 +44,12 @@ from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.request import IDS, Request, TraceRequest
 from glassformer.explain.subject import Subject
+from glassformer.explain.watch.followed import Followed
+from glassformer.explain.watch.probes import MAX_PROBES, ProbeAnswer, ProbeRequest, ProbeTexts, default_texts, probe
+from glassformer.explain.watch.replay import saved_training
+from glassformer.explain.watch.training import Action, Training, TrainingNow
 from glassformer.utils.cpu_threads import let_go
+from glassformer.utils.safe_read import is_of_type
 
 N_WAITING = 32
 """Maximum number of waiting jobs; a page requests all tensors of a screen at once."""
@@ -130,6 +135,13 @@ class SweepRequest(Request):
             raise UsageError("only contributions are of one prediction")
 
 
+@dataclass(frozen=True)
+class ControlRequest(Request):
+    """What the training is asked for."""
+
+    action: Action  # pyright: ignore[reportGeneralTypeIssues]
+
+
 def run_sweep(
     request: SweepRequest, find: Callable[[str], Explanation]
 ) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
@@ -167,12 +179,14 @@ class Service:
     All but `held` call the model, or wait for it, and belong in one thread; `held` reads stored tensors in another.
 
     Args:
-        subject: the run.
+        subject: the run; of one that is followed, what gives it, with its training.
         start: what the page shows first: explanations, which are kept, or requests.
     """
 
-    def __init__(self, subject: Subject, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
-        self.subject = subject
+    def __init__(self, subject: Subject | Followed, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
+        self.followed = subject if isinstance(subject, Followed) else None
+        self._subject = None if isinstance(subject, Followed) else subject
+        self._training = self.followed.training if self.followed else Training(subject.path)
         self.start = [one.request.to_json() if isinstance(one, Explanation) else dict(one) for one in start]
         self._traces: OrderedDict[str, Explanation] = OrderedDict()
         self._traces_lock = threading.Lock()
@@ -181,9 +195,41 @@ class Service:
             if isinstance(one, Explanation):
                 self._keep(*filter(None, (one.base, one.other, one)))
 
+    @property
+    def subject(self) -> Subject:
+        """Return the run; of one that is followed the model that the page was loaded with."""
+        if self._subject is None:
+            assert self.followed is not None
+            self._subject = self.followed.subject()
+        return self._subject
+
     def run(self) -> RunInfo:
-        """Return the run info and the first requests."""
-        return {**run_info(self.subject), "start": self.start}
+        """Return the run info and the first requests; of a run that is followed, with the newest model."""
+        if self.followed is not None:
+            self._subject = self.followed.subject()
+        info = run_info(self.subject)
+        if self.followed is not None and not self.start and not info["examples"]:  # it is not evaluated yet
+            self.start = [{"text": text} for text in default_texts(self.subject)["texts"][:1]]
+        return {**info, "start": self.start}
+
+    def training(self, after: str) -> TrainingNow:
+        """Return the training so far, its steps after one of them; nothing is computed by the model."""
+        if not _ROW.fullmatch(after or "0"):
+            raise UsageError(f"request: after must be a step; got {after[:40]!r}")
+        return self._training.now(int(after or "0"))
+
+    def control(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask the training for something, and return nothing."""
+        self._training.request(ControlRequest.from_dict(body).action)
+        return {}
+
+    def probes(self) -> ProbeTexts:
+        """Return the texts that the screen Training begins with."""
+        return default_texts(self.subject)
+
+    def probe(self, body: dict[str, Any]) -> ProbeAnswer:
+        """Return the answer of a snapshot to a text; nothing is kept."""
+        return probe(self.subject, ProbeRequest.from_dict(body))
 
     def trace(self, body: dict[str, Any]) -> Manifest:
         """Trace a text and return its manifest; nothing is computed that is kept.
@@ -217,19 +263,28 @@ class Service:
         Of long translations it has fewer attributions, as it takes less time.
         The page begins at the address `view`. Requests are sent rather than ids of traces, which may be dropped.
         """
-        unknown = body.keys() - {"request", "other", "view"}
-        view = body.get("view", "")
-        if unknown or not isinstance(view, str) or len(view) > MAX_VIEW:
-            what = f"{min(unknown)[:40]!r}" if unknown else f"view: {str(view)[:40]!r}"
-            raise UsageError(f"a saved page takes request, other and view (up to {MAX_VIEW:,} characters); got {what}")
+        view, training, dropped = body.get("view", ""), self._replay_texts(body), list[str]()
         first = self._explain(_trace_request(body.get("request")))
         base = first.base or first
         second = None if body.get("other") is None else self._explain(_trace_request(body["other"]).without_edits())
         other = None if second is None or second.request == base.request else second
         edited = None if first.base is None else first
         settings: dict[str, Any] = {"edited": edited, "other": other, "subject": self.subject, "view": view}
-        page, dropped = saved_page_html(base, seconds=SAVE_SECONDS, **settings)
-        return {"page": page, "dropped": dropped}
+        if training is not None:
+            settings["training"] = saved_training(self.subject, self._training, dropped, training, SAVE_SECONDS)
+        page, lacks = saved_page_html(base, seconds=SAVE_SECONDS, **settings)
+        return {"page": page, "dropped": [*dropped, *lacks]}
+
+    def _replay_texts(self, body: dict[str, Any]) -> list[str] | None:
+        """Return the texts of the training to save, after checking the fields of a request; None: none is saved."""
+        unknown, view = body.keys() - {"request", "other", "view", "training"}, body.get("view", "")
+        texts = body.get("training")
+        if unknown or not isinstance(view, str) or len(view) > MAX_VIEW:
+            what = f"{min(unknown)[:40]!r}" if unknown else f"view: {str(view)[:40]!r}"
+            raise UsageError(f"a saved page takes request, other and view (up to {MAX_VIEW:,} characters); got {what}")
+        if texts is not None and not (is_of_type(texts, list[str]) and len(texts) <= MAX_PROBES):
+            raise UsageError(f"the training of a saved page takes up to {MAX_PROBES} texts")
+        return texts
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """Return `tensor` without waiting for the model; None where it takes another forward pass."""

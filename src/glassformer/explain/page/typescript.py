@@ -29,10 +29,12 @@ from glassformer.explain.learn.operations import LEARNING_OPERATIONS
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
-from glassformer.explain.page.service import SavedPageFile, SweepRequest
+from glassformer.explain.page.service import ControlRequest, SavedPageFile, SweepRequest
 from glassformer.explain.predictions import SCORING_FIELDS, LoggedHypothesis
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import StreamName
+from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, ProbeTexts
+from glassformer.explain.watch.training import TrainingNow
 
 SENT = (
     Manifest,
@@ -52,6 +54,11 @@ SENT = (
     CheckpointsSweep,
     SavedPageData,
     SavedPageFile,
+    TrainingNow,
+    ControlRequest,
+    ProbeRequest,
+    ProbeAnswer,
+    ProbeTexts,
     ApiError,
 )
 """The classes whose objects are requests or responses."""
@@ -66,6 +73,8 @@ REQUESTS: dict[type, set[str]] = {
     AttributeRequest: {"trace", "method"},
     EraseRequest: {"trace"},
     SweepRequest: set(),
+    ControlRequest: set(),
+    ProbeRequest: set(),
 }
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
 NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer"), Reading: ("chance",)}

@@ -17,6 +17,7 @@ const KEYS: [string, string][] = [
   [", .", "previous head, next head"],
   ["← ↑ → ↓", "move to another cell or token"],
   ["x b k", "on Attention: switch off the head, block the selected key, next kind of attention"],
+  ["← →", "on Training: read another step; Space plays the snapshots"],
   ["w", "edit by hand"],
   ["z v", "undo the last edit; show before, after or the difference"],
   ["g", "on Flow and Step: gradients of the answer to learn, or values"],

@@ -3,7 +3,7 @@
  */
 import { useRef, useState } from "preact/hooks";
 import { paramsFromRequest } from "../../state/address";
-import { base, edited, edits, hrefTo, other, route, runFacts, source } from "../../state/page";
+import { base, edited, edits, hrefTo, other, probeTexts, route, runFacts, source } from "../../state/page";
 import { toErrorMessage, useValue } from "../../state/signals";
 import type { SavedPageFile } from "../../types";
 import { Dialog } from "./Help";
@@ -19,7 +19,8 @@ function download(html: string, name: string) {
 function toSave() {
   const texts = { ...paramsFromRequest({ text: "" }), ...paramsFromRequest({ text: "" }, "o.") };
   const view = hrefTo(route.value.screen, Object.fromEntries(Object.keys(texts).map((name) => [name, null])));
-  return { request: (edited.value ?? base.value)!.request, other: other.value?.request ?? null, view };
+  const training = route.value.screen === "training" ? { training: probeTexts.value ?? [] } : {};
+  return { request: (edited.value ?? base.value)!.request, other: other.value?.request ?? null, view, ...training };
 }
 
 export function Share() {
@@ -66,7 +67,7 @@ function Save() {
   const [state, setState] = useState<"ready" | "busy" | { file: SavedPageFile; name: string } | { error: string }>("ready");
   const n = useValue(edits).length;
   const traced = useValue(n ? edited : base) !== null;
-  const holds = ["this text", n ? `its ${n === 1 ? "edit" : `${n} edits`}` : "", useValue(other) ? "the second text of Compare" : ""].filter(Boolean);
+  const holds = ["this text", n ? `its ${n === 1 ? "edit" : `${n} edits`}` : "", useValue(other) ? "the second text of Compare" : "", route.value.screen === "training" ? "the curves and answers of the training" : ""].filter(Boolean);
   const listed = holds.length > 1 ? `${holds.slice(0, -1).join(", ")} and ${holds.at(-1)}` : holds[0];
   const save = async () => {
     setState("busy");

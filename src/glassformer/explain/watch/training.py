@@ -1,0 +1,262 @@
+"""The training of a run as a page shows it while it goes on, and afterwards: curves, state, findings, snapshots.
+
+Everything is read from the run folder, and nothing of it is written but `control.json`, where that is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TypeAlias, TypedDict
+
+from glassformer.config import Config
+from glassformer.errors import UsageError
+from glassformer.explain.subject import CheckpointInfo
+from glassformer.explain.watch.log import GrowingLog, spread, thinned
+from glassformer.report.diagnosis import diagnose
+from glassformer.report.run_record import RunRecord
+from glassformer.runs.checkpoints import checkpoint_folders, snapshot_folders
+from glassformer.runs.control import GO_ON, Control, ControlFile
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.lock import is_locked
+from glassformer.runs.records import DataRecord, StepMetrics
+
+TrainingState: TypeAlias = Literal["waiting", "running", "paused", "finished", "stopped", "gone"]
+"""waiting: no step is logged yet. stopped: it ended, or died, before its last step. gone: its folder disappeared."""
+Action: TypeAlias = Literal["pause", "step", "go_on", "stop"]
+DIAGNOSE_SECONDS = 10.0
+"""Least time between two diagnoses of a training that goes on, since each looks at every step."""
+QUIET_SECONDS = 60.0
+"""Where locks are unknown, a log that has not grown for so long is not written any more."""
+MAX_VALIDATIONS, MAX_UPDATES = 1000, 200
+
+
+class Curve(TypedDict):
+    """Values of the same steps; null: not finite."""
+
+    step: list[int]
+    seconds: list[float | None]
+    loss: list[float | None]
+    lr: list[float | None]
+    grad_norm: list[float | None]
+
+
+class ValidationPoint(TypedDict):
+    """Scores of a validation."""
+
+    step: int
+    seconds: float | None
+    scores: dict[str, float]
+    best: bool
+
+
+class UpdatePoint(TypedDict):
+    """What the first and every fiftieth step log."""
+
+    step: int
+    seconds: float | None
+    ratios: dict[str, float]
+    """‖Δw‖ / ‖w‖ of the step, by matrix."""
+    clipped: float | None
+    """Share of the steps since the last point whose gradient was clipped."""
+    wait: float | None
+    """Share of their time spent making batches."""
+
+
+class TrainingFinding(TypedDict):
+    """What `glassformer doctor` says of the log so far."""
+
+    matter: str
+    remedy: str
+    place: str
+
+
+class TrainingNow(TypedDict):
+    """A training so far (GET /api/training); of lists of steps those after the requested one."""
+
+    state: TrainingState
+    generation: int
+    """Another one than before: what was received is of an earlier log, and is to be dropped."""
+    step: int
+    """The last step logged; 0: none."""
+    seconds: float | None
+    steps: int | None
+    """Its budget in steps; null: in epochs."""
+    metric: str
+    """The score that chooses the weights."""
+    higher_is_better: bool
+    curve: Curve
+    validations: list[ValidationPoint]
+    updates: list[UpdatePoint]
+    findings: list[TrainingFinding]
+    snapshots: list[CheckpointInfo]
+    """Snapshots and checkpoints of the weights, oldest first."""
+    has_model: bool
+    """Whether the weights with the best validation are saved, as `model`."""
+    control: bool
+    """Whether the page may pause and stop it now."""
+    refused: str | None
+    """Why it may not, a sentence; null: it may, or nothing goes on."""
+
+
+_NAME = re.compile(r"step-([0-9]{8})")
+
+
+class Training:
+    """The training of one run folder, read again at each question.
+
+    Args:
+        path: the folder, in which nothing need be yet.
+        may_write: whether `control.json` may be written.
+    """
+
+    def __init__(self, path: Path, may_write: bool = False) -> None:
+        self.folder, self.may_write = RunFolder(path), may_write
+        self.log = GrowingLog(self.folder.metrics)
+        self._control = ControlFile(self.folder.control)
+        self._config: Config | None = None
+        self._data = DataRecord()
+        self._findings: list[TrainingFinding] = []
+        self._diagnosed: tuple[float, object, bool] = (float("-inf"), None, False)
+        self._lock = threading.Lock()
+
+    def state(self) -> TrainingState:
+        """Return what the folder says now; the log must be up to date."""
+        folder, rows = self.folder, self.log.rows
+        if not folder.path.is_dir():
+            return "gone"
+        locked = is_locked(folder.path)
+        if locked is None:
+            locked = not folder.finished and self._grew_lately()
+        if not locked and folder.finished:
+            return "finished"
+        if not locked and rows:
+            return "stopped"
+        if not rows:  # an imported model has no log
+            return "finished" if not locked and folder.model_folder is not None else "waiting"
+        return "paused" if rows[-1].paused and self._control.read().pause else "running"
+
+    def now(self, after: int = 0) -> TrainingNow:
+        """Return the training so far, its steps after one of them."""
+        with self._lock:
+            if self.folder.path.is_dir():
+                self.log.update()
+                if self._config is None and self.folder.resumable:
+                    self._config, self._data = self.folder.read_config(), self.folder.read_data()
+            state, rows = self.state(), self.log.rows
+            new = _after(rows, after)
+            config, metric = self._config, self._record().metric if self._config else None
+            refused = self._why_no_control(state)
+            return {
+                "state": state,
+                "generation": self.log.generation,
+                "step": rows[-1].step if rows else 0,
+                "seconds": rows[-1].seconds if rows else None,
+                "steps": config.train.steps if config else None,
+                "metric": metric.name if metric else "loss",
+                "higher_is_better": metric is not None and metric.higher_is_better,
+                "curve": _curve(thinned(new)),
+                "validations": [_validation(row) for row in spread([row for row in new if row.valid], MAX_VALIDATIONS)],
+                "updates": [_update(row) for row in spread([r for r in new if r.update_ratios], MAX_UPDATES)],
+                "findings": self._diagnose(state),
+                "snapshots": saved_weights(self.folder),
+                "has_model": self.folder.model_folder is not None,
+                "control": state in ("running", "paused") and refused is None,
+                "refused": refused,
+            }
+
+    def request(self, action: Action) -> None:
+        """Write what is asked into `control.json`.
+
+        Raises:
+            UsageError: nothing goes on, or the file may not be written.
+            ResourceError: it cannot be written.
+        """
+        with self._lock:
+            self.log.update()
+            state = self.state()
+            if state not in ("running", "paused"):
+                raise UsageError(f"this training does not go on: it is {state}", "resume it in its terminal")
+            if why := self._why_no_control(state):
+                raise UsageError(why)
+            current = self._control.read()
+            controls = {
+                "pause": current if current.pause else Control(pause=True),
+                "step": current.stepped() if current.pause else Control(pause=True),
+                "go_on": GO_ON,
+                "stop": Control(stop=True),
+            }
+            self._control.write(controls[action])
+
+    def _record(self) -> RunRecord:
+        rows = self.log.rows
+        validations = [row for row in rows if row.valid is not None]
+        config = self._config or Config()
+        return RunRecord(self.folder.path, config, {}, self._data, rows, validations)
+
+    def _diagnose(self, state: TrainingState) -> list[TrainingFinding]:
+        """Return what the doctor says, now and then; that a run is not finished is no news while it trains."""
+        goes_on = state in ("running", "paused")
+        key = len(self.log.rows), self.log.generation, state
+        until, known_key, went_on = self._diagnosed
+        is_recent = goes_on and went_on and time.monotonic() < until
+        if self._config is None or not self.log.rows or key == known_key or is_recent:
+            return self._findings
+        folder, began = self.folder, time.monotonic()
+        facts = replace(self._record(), diverged=folder.read_divergence(), evaluation=folder.read_evaluation())
+        found = [finding for finding in diagnose(facts) if not (goes_on and finding.place == "unfinished")]
+        self._findings = [{"matter": f.matter, "remedy": f.remedy, "place": f.place} for f in found]
+        took = time.monotonic() - began
+        self._diagnosed = began + max(DIAGNOSE_SECONDS, 20 * took), key, goes_on
+        return self._findings
+
+    def _why_no_control(self, state: TrainingState) -> str | None:
+        if state not in ("running", "paused"):
+            return None
+        if not self.may_write:
+            return "This page only reads. To pause, step and stop from here: glassformer explain RUN --follow --control"
+        if self.folder.model.is_dir():
+            return "The steps are done; the model is being scored."
+        return None
+
+    def _grew_lately(self) -> bool:
+        try:
+            return time.time() - self.folder.metrics.stat().st_mtime < QUIET_SECONDS
+        except OSError:
+            return False
+
+
+def saved_weights(folder: RunFolder) -> list[CheckpointInfo]:
+    """Return the snapshots and checkpoints of a run, oldest first."""
+    names = [path.name for path in checkpoint_folders(folder.checkpoints)]
+    names += [path.name for _, path in snapshot_folders(folder.snapshots)]
+    steps = {int(match[1]): name for name in names if (match := _NAME.fullmatch(name))}
+    return [{"name": name, "step": step} for step, name in sorted(steps.items())]
+
+
+def _after(rows: Sequence[StepMetrics], step: int) -> Sequence[StepMetrics]:
+    return rows[bisect_right(rows, step, key=lambda row: row.step) :]
+
+
+def _curve(rows: Sequence[StepMetrics]) -> Curve:
+    return {
+        "step": [row.step for row in rows],
+        "seconds": [row.seconds for row in rows],
+        "loss": [row.loss for row in rows],
+        "lr": [row.lr for row in rows],
+        "grad_norm": [row.grad_norm for row in rows],
+    }
+
+
+def _validation(row: StepMetrics) -> ValidationPoint:
+    return {"step": row.step, "seconds": row.seconds, "scores": dict(row.valid or {}), "best": row.best}
+
+
+def _update(row: StepMetrics) -> UpdatePoint:
+    ratios = dict(row.update_ratios or {})
+    return {"step": row.step, "seconds": row.seconds, "ratios": ratios, "clipped": row.clipped, "wait": row.wait}

@@ -1,0 +1,224 @@
+"""The screen Training: a training watched from its first step to its stop, a finished run, and what may go wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from playwright.sync_api import BrowserContext, Page
+from tests.browser.app import Watch
+from tests.helpers.small_runs import FLAGS, SMALL, write_table
+
+from glassformer.api import Run, train
+from glassformer.explain.page.replay import replay_html
+from glassformer.explain.page.server import PageServer
+from glassformer.explain.watch.followed import Followed
+from glassformer.explain.watch.training import Training
+from glassformer.runs.folder import RunFolder
+
+PHONE = {"viewport": {"width": 360, "height": 780}, "color_scheme": "dark"}
+STATE = "document.querySelector('[data-role=training-state]')?.dataset.state"
+STEP = "+document.querySelector('[data-role=training-step]')?.dataset.step"
+
+
+def until(page: Page, holds: str) -> None:
+    """Wait until a JavaScript expression is true."""
+    deadline = time.monotonic() + 60
+    while not page.evaluate(holds):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # it asks again at once
+        assert time.monotonic() < deadline, f"in vain: {holds}; {page.inner_text('main')[:300]}"
+        page.wait_for_timeout(20)
+
+
+@contextmanager
+def served(path: Path, may_write: bool = False) -> Iterator[Callable[..., Page]]:
+    """Opens the page of a run that is followed, as often as it is called; each is closed before its server ends."""
+    with PageServer(Followed(path, torch.device("cpu"), may_write), port=0) as server, ExitStack() as pages:
+
+        def show(context: BrowserContext) -> Page:
+            page = open_page(context, server.address())
+            pages.callback(page.close)
+            return page
+
+        yield show
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("watched")
+    settings = {"epochs": None, "steps": 40, "snapshots": True, "threads": 1, "validate_every": 2}
+    run = train("classify", out=folder / "run", train_file=str(write_table(folder)), **SMALL, **settings)
+    assert run is not None
+    return run
+
+
+def open_page(context: BrowserContext, address: str) -> Page:
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("main[data-screen=training] [data-role=training]")
+    return page
+
+
+@contextmanager
+def watched_training(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A training with --watch in a process, and the address that it prints."""
+    output = folder / "output"
+    flags = ["--steps", "1000000", "--epochs", "1000000", "--threads", "1", *FLAGS]
+    table = ["--train-file", str(write_table(folder)), "--out", str(folder / "run")]
+    command = [sys.executable, "-m", "glassformer", "train", "classify", *table, "--watch", "--no-browser", *flags]
+    environment = {**os.environ, "GLASSFORMER_CACHE": str(folder / "cache")}
+    with open(output, "wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, cwd=folder)
+    try:
+        deadline = time.monotonic() + 120
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", output.read_text("utf-8"))):
+            assert process.poll() is None and time.monotonic() < deadline, output.read_text("utf-8")
+            time.sleep(0.05)
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes end by signals")
+def test_a_training_is_watched_paused_stepped_and_stopped(
+    context: Callable[..., BrowserContext], tmp_path: Path, watch: Watch
+) -> None:
+    """By two watchers, of which each sees what the other asks for."""
+    watch.expected = "Failed to load resource|ERR_"  # its server ends with the training
+    run = tmp_path / "run"
+    with watched_training(tmp_path) as (process, address), served(run, may_write=True) as second:
+        page = open_page(context(), address)
+        until(page, f"{STATE} === 'running' && {STEP} > 0")
+        assert (run / "snapshots" / "step-00000000").is_dir(), "--watch keeps snapshots"
+        page.wait_for_selector("[data-probe][data-snapshot]")
+        page.click("[data-control=pause]")
+        until(page, f"{STATE} === 'paused'")
+        other = second(context())
+        until(other, f"{STATE} === 'paused'")
+        began = page.evaluate(STEP)
+        for n, clicked in enumerate((page, other, page), start=1):
+            clicked.click("[data-control=step]")
+            for each in (page, other):
+                until(each, f"{STATE} === 'paused' && {STEP} === {began + n}")
+        assert RunFolder(run).read_metrics()[-1].step == began + 3
+        assert page.inner_text("[data-role=training-said]").startswith("Training paused")
+        other.click("[data-control=go_on]")
+        until(page, f"{STATE} === 'running' && {STEP} > {began + 3}")
+        page.click("[data-control=ask-stop]")
+        assert process.poll() is None, "a first click stops nothing"
+        page.click("[data-control=stop]")
+        assert process.wait(60) == 130, (tmp_path / "output").read_text("utf-8")
+        assert "everything is saved" in (tmp_path / "output").read_text("utf-8")
+        until(other, f"{STATE} === 'stopped'")
+        assert other.locator("[data-control]").count() == 0
+        until(page, "document.querySelector('[data-role=training-lost]') !== null")
+        assert not (run / "control.json").exists()
+
+
+def test_a_finished_run_is_shown_whole(context: Callable[..., BrowserContext], finished: Run) -> None:
+    with served(finished.path) as show:
+        page = show(context())
+        until(page, f"{STATE} === 'finished' && {STEP} === 40")
+        names = page.locator("[data-chart]").evaluate_all("all => all.map(one => one.dataset.chart)")
+        assert names == ["loss", "score", "grad_norm", "lr", "updates", "clipped"]
+        assert page.get_attribute("[data-chart=loss]", "data-points") == "40"
+        assert page.locator("[data-control]").count() == 0
+        logged = RunFolder(finished.path).read_metrics()
+        assert f"loss {logged[-1].loss:.3g}"[:9] in page.inner_text("[data-role=reading]")
+        page.focus("main")
+        page.keyboard.press("ArrowLeft")
+        until(page, "document.querySelector('[data-role=reading]').textContent.startsWith('Step 39 ')")
+        page.click("[data-by=seconds]")
+        assert "by=seconds" in page.url
+        page.select_option("[data-role=matrix]", index=1)
+        chosen = page.input_value("[data-role=matrix]")
+        page.wait_for_selector(f'[data-chart=updates] [data-line="{chosen}"].chart-main')
+        page.wait_for_selector("[data-role=findings]")
+
+
+def test_the_slider_shows_each_snapshot(context: Callable[..., BrowserContext], finished: Run) -> None:
+    with served(finished.path) as show:
+        page = show(context())
+        page.wait_for_selector("[data-probe][data-snapshot=model]")
+        text = str(page.get_attribute("[data-probe]", "data-probe"))
+        slider = page.locator("[data-role=snapshot]")
+        names = ["step-00000000", "step-00000016", "step-00000032"]
+        for i, name in enumerate(names):
+            slider.evaluate("(it, i) => { it.value = i; it.dispatchEvent(new Event('input', {bubbles: true})) }", i)
+            page.wait_for_selector(f"[data-probe][data-snapshot={name}]")
+            expected = finished.explain(text, checkpoint=name).answer
+            assert (
+                page.inner_text("[data-role=probe-answer] >> nth=0") == f"{expected['headline']} {expected['detail']}"
+            )
+        page.click("[data-probe] summary >> nth=0")
+        page.wait_for_selector('figure[data-node="encoder.0.self.weights"]')
+        page.fill("[data-role=probe-text]", "word5 is bad")
+        page.click("[data-role=add-probe]")
+        page.wait_for_selector('[data-probe="word5 is bad"][data-snapshot]')
+        slider.evaluate("it => { it.value = 0; it.dispatchEvent(new Event('input', {bubbles: true})) }")
+        page.click("[data-role=play]")
+        page.wait_for_selector("[data-probe][data-snapshot=model]")
+
+
+def test_on_a_phone_nothing_is_cut(context: Callable[..., BrowserContext], finished: Run) -> None:
+    with served(finished.path) as show:
+        page = show(context(**PHONE))
+        page.wait_for_selector("[data-probe][data-snapshot]")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_before_the_first_weights_and_when_the_folder_goes(
+    context: Callable[..., BrowserContext], finished: Run, tmp_path: Path, watch: Watch
+) -> None:
+    watch.expected = "400|Failed to load resource"
+    copy = tmp_path / "run"
+    left_out = shutil.ignore_patterns("model", "snapshots", "checkpoints", "evaluation.json", "report*")
+    shutil.copytree(finished.path, copy, ignore=left_out)
+    with served(copy) as show:
+        page = show(context())
+        until(page, f"{STATE} === 'stopped' && {STEP} === 40")
+        assert "No weights are saved yet" in page.inner_text("main")
+        shutil.copytree(finished.path / "snapshots", copy / "snapshots")
+        until(page, "document.querySelector('[data-probe][data-snapshot]') !== null")
+        assert page.locator("[role=alert]").count() == 0, "what was missing is there"
+        shutil.rmtree(copy)
+        until(page, f"{STATE} === 'gone'")
+
+
+def test_a_replay_needs_no_server(context: Callable[..., BrowserContext], finished: Run, tmp_path: Path) -> None:
+    path = tmp_path / "replay.html"
+    path.write_text(replay_html(finished, Training(finished.path))[0], encoding="utf-8")
+    page = open_page(context(), path.as_uri())
+    until(page, f"{STATE} === 'finished' && {STEP} === 40")
+    page.wait_for_selector("[data-probe][data-snapshot=model]")
+    assert page.locator("[data-role=add-probe], [data-control]").count() == 0
+    with served(finished.path) as show:
+        live = show(context())
+        live.wait_for_selector("[data-probe][data-snapshot=model]")
+        live.click(".top-tools >> text=Share")
+        assert "the curves and answers of the training" in live.inner_text("dialog[open]")
+        with live.expect_download() as downloaded:
+            live.click("[data-role=save-page]")
+        downloaded.value.save_as(tmp_path / "saved.html")
+    saved = open_page(context(), (tmp_path / "saved.html").as_uri())
+    saved.wait_for_selector("[data-probe][data-snapshot=model]")
+
+
+def test_a_key_opens_the_screen(context: Callable[..., BrowserContext], finished: Run) -> None:
+    with served(finished.path) as show:
+        page = show(context())
+        page.click("[data-nav=flow]")
+        page.wait_for_selector("main[data-screen=flow] [data-role=answer]")
+        title = str(page.get_attribute("[data-nav=training]", "title"))
+        page.keyboard.press(title.removeprefix("Key "))
+        page.wait_for_selector("main[data-screen=training] [data-role=training]")

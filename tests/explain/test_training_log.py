@@ -1,0 +1,187 @@
+"""The log of a training as it is followed: read while it grows, thinned for a drawing; and the state of its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.helpers.small_runs import SMALL, write_table
+
+from glassformer.api import Run, train
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.explain.watch import training as module
+from glassformer.explain.watch.log import GrowingLog, spread, thinned
+from glassformer.explain.watch.training import Action, Training
+from glassformer.runs.control import GO_ON, Control, ControlFile
+from glassformer.runs.lock import is_locked, lock_folder
+from glassformer.runs.records import StepMetrics
+
+
+def line(step: int, **more: object) -> str:
+    return json.dumps({"step": step, "seconds": step / 10, "loss": 1 / step, **more}) + "\n"
+
+
+def rows(n: int, **spikes: float) -> list[StepMetrics]:
+    return [StepMetrics(step, loss=spikes.get(f"at{step}", 1.0)) for step in range(1, n + 1)]
+
+
+def test_only_whole_lines_count_and_nothing_is_read_twice(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = GrowingLog(path)
+    log.update()
+    assert log.rows == []
+    path.write_text(line(1) + line(2) + '{"step": 3', encoding="utf-8")
+    log.update()
+    assert [row.step for row in log.rows] == [1, 2]
+    first = log.rows[0]
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(', "loss": 0.5}\n' + line(4))
+    log.update()
+    assert [row.step for row in log.rows] == [1, 2, 3, 4] and log.rows[0] is first and log.generation == 0
+
+
+def test_a_resumed_run_is_read_anew(tmp_path: Path) -> None:
+    path, new = tmp_path / "metrics.jsonl", tmp_path / "new"
+    path.write_text("".join(map(line, range(1, 9))), encoding="utf-8")
+    log = GrowingLog(path)
+    log.update()
+    new.write_text("".join(map(line, range(1, 5))), encoding="utf-8")  # as `truncate_metrics` replaces it
+    os.replace(new, path)
+    log.update()
+    assert [row.step for row in log.rows] == [1, 2, 3, 4] and log.generation == 1
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line(3, loss=9.0))  # a step that was done again
+    log.update()
+    assert [(row.step, row.loss) for row in log.rows][2:] == [(3, 9.0), (4, 0.25)] and log.generation == 2
+    path.unlink()
+    log.update()
+    assert log.rows == [] and log.generation == 3
+
+
+def test_a_line_that_is_none_of_a_log_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(line(1) + "[]\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="should hold a JSON object"):
+        GrowingLog(path).update()
+
+
+def test_thinning_keeps_the_newest_whole_and_every_spike() -> None:
+    many = rows(30_000, at12345=99.0, at777=-5.0)
+    kept = thinned(many)
+    assert len(kept) <= 2000 and kept[-500:] == many[-500:]
+    assert {99.0, -5.0} <= {row.loss for row in kept}
+    assert [row.step for row in kept] == sorted({row.step for row in kept})
+    assert thinned(many[:2000]) == many[:2000]
+    assert [row.step for row in spread(many, 4)] == [1, 10000, 20000, 30000]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("followed")
+    table = write_table(folder)
+    settings = {"epochs": None, "steps": 55, "snapshots": True, "threads": 1, "validate_every": 2}
+    run = train("classify", out=folder / "run", train_file=str(table), **SMALL, **settings)
+    assert run is not None
+    return run
+
+
+@pytest.fixture
+def begun(finished: Run, tmp_path: Path) -> Path:
+    """A copy of the run as if it had been stopped while it trained."""
+    copy = tmp_path / "run"
+    shutil.copytree(finished.path, copy, ignore=shutil.ignore_patterns("model", "evaluation.json", "report*"))
+    return copy
+
+
+def test_a_finished_run_is_told_whole(finished: Run) -> None:
+    now = Training(finished.path).now()
+    assert (now["state"], now["step"], now["steps"]) == ("finished", 55, 55)
+    assert now["curve"]["step"] == list(range(1, 56))
+    logged = [json.loads(text) for text in (finished.path / "metrics.jsonl").read_text("utf-8").splitlines()]
+    assert now["curve"]["loss"] == [row["loss"] for row in logged]
+    assert [point["step"] for point in now["updates"]] == [1, 50]
+    assert now["updates"][1]["ratios"] == logged[49]["update_ratios"]
+    assert [point["scores"] for point in now["validations"]] == [row["valid"] for row in logged if "valid" in row]
+    assert [each["step"] for each in now["snapshots"]][:3] == [0, 16, 32]
+    assert now["has_model"] and not now["control"] and now["refused"] is None
+    assert any(finding["place"] == "few examples" for finding in now["findings"])
+    assert Training(finished.path).now(after=54)["curve"]["step"] == [55]
+
+
+def test_the_state_follows_the_folder(begun: Path) -> None:
+    training, log = Training(begun, may_write=True), begun / "metrics.jsonl"
+    assert training.now()["state"] == "stopped"
+    assert any(finding["place"] == "unfinished" for finding in training.now()["findings"])
+    whole = log.read_text("utf-8")
+    with lock_folder(begun):
+        assert is_locked(begun)
+        assert training.now()["state"] == "running" and training.now()["control"]
+        log.write_text(whole + line(56, paused=True), encoding="utf-8")
+        assert training.now()["state"] == "running", "that pause is over, as nothing asks for it any more"
+        ControlFile(begun / "control.json").write(Control(pause=True))
+        assert training.now()["state"] == "paused"
+        assert all(finding["place"] != "unfinished" for finding in training.now()["findings"])
+        log.write_text("", encoding="utf-8")
+        assert training.now()["state"] == "waiting"
+    assert not is_locked(begun)
+    shutil.rmtree(begun)
+    assert training.now()["state"] == "gone"
+    assert Training(begun).now()["state"] == "gone"
+
+
+def test_what_is_asked_is_written(begun: Path) -> None:
+    training, file = Training(begun, may_write=True), ControlFile(begun / "control.json")
+    with pytest.raises(UsageError, match="it is stopped"):
+        training.request("pause")
+    with lock_folder(begun):
+        cases: tuple[tuple[Action, Control], ...] = (
+            ("pause", Control(pause=True)),
+            ("step", Control(pause=True, steps=1)),
+            ("pause", Control(pause=True, steps=1)),
+            ("step", Control(pause=True, steps=2)),
+            ("go_on", GO_ON),
+            ("step", Control(pause=True)),
+            ("stop", Control(stop=True)),
+        )
+        for action, expected in cases:
+            training.request(action)
+            assert file.read() == expected, action
+        reader = Training(begun)
+        now = reader.now()
+        assert not now["control"] and "only reads" in str(now["refused"])
+        with pytest.raises(UsageError, match="only reads"):
+            reader.request("stop")
+
+
+def test_who_asks_whether_it_is_locked_never_refuses_a_training(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that is held for an instant is waited for."""
+    from glassformer.runs import lock
+
+    real, calls = lock._lock_at_once, []
+
+    def busy_once(descriptor: int, shared: bool) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise BlockingIOError(lock.errno.EAGAIN, "held")
+        real(descriptor, shared)
+
+    monkeypatch.setattr(lock, "_lock_at_once", busy_once)
+    with lock_folder(begun):
+        assert len(calls) == 2
+
+
+def test_a_diagnosis_is_not_made_at_each_look(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(module, "diagnose", lambda facts: (calls.append(facts.steps), [])[1])
+    training = Training(begun)
+    with lock_folder(begun):
+        for step in range(56, 60):
+            with open(begun / "metrics.jsonl", "a", encoding="utf-8") as log:
+                log.write(line(step))
+            training.now()
+    assert calls == [56]
+    training.now()
+    assert calls == [56, 59], "and once more at the end"

@@ -1,0 +1,148 @@
+"""A training that `control.json` pauses, steps and stops."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.small_runs import SMALL, write_table
+
+from glassformer.api import resume, train
+from glassformer.errors import Interrupted
+from glassformer.runs.control import GO_ON, Control, ControlFile
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import StepMetrics
+from glassformer.training import loop, pauses
+
+STEPS = 40
+SETTINGS: dict[str, Any] = {"threads": 1, "deterministic": True, "epochs": None, "seed": 3, "validate_every": 1000}
+
+
+class Watcher(threading.Thread):
+    """Reads the log of a training, as one who watches does, and asks for the next thing when a pause is logged there.
+
+    Args:
+        folder: the run. answers: what to ask at each pause, in turn.
+    """
+
+    def __init__(self, folder: RunFolder, answers: list[Control | Callable[[], None]]) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.answers, self.seen = folder, answers, list[int]()
+
+    def paused_after(self) -> int | None:
+        lines = self.folder.metrics.read_bytes().splitlines() if self.folder.metrics.exists() else []
+        last = json.loads(lines[-1]) if lines else {}
+        return last["step"] if last.get("paused") else None
+
+    def run(self) -> None:
+        deadline = time.monotonic() + 60
+        for answer in self.answers:
+            while (step := self.paused_after()) is None or step in self.seen:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.005)
+            self.seen.append(step)
+            time.sleep(2 * pauses.SECONDS)  # it stays paused
+            assert self.paused_after() == step
+            answer() if callable(answer) else ControlFile(self.folder.control).write(answer)
+
+
+def run(out: Path, table: Path, answers: list[Any], **more: Any) -> tuple[list[StepMetrics], Watcher]:
+    """Train, asking for a pause after the third step; what comes then is the watcher's."""
+    folder, reports = RunFolder(out), list[StepMetrics]()
+    watcher = Watcher(folder, answers)
+
+    def on_step(report: StepMetrics) -> None:
+        reports.append(report)
+        if report.step == 3 and answers:
+            ControlFile(folder.control).write(Control(pause=True))
+
+    watcher.start()
+    try:
+        train("classify", out=out, on_step=on_step, train_file=str(table), steps=STEPS, **SMALL, **SETTINGS, **more)
+    finally:
+        watcher.join(60)
+    return reports, watcher
+
+
+def test_pauses_change_no_bit(tmp_path: Path) -> None:
+    table = write_table(tmp_path)
+    plain, _ = run(tmp_path / "plain", table, [])
+    paused, watcher = run(tmp_path / "paused", table, [Control(pause=True, steps=3), GO_ON])
+    assert watcher.seen == [4, 7], "after the step in which it was asked, and three single steps later"
+    assert [report.step for report in paused if report.paused] == [4, 7]
+    assert [report.loss for report in paused] == [report.loss for report in plain]
+    weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("plain", "paused")]
+    assert weights[0] == weights[1]
+    assert not (tmp_path / "paused" / "control.json").exists(), "removed at the end"
+
+
+class Clock:
+    """A clock on which each look takes a millisecond, and each wait of a pause a hundred seconds."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 0.001
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += 100.0
+        time.sleep(seconds)
+
+
+def test_the_time_of_a_pause_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(pauses, "time", clock)
+    reports, watcher = run(tmp_path / "run", write_table(tmp_path), [GO_ON])
+    assert watcher.seen == [4] and clock.now > 200
+    assert reports[-1].seconds < 10
+    logged = RunFolder(tmp_path / "run").read_metrics()
+    assert [row.paused for row in logged[:5]] == [False, False, False, True, False]
+
+
+def test_a_stop_while_paused_is_saved_and_resumed(tmp_path: Path) -> None:
+    table = write_table(tmp_path)
+    run(tmp_path / "plain", table, [])
+    with pytest.raises(Interrupted) as stopped:
+        run(tmp_path / "run", table, [Control(stop=True)])
+    assert stopped.value.exit_code == 128 + signal.SIGINT
+    assert "step 4; everything is saved" in stopped.value.message
+    folder = RunFolder(tmp_path / "run")
+    assert not folder.control.exists()
+    ControlFile(folder.control).write(Control(pause=True))  # left by a training that was killed
+    resume(folder.path)
+    assert not folder.control.exists()
+    weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("plain", "run")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_signals_end_a_pause(tmp_path: Path, name: str) -> None:
+    number = getattr(signal, name, None)
+    if number is None:
+        pytest.skip(f"there is no {name} here")
+    with pytest.raises(Interrupted) as stopped:
+        run(tmp_path / "run", write_table(tmp_path), [lambda: signal.raise_signal(number)])
+    assert stopped.value.exit_code == 128 + number
+    assert RunFolder(tmp_path / "run").checkpoints.is_dir()
+
+
+def test_a_pause_that_comes_with_the_last_step_ends_nothing(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+
+    def on_step(report: StepMetrics) -> None:
+        if report.step == STEPS - 1:
+            ControlFile(folder.control).write(Control(pause=True))
+
+    table = write_table(tmp_path)
+    train("classify", out=folder.path, on_step=on_step, train_file=str(table), steps=STEPS, **SMALL, **SETTINGS)
+    assert folder.finished and torch.get_num_threads() >= 1
