@@ -37,7 +37,7 @@ from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, Evaluation, SplitRecord
 from glassformer.tasks import TASKS
 from glassformer.tasks.lm import LanguageModelling
-from glassformer.training.examine import activity_of, examine_model, fresh_losses
+from glassformer.training.examine import SHARP, UNIFORM, activity_of, examine_model, fresh_losses
 from glassformer.training.loop import train_steps
 from glassformer.training.rate_range import landmarks, losses_by_rate, rate_range
 from glassformer.training.state import RunContext, TrainState
@@ -292,8 +292,8 @@ def quantities(record: RunRecord, model: nn.Module, context: RunContext) -> dict
         "first loss − fresh": loss - statistics.mean(fresh_losses(context)),
         "update ratio": statistics.median(ratios[0]) if ratios else float("nan"),
         "largest score": max(each.max().item() for each in activity.scores.values()),
-        "heads under 5%": (shares < 0.05).double().mean().item(),
-        "heads over 98%": (shares > 0.98).double().mean().item(),
+        "sharp heads": (shares < SHARP).double().mean().item(),
+        "uniform heads": (shares > UNIFORM).double().mean().item(),
         "dead units": max(activity.dead.values()),
     }
 

@@ -208,6 +208,7 @@ def test_a_solved_task_is_not_to_be_trained_longer(name: str) -> None:
     rows = [replace(row, valid={"loss": 0.02, name: 0.997}) for row in improving.validations[-1:]]
     assert diagnose(replace(improving, validations=[*improving.validations[:-1], *rows])) == []
     assert diagnose(_facts(FALLING, [0.05, 0.01, 0.005])) == []  # of 2.1 nats at the start
+    assert diagnose(_facts(FALLING, [0.02, 0.01, 0.014])) == [], "no rise to speak of"
 
 
 @pytest.mark.parametrize(

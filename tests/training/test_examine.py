@@ -90,7 +90,7 @@ def activity(score: float = 10.0, shares: tuple[float, ...] = (0.5,) * 4, dead: 
 
 
 @pytest.mark.parametrize(
-    ("score", "grade"), [(49.0, None), (51.0, "look"), (999.0, "look"), (1001.0, "stop"), (math.inf, "stop")]
+    ("score", "grade"), [(199.0, None), (201.0, "look"), (999.0, "look"), (1001.0, "stop"), (math.inf, "stop")]
 )
 def test_the_grade_of_scores(score: float, grade: str | None) -> None:
     found = list(examine.scores(activity(score)))
@@ -103,10 +103,11 @@ def test_the_grade_of_scores(score: float, grade: str | None) -> None:
     ("score", "shares", "is_found"),
     [
         (10.0, (0.01,) * 4, False),  # sharp heads can be right
-        (60.0, (0.01,) * 4, True),
-        (60.0, (0.5,) * 4, False),
-        (1.0, (0.99, 0.99, 0.5, 0.5), True),
-        (1.0, (0.99, 0.5, 0.5, 0.5), False),
+        (210.0, (0.01,) * 4, True),
+        (210.0, (0.5,) * 4, False),
+        (1.0, (0.9995, 0.9995, 0.5, 0.5), True),
+        (1.0, (0.9995, 0.5, 0.5, 0.5), False),
+        (1.0, (0.99,) * 4, False),  # they may pool
     ],
 )
 def test_heads(score: float, shares: tuple[float, ...], is_found: bool) -> None:

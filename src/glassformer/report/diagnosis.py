@@ -32,7 +32,7 @@ STILL_IMPROVING = 0.01
 SOLVED = {"accuracy": 0.99, "exact_match": 0.99}
 """Scores from which on longer training has too little left to gain to be advised."""
 NEGLIGIBLE = 0.005
-"""Validation loss, as a share of the training loss at the start, below which the same holds."""
+"""Validation loss, as a share of the training loss at the start, below which the same holds; and so much of a rise."""
 FEW_EXAMPLES = 500
 OF_ACTIVITY = ("scores", "heads", "dead-units")
 EXAMINED = ("first-loss", "answer-visible", "frozen", *OF_ACTIVITY)
@@ -163,7 +163,8 @@ def validation_loss(facts: RunRecord) -> Iterator[Finding]:
     if len(rows) < 3:
         raise NotMade(f"there are {len(rows)} validations, and it takes 3")
     (before, epoch), (last, _) = min(rows[:-1]), rows[-1]
-    if last > OVERFIT * before:
+    start = (facts.logged("loss") or [math.inf])[0]
+    if last > OVERFIT * before and (last - before > NEGLIGIBLE * start or not math.isfinite(start)):
         yield Finding(
             f"it overfits: the validation loss was best ({before:.3f}) at epoch {epoch:.1f} and ended at {last:.3f}",
             "fewer --epochs or a --patience, more --model.dropout or --word-mask-prob, a smaller model, or more data",
