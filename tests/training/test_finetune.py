@@ -11,7 +11,7 @@ import torch
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder
 from tests.helpers.small_runs import SMALL, write_table
-from tests.interop.test_import_refusals import folder_of
+from tests.interop.test_import_refusals import folder_of, put
 
 import glassformer
 from glassformer.errors import UsageError
@@ -200,6 +200,22 @@ def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
     (tmp_path / "texts.txt").write_text("abc\ndef\n" * 20)
     with pytest.raises(UsageError, match="no mask token, which the task pretrain needs"):
         glassformer.train("pretrain", out=tmp_path / "mlm", train_file=str(tmp_path / "texts.txt"), **settings)
+
+
+def test_documents_of_a_tokenizer_without_an_end_token_follow_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
+    source = folder_of("llama", tmp_path / "source", put(".eos_token_id", None)) / "tokenizer.json"
+    source.write_text(source.read_text(encoding="utf-8").replace("</s>", "m"), encoding="utf-8")
+    base = glassformer.import_model(tmp_path / "source", tmp_path / "llama")
+    assert base.task.tokenizer.eos_id == -1
+    (tmp_path / "texts").mkdir()
+    for name in "abcdef":
+        (tmp_path / "texts" / f"{name}.txt").write_text("abcdefghij" * 20, encoding="utf-8")
+    settings: dict[str, Any] = {"train_file": str(tmp_path / "texts"), "steps": 1, "threads": 1}
+    run = glassformer.train("lm", out=tmp_path / "run", init_from=str(base.path), **settings)
+    assert run is not None
 
 
 def test_seeds_are_begun_from_and_an_ensemble_names_its_size(base: Path, tmp_path: Path) -> None:

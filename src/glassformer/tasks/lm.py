@@ -206,14 +206,16 @@ class LanguageModelling(Task):
         ids = writer.sequences("ids")
         for i, document in enumerate(split.text):
             writer.stats["n"] += 1
-            if i:
+            if i and self.tokenizer.eos_id >= 0:  # that of a pretrained model may have none
                 ids.extend([self.tokenizer.eos_id])
             for parts in split_document(document, self.tokenizer.kind):
                 for tokens in self.tokenizer.encode_batch(parts):
                     ids.extend(tokens)
         if ids.n_values < 2:
             message = f"{split.source}: a text of {ids.n_values} tokens leaves nothing to predict"
-            raise DataError(message, "give a longer text")
+            n_chars = sum(map(len, split.text))
+            lost = f"none of its {n_chars:,} characters may be in the vocabulary" if n_chars > 1 else ""
+            raise DataError(message, f"give another text: {lost}" if lost else "give a longer text")
         ids.append()
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
