@@ -28,6 +28,7 @@ from torch import nn
 from glassformer.config import Config, DataConfig, DatesConfig, ModelConfig, MuonConfig, TextConfig, TrainConfig
 from glassformer.data.datasets.dates import load
 from glassformer.data.splits import Split, TextData
+from glassformer.explain.examine import SHARP, UNIFORM, activity_of, examine_model, fresh_losses
 from glassformer.models import language_model
 from glassformer.nn import MultiHeadAttention
 from glassformer.nn.attention import Mask
@@ -37,7 +38,6 @@ from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, Evaluation, SplitRecord
 from glassformer.tasks import TASKS
 from glassformer.tasks.lm import LanguageModelling
-from glassformer.training.examine import SHARP, UNIFORM, activity_of, examine_model, fresh_losses
 from glassformer.training.loop import train_steps
 from glassformer.training.rate_range import landmarks, losses_by_rate, rate_range
 from glassformer.training.state import RunContext, TrainState

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from benchmarks.doctor import DISEASES, OUT, SOUND, checked
 
+from glassformer.explain.examine import DEAD, FIRST_LOSS, LARGE_SCORE, MOST_SHARP, MOST_UNIFORM
 from glassformer.report.diagnosis import ABOVE_CHANCE, BELOW_CHANCE, UPDATE_RATIOS, Checkup
-from glassformer.training.examine import DEAD, FIRST_LOSS, LARGE_SCORE, MOST_SHARP, MOST_UNIFORM
 from glassformer.training.rate_range import OF_LEAST, OF_STEEPEST
 
 TABLE: dict[str, Any] = json.loads(OUT.read_text(encoding="utf-8"))

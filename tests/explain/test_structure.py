@@ -24,6 +24,8 @@ ORDER = [
     {"edits"},  # a tap: what becomes of numbers
     {"attribution"},
     {"learn"},  # the gradients of an answer, and the optimizer's steps on it
+    {"examine"},  # what the doctor sees inside a run
+    {"watch"},  # a training as its folder shows it
     {"figures"},
     {"page"},
 ]

@@ -18,13 +18,13 @@ from tests.helpers.recompute import check_every_record
 import glassformer
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.explain.examine import activity_of
 from glassformer.explain.explanation import explain
 from glassformer.explain.request import TraceRequest
 from glassformer.interop import import_check
 from glassformer.interop.read import read_source
 from glassformer.runs.model_folder import tensor_chunks
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.training.examine import activity_of
 
 TEXT = "The film was not good."
 

@@ -11,14 +11,15 @@ import pytest
 import torch
 from tests.helpers.small import config_of, data_of, small, small_run
 
+from glassformer.explain import examine
+from glassformer.explain.examine import Activity, activity_of, observe
 from glassformer.models.ensemble import members_of
 from glassformer.nn import MultiHeadAttention
 from glassformer.nn.attention import Mask, attention
 from glassformer.report.diagnosis import NotMade
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, StepMetrics
-from glassformer.training import examine, rate_range
-from glassformer.training.examine import Activity, activity_of, observe
+from glassformer.training import rate_range
 from glassformer.training.finetune import freeze
 
 

@@ -75,7 +75,7 @@ def _of_weights(path: Path, arguments: RunArguments) -> Checkup:
     """Return what a look at the weights tells, if one is asked for."""
     if not arguments.examine and arguments.text_file is None:
         return Checkup(not_made=dict.fromkeys(EXAMINED, "needs the weights: --examine"))
-    from glassformer.training.examine import examine, examine_texts
+    from glassformer.explain.examine import examine, examine_texts
 
     if arguments.text_file is not None:
         reason = "needs the run's own data, and a file is named"

@@ -264,7 +264,7 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
         if first.predictions:
             logger.info("weighing the words …")
         other = next(iter(others), None)
-        settings: Any = {"edited": edited, "other": other, "subject": trained, "parameters": arguments.parameters}
+        settings: Any = {"edited": edited, "other": other, "parameters": arguments.parameters}
         page, lacks = saved_page_html(first, **settings)
         atomic_write_text(path, page)
         for sentence in lacks:

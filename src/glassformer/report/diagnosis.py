@@ -2,7 +2,7 @@
 
 Every rule looks at the facts in the run folder and yields findings, or raises `NotMade` where the folder lacks what it
 needs; none loads a model. The limits stand beside each other below; those of logged numbers lie between what sound and
-sick runs gave (`benchmarks/doctor.json`). `training/examine.py` looks at weights.
+sick runs gave (`benchmarks/doctor.json`). `explain/examine.py` looks at weights.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NEGLIGIBLE = 0.005
 FEW_EXAMPLES = 500
 OF_ACTIVITY = ("scores", "heads", "dead-units")
 EXAMINED = ("first-loss", "answer-visible", "frozen", *OF_ACTIVITY)
-"""The checks of `training/examine.py`, which need the weights; of some the log tells a part."""
+"""The checks of `explain/examine.py`, which need the weights; of some the log tells a part."""
 GRADES = ("stop", "look", "know")
 CAUSES = ("divergence", "answer-visible", "first-loss", "frozen", "rate-range", "scores", "update-ratio")
 SYMPTOMS = ("heads", "dead-units")

@@ -80,8 +80,7 @@ class RunFolder:
         self.control = path / "control.json"  # written by who watches, see `control.py`
         # After it; the evaluation last of what takes time, for its presence means "finished".
         self.model = path / "model"
-        self.predictions = path / "predictions.jsonl"
-        self.evaluation = path / "evaluation.json"
+        self.predictions, self.evaluation = path / "predictions.jsonl", path / "evaluation.json"
         self.report = path / "report.md"
         self.findings = path / "findings.toml"
         self.reference_means = path / "means"  # by weights, for edits of explanations

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from torch import nn
 
 from glassformer.config import DecodeConfig
-from glassformer.errors import CheckpointError
 from glassformer.explain.capture.sites import SourceLine
 from glassformer.explain.capture.tape import Axis, Check, Step
 from glassformer.explain.edits.apply import why_no_edits
@@ -35,34 +34,20 @@ from glassformer.explain.subject import (
     Subject,
     checkpoint_sha256,
     checkpoint_step,
+    examples,
     list_checkpoints,
 )
 from glassformer.models.build import d_ff_of, d_head_of
-from glassformer.runs.folder import RunFolder
 
 Json = dict[str, Any]
 MAX_TRACES = 4
 """Maximum number of traces a server keeps; that of a long text takes a hundred megabytes."""
 MAX_TEXT_BYTES = 200_000
 """Maximum size of a text that a server reads: far more than any model here, and still quick to tokenize."""
-N_EXAMPLES = 6
+
+
 N_ANSWERS, SHORT_TEXT = 12, 300
 """Maximum texts with right answers that are sent, and maximum characters of each."""
-EXAMPLE_TEXTS = {
-    "dates": [
-        "[en_US] Monday, November 16, 2026",
-        "[de_DE] 16. November 2026",
-        "[fr_FR] 16/11/2026",
-        "[zh_CN] 2026年11月16日",
-    ],
-    "imdb": [
-        "A wonderful little film: funny, warm and beautifully acted.",
-        "Not bad at all, I was pleasantly surprised.",
-        "I wanted to love it, but two hours of my life are gone and I will never get them back.",
-    ],
-    "shakespeare": ["ROMEO:\n", "To be, or not to be"],
-}
-"""Example texts of data sets whose own are too long, or too similar, to be examples."""
 
 
 class SpecialIds(TypedDict):
@@ -359,23 +344,10 @@ def run_info(subject: Subject) -> RunInfo:
         "learn": {
             "optimizer": subject.task.config.train.optimizer,
             "lr": subject.task.config.train.lr,
-            "examples": [{"text": text, "answer": answer} for text, answer in short][:N_ANSWERS],
+            "examples": [KnownAnswer(text=text, answer=answer) for text, answer in short][:N_ANSWERS],
         },
         "version": _versions()["glassformer"],
     }
-
-
-def examples(subject: Subject) -> list[str]:
-    """Return a few example texts: of the data set, then the shortest of those the run was evaluated on."""
-    try:
-        evaluation = RunFolder(subject.path).read_evaluation()
-        rows = evaluation.examples if evaluation else []
-        texts = [str(row["prompt"] if "prompt" in row else row["text"]) for row in rows]
-    except (CheckpointError, KeyError, TypeError):
-        texts = []
-    short_texts = EXAMPLE_TEXTS.get(subject.task.config.data.dataset or "", [])
-    evaluated = [text for text in sorted(set(texts), key=lambda text: (len(text), text)) if text.strip()]
-    return [*short_texts, *evaluated][:N_EXAMPLES]
 
 
 def _versions() -> dict[str, str]:

@@ -31,7 +31,6 @@ from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.manifest import Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import WHOLE, asset, to_json
 from glassformer.explain.page.saved_tensors import PackedTensor, pack_tensors
-from glassformer.explain.subject import Subject
 from glassformer.explain.watch.replay import SavedTraining
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
@@ -103,7 +102,6 @@ def saved_page_html(
     *,
     edited: Explanation | None = None,
     other: Explanation | None = None,
-    subject: Subject | None = None,
     parameters: bool = False,
     max_bytes: int = MAX_BYTES,
     seconds: float = ATTRIBUTION_SECONDS,
@@ -125,7 +123,7 @@ def saved_page_html(
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
     data: SavedPageData = {
-        "run": run_info(subject or explanation.run),
+        "run": run_info(explanation.run),
         "traces": [manifest(e) for e in explanations],
         "tensors": {},
         "attributions": [],

@@ -269,7 +269,7 @@ class Service:
         second = None if body.get("other") is None else self._explain(_trace_request(body["other"]).without_edits())
         other = None if second is None or second.request == base.request else second
         edited = None if first.base is None else first
-        settings: dict[str, Any] = {"edited": edited, "other": other, "subject": self.subject, "view": view}
+        settings: dict[str, Any] = {"edited": edited, "other": other, "view": view}
         if training is not None:
             settings["training"] = saved_training(self.subject, self._training, dropped, training, SAVE_SECONDS)
         page, lacks = saved_page_html(base, seconds=SAVE_SECONDS, **settings)

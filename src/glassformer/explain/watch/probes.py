@@ -11,10 +11,9 @@ import numpy as np
 from glassformer.config import string
 from glassformer.errors import GlassformerError
 from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.page.manifest import examples
 from glassformer.explain.request import Request, TraceRequest
 from glassformer.explain.streams import Stream
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import Subject, examples
 from glassformer.runs.run_data import load_run_data
 
 MAX_PROBES = 8
