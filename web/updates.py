@@ -30,6 +30,7 @@ def optimizers(p: nn.Parameter) -> dict[str, tuple[torch.optim.Optimizer, dict[s
     if p.dim() == 2:
         muon = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.1}
         made["muon"] = (Muon([{"params": [p], **muon}], torch.float32), muon)
+        made["muon in bfloat16"] = (Muon([{"params": [p], **muon}], torch.bfloat16), muon)
     return made
 
 
@@ -58,9 +59,10 @@ def cases() -> list[dict[str, Any]]:
                 values: dict[str, Tensor] = {"before": before, "clipped_grad": p.grad, "after": p.detach()}
                 values |= after | {f"{key}_before": state.get(key, torch.zeros(shape)) for key in after}
                 tensors = {key: value.flatten().tolist() for key, value in values.items()}
-                optimizer_name = name.split()[0]
+                optimizer_name, dtype = name.split()[0], "bfloat16" if "bfloat16" in name else "float32"
                 found.append(
-                    {"optimizer": optimizer_name, "constants": constants, "step": step, "shape": shape} | tensors
+                    {"optimizer": optimizer_name, "dtype": dtype, "constants": constants, "step": step, "shape": shape}
+                    | tensors
                 )
     return found
 

@@ -16,7 +16,8 @@ from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.manifest import Manifest, manifest, run_info
 from glassformer.explain.page.responses import WHOLE, to_json
-from glassformer.explain.page.saved_page import SavedPageData, embedding_views, escape_json, packed_tensor
+from glassformer.explain.page.saved_page import SavedPageData, embedding_views, escape_json
+from glassformer.explain.page.saved_tensors import packed_tensor
 
 MAX_BYTES = 150_000
 """Maximum size of a frame, without script and style."""

@@ -106,7 +106,7 @@ def test_its_numbers_are_those_of_python(made: tuple[str, str, list[str]]) -> No
 
 @pytest.mark.parametrize("name", ["translate", "lm"])
 def test_logits_of_a_large_vocabulary_are_left_out_and_said_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_page, "MAX_LOGITS_BYTES", 10)
+    monkeypatch.setattr("glassformer.explain.page.saved_tensors.MAX_LOGITS_BYTES", 10)
     explanation = explain(tiny_run(name), TEXTS[name])
     html, dropped = saved_page_html(explanation)
     assert any("Logits of the whole vocabulary" in sentence for sentence in dropped)

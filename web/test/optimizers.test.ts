@@ -2,10 +2,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { adamStep, muonStep, orthogonalise, productsOf, sgdStep } from "../src/tensors/optimizers";
+import { adamStep, muonStep, orthogonalise, productsOf, sgdStep, toBfloat16 } from "../src/tensors/optimizers";
 
 interface Case extends Record<string, unknown> {
   optimizer: string;
+  dtype: "float32" | "bfloat16";
   constants: Record<string, number>;
   step: number;
   shape: number[];
@@ -19,7 +20,7 @@ function recomputed(one: Case): [value: number, bound: number, actual: number][]
   const [before, g, after] = [numbers(one, "before"), numbers(one, "clipped_grad"), numbers(one, "after")];
   if (one.optimizer === "muon") {
     const [rows, cols] = one.shape as [number, number];
-    const found = muonStep(before, g, numbers(one, "momentum_buffer_before"), rows, cols, one.constants);
+    const found = muonStep(before, g, numbers(one, "momentum_buffer_before"), rows, cols, one.constants, one.dtype);
     const bound = one.constants.lr! * found.factor * found.bound;
     return before.flatMap((x, i) => [[found.after[i]!, bound + 4 * 2 ** -24 * Math.abs(x), after[i]!], [found.momentum[i]!, 1e-6, numbers(one, "momentum_buffer")[i]!]]);
   }
@@ -37,17 +38,21 @@ function recomputed(one: Case): [value: number, bound: number, actual: number][]
 }
 
 for (const one of CASES) {
-  test(`step ${one.step} of ${one.optimizer} on ${one.shape.join(" × ")} is recomputed within rounding`, () => {
+  test(`step ${one.step} of ${one.optimizer} in ${one.dtype} on ${one.shape.join(" × ")} is recomputed within rounding`, () => {
     for (const [value, bound, actual] of recomputed(one)) {
       assert.ok(Math.abs(value - actual) <= bound, `${value} instead of ${actual}, bound ${bound}`);
-      assert.ok(bound < 1e-5 * Math.max(1, Math.abs(actual)), `the bound ${bound} is loose`);
+      assert.ok(bound < (one.dtype === "bfloat16" ? 5e-4 : 1e-5) * Math.max(1, Math.abs(actual)), `the bound ${bound} is loose`);
     }
   });
 }
 
+test("bfloat16 has 8 bits of a fraction, and ties are even", () => {
+  assert.deepEqual([1, 1 + 2 ** -8, 1 + 3 * 2 ** -8, -3.14159, 0, 1e-40].map(toBfloat16).slice(0, 5), [1, 1, 1 + 2 ** -6, -3.140625, 0]);
+});
+
 test("a wrong constant is found out", () => {
   for (const one of CASES) {
-    const wrong = { ...one, constants: { ...one.constants, lr: one.constants.lr! * 1.001 } };
+    const wrong = { ...one, constants: { ...one.constants, lr: one.constants.lr! * (one.dtype === "bfloat16" ? 1.1 : 1.001) } };
     assert.ok(recomputed(wrong).some(([value, bound, actual]) => Math.abs(value - actual) > bound), one.optimizer);
   }
 });

@@ -16,6 +16,8 @@ export interface Recomputed {
 
 /** The relative error of one rounding of a 32-bit float. */
 export const ROUNDING = 2 ** -24;
+/** That of bfloat16, between two neighbours. */
+const BFLOAT16 = 2 ** -8;
 /** Roundings of the terms of a sum, and of a quotient of several. */
 const [FEW, MANY] = [4, 16];
 
@@ -64,20 +66,45 @@ export const ITERATIONS = 5;
 
 const transpose = (x: Numbers, rows: number, cols: number) => swapAxes(x, rows, cols, 1);
 
-/** Approximately U Vᵀ of a matrix U S Vᵀ (rows, cols): X ← a X + (b A + c A²) X with A = X Xᵀ, five times. */
-export function orthogonalise(matrix: Numbers, rows: number, cols: number): Float64Array {
+/** The type in which Muon multiplies. */
+export type Dtype = "float32" | "bfloat16";
+const BITS = new DataView(new ArrayBuffer(4));
+
+/** The nearest bfloat16, the upper half of a 32-bit float; of two equally near ones the even. */
+export function toBfloat16(x: number): number {
+  BITS.setFloat32(0, x);
+  const bits = BITS.getUint32(0);
+  BITS.setUint32(0, ((bits + 0x7fff + ((bits >>> 16) & 1)) & 0xffff0000) >>> 0);
+  return BITS.getFloat32(0);
+}
+
+/** A number that is off by `error`, relative to its own size and the largest: to either side, in pseudorandom order. */
+const off = (x: number, i: number, largest: number, error: number) => x + error * (Math.abs(x) + largest) * (Math.sin(i * 12.9898) * 43758.5453 % 1 > 0 ? 1 : -1);
+
+/**
+ * Approximately U Vᵀ of a matrix U S Vᵀ (rows, cols): X ← a X + (b A + c A²) X with A = X Xᵀ, five times. Each result is
+ * rounded to `dtype`, as in training, where that is bfloat16. With `error`, each is off by so much before.
+ */
+export function orthogonalise(matrix: Numbers, rows: number, cols: number, dtype: Dtype = "float32", error = 0): Float64Array {
   const tall = rows > cols;
   const [m, n] = tall ? [cols, rows] : [rows, cols];
   const [a, b, c] = COEFFICIENTS;
-  let x = tall ? transpose(matrix, rows, cols) : Float64Array.from(matrix);
-  const size = Math.max(1e-7, norm(x));
-  x = x.map((one) => one / size);
+  const rounded = (all: Float64Array) => {
+    const largest = error ? all.reduce((most, one) => Math.max(most, Math.abs(one)), 0) : 0;
+    return all.map((one, i) => {
+      const exact = error ? off(one, i, largest, error) : one;
+      return dtype === "bfloat16" ? toBfloat16(exact) : exact;
+    });
+  };
+  let x = rounded(tall ? transpose(matrix, rows, cols) : Float64Array.from(matrix));
+  const size = Math.max(1e-7, rounded(Float64Array.of(norm(x)))[0]!);
+  x = rounded(x.map((one) => one / size));
   for (let i = 0; i < ITERATIONS; i++) {
-    const gram = linear(x, x, null, n);
+    const gram = rounded(linear(x, x, null, n));
     const squared = linear(gram, gram, null, m); // symmetric
-    const combined = gram.map((one, j) => b * one + c * squared[j]!);
+    const combined = rounded(gram.map((one, j) => b * one + c * squared[j]!));
     const product = transposedProduct(combined, x, m, n); // symmetric, too
-    x = x.map((one, j) => a * one + product[j]!);
+    x = rounded(x.map((one, j) => a * one + product[j]!));
   }
   return tall ? transpose(x, m, n) : x;
 }
@@ -102,15 +129,16 @@ export interface MuonStep {
   after: Float64Array;
 }
 
-/** `roundings` is the relative error of the products: that of 32-bit floats, or of bfloat16. */
-export function muonStep(before: Numbers, g: Numbers, buffer: Numbers, rows: number, cols: number, { lr, momentum, weight_decay }: Constants, rounding = ROUNDING): MuonStep {
+/** How much rounding moves the orthogonal matrix is measured: the same is computed with each sum off by a few roundings. */
+export function muonStep(before: Numbers, g: Numbers, buffer: Numbers, rows: number, cols: number, { lr, momentum, weight_decay }: Constants, dtype: Dtype = "float32"): MuonStep {
   const average = Float64Array.from(g, (one, i) => momentum! * buffer[i]! + (1 - momentum!) * one);
   const nesterov = Float64Array.from(g, (one, i) => (1 - momentum!) * one + momentum! * average[i]!);
-  const orthogonal = orthogonalise(nesterov, rows, cols);
-  // How much rounding moves the result is measured: the same with each number off by a few roundings.
-  const off = nesterov.map((one, i) => one * (1 + MANY * rounding * (Math.sin(i * 12.9898) * 43758.5453 % 1 > 0 ? 1 : -1)));
-  const moved = orthogonalise(off, rows, cols).reduce((most, one, i) => Math.max(most, Math.abs(one - orthogonal[i]!)), 0);
+  const orthogonal = orthogonalise(nesterov, rows, cols, dtype);
+  const others = orthogonalise(nesterov, rows, cols, dtype, FEW * ROUNDING);
+  const moved = others.reduce((most, one, i) => Math.max(most, Math.abs(one - orthogonal[i]!)), 0);
+  const largest = orthogonal.reduce((most, one) => Math.max(most, Math.abs(one)), 0);
+  const bound = 2 * moved + (dtype === "bfloat16" ? BFLOAT16 : MANY * ROUNDING) * largest;
   const factor = Math.sqrt(Math.max(1, rows / cols));
   const after = Float64Array.from(before, (one, i) => one * (1 - lr! * weight_decay!) - lr! * factor * orthogonal[i]!);
-  return { momentum: average, nesterov, orthogonal, bound: 4 * moved + MANY * rounding, factor, after };
+  return { momentum: average, nesterov, orthogonal, bound, factor, after };
 }

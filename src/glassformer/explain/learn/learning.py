@@ -290,11 +290,11 @@ def learning_facts(
 
 
 def training_settings(subject: Subject, request: TraceRequest) -> TrainConfig:
-    """Return the run's settings of training in fp32, with the optimizer and the learning rate of the request.
+    """Return the run's settings of training, with the optimizer and the learning rate of the request.
 
     The learning rate of Muon's matrices keeps its ratio to that of the other parameters.
     """
-    config = replace(subject.task.config.train, precision="fp32")  # Muon's products may be in bf16
+    config = subject.task.config.train
     if request.lr is not None:
         muon = replace(config.muon, matrix_lr=config.muon.matrix_lr * request.lr / config.lr)
         config = replace(config, lr=request.lr, muon=muon)

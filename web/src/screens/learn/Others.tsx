@@ -6,7 +6,8 @@ import { Bars } from "../../views/Bars";
 /** Parameters that are shown: those that moved furthest. */
 const MOST = 14;
 
-export function OthersSection({ learned: { others } }: { learned: Learned }) {
+export function OthersSection({ learned, text }: { learned: Learned; text: string }) {
+  const others = learned.others.filter((one) => one.text !== text);
   const worse = others.filter((one) => one.loss_after > one.loss_before).length;
   return (
     <section aria-labelledby="others-title" data-role="others">

@@ -1,5 +1,5 @@
 /** The update of one number of a parameter by the last step, every number of it recomputed and compared with the optimizer's. */
-import { route, selection, setParams, source } from "../../state/page";
+import { go, route, selection, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { subtract } from "../../sources/difference";
@@ -7,7 +7,6 @@ import { axisNames, exact, shapeText, tiny } from "../../tensors/format";
 import { isGradient } from "../../trace/steps";
 import { nodeOf } from "../../trace/stepData";
 import type { Learned, Manifest } from "../../types";
-import { openStep } from "../../views/interaction";
 import { Matrix } from "../../views/Matrix";
 import { type Line, updateLines } from "./lines";
 
@@ -45,7 +44,7 @@ export function UpdateSection({ before, after, learned }: { before: Manifest; af
         <span class="small">{shapeText(sizes)}</span>
         {rows > 1 && <Index label="Row" value={row} size={rows} onChange={(next) => choose(next, col)} />}
         <Index label={rows > 1 ? "Column" : "Feature"} value={col} size={cols} onChange={(next) => choose(row, next)} />
-        {gradient && isGradient(gradient) && <button type="button" class="link small" onClick={() => openStep(gradient.id)}>Its gradient before learning</button>}
+        {gradient && isGradient(gradient) && <button type="button" class="link small" onClick={() => go("step", { node: gradient.id, numbers: "gradients", show: "before", cell: `${row},${col}` })}>Its gradient before learning</button>}
       </div>
       {rows * cols <= MOST_NUMBERS && <Change parameter={parameter} after={after} cell={[row, col]} onSelect={choose} />}
       <Lines key={parameter} {...{ after, parameter, row, col, step }} />

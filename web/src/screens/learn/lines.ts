@@ -17,8 +17,6 @@ export type Read = (id: string, slice?: string) => Promise<TensorValue>;
 
 /** Matrices whose orthogonalisation takes more products are not recomputed in the browser. */
 const MOST_PRODUCTS = 1.5e9;
-/** The relative rounding error of bfloat16. */
-const BFLOAT16 = 2 ** -8;
 
 interface Place {
   parameter: string;
@@ -77,7 +75,7 @@ async function muonLines(trace: Manifest, { constants: c, dtype }: ParameterGrou
   if (productsOf(rows, cols) > MOST_PRODUCTS) return [{ name: "not recomputed", text: `a matrix of ${rows} × ${cols} takes too many products for a browser` }, { name: "θ after", text: number6(after), last: true }];
   const whole = async (part: string) => (await read(`${place.parameter}.${part}`)).data;
   const [start, g, buffer] = [await whole("before"), await whole("clipped_grad"), await whole("momentum_buffer_before")];
-  const found = muonStep(start, g, buffer, rows, cols, c, dtype === "bfloat16" ? BFLOAT16 : ROUNDING);
+  const found = muonStep(start, g, buffer, rows, cols, c, dtype === "bfloat16" ? dtype : "float32");
   const [at] = sliceOffsets([rows, cols], axes.map(({ name }) => name), sliceOfPlace(trace, place)) as [number];
   const kept = (await whole("momentum_buffer"))[at]!;
   const bound = 4 * ROUNDING * (Math.abs(c.momentum! * buffer[at]!) + Math.abs(g[at]!));
@@ -86,7 +84,7 @@ async function muonLines(trace: Manifest, { constants: c, dtype }: ParameterGrou
   return [
     { name: "momentum m", text: `μ m + (1 − μ) g = ${n(c.momentum!)} · ${p(buffer[at]!)} + ${n(1 - c.momentum!)} · ${p(g[at]!)} = ${n(found.momentum[at]!)}`, check: { delta: Math.abs(found.momentum[at]! - kept), bound } },
     { name: "Nesterov’s M", text: `μ m + (1 − μ) g, one gradient ahead = ${n(found.nesterov[at]!)}` },
-    { name: "X, orthogonal", text: `M / |M|, then ${ITERATIONS} times X ← ${a} X ${b < 0 ? "−" : "+"} ${Math.abs(b)} A X + ${d} A² X with A = X Xᵀ, of the whole matrix = ${n(found.orthogonal[at]!)}` },
+    { name: "X, orthogonal", text: `M / |M|, then ${ITERATIONS} times X ← ${a} X ${b < 0 ? "−" : "+"} ${Math.abs(b)} A X + ${d} A² X with A = X Xᵀ, of the whole matrix${dtype === "bfloat16" ? " in bfloat16, where rounding is amplified" : ""} = ${n(found.orthogonal[at]!)}` },
     { name: "scale", text: `√max(1, M/N) = √max(1, ${rows}/${cols}) = ${n(found.factor)}` },
     ...(c.weight_decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${n(before)} · (1 − ${n(c.lr!)} · ${n(c.weight_decay)}) = ${number6(decayed)}` }] : []),
     {

@@ -37,7 +37,7 @@ export function LearnScreen({ trace: shown }: { trace: Manifest }) {
         <>
           <StepsSection learned={learned} facts={facts} />
           <div class="columns">
-            <OthersSection learned={learned} />
+            <OthersSection learned={learned} text={trace.request.text} />
             <MovedSection learned={learned} />
           </div>
           <UpdateSection before={trace} after={after} learned={learned} />
