@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glassformer import errors as errors
-    from glassformer.api import Run as Run
     from glassformer.api import import_model as import_model
     from glassformer.api import load as load
     from glassformer.api import resume as resume
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from glassformer.models.translator import Translator as Translator
     from glassformer.nn.attention import MultiHeadAttention as MultiHeadAttention
     from glassformer.nn.attention import attention as attention
+    from glassformer.run import Run as Run
     from glassformer.text.tokenizer import Tokenizer as Tokenizer
 
 __version__ = "0.1.0"
@@ -37,7 +37,7 @@ _HOMES = {
     "Config": "config",
     "LanguageModel": "models.language_model",
     "MultiHeadAttention": "nn.attention",
-    "Run": "api",
+    "Run": "run",
     "TextClassifier": "models.encoder_models",
     "Tokenizer": "text.tokenizer",
     "Translator": "models.translator",

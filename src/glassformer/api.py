@@ -6,33 +6,23 @@ data it was trained on. torch is imported where it is needed, for a model that w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
-from glassformer.config import Config, DataConfig, DecodeConfig
+from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override
 from glassformer.config.validation import check_type
 from glassformer.data.sources import pipes_kept
 from glassformer.errors import UsageError
+from glassformer.run import Run
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
-from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.text.answers import PREDICTED_TOGETHER, checked_lines, checked_texts, warn_at_end, warn_of_cut
-from glassformer.text.long_text import chunks_of
+from glassformer.runs.records import Evaluation
 from glassformer.utils.console import is_main_process, log_to_stderr
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from glassformer.explain.explanation import Explanation
-    from glassformer.explain.page.notebook import NotebookPage
-    from glassformer.interop.choose import Target
-    from glassformer.interop.export import Export
-    from glassformer.tasks import Task
-    from glassformer.utils.device import Precision
+    pass
 
 
 @log_to_stderr()
@@ -140,14 +130,15 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
 def load(path: str | Path, *others: str | Path, device: str = "auto", precision: str | None = None) -> Run:
     """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
 
-    With others it is an ensemble that averages their probabilities. A folder that `Run.export` wrote is loaded with the
-    library that it was written for, as an `ExportedModel`, which predicts.
+    With others it is an ensemble that averages their probabilities: usually more accurate, N times slower. A folder
+    that `Run.export` wrote is loaded with the library that it was written for, as an `ExportedModel`, which predicts.
 
     Args:
         path: the folder.
         others: folders of more runs of the same task, tokenizer and classes; their sizes may differ.
         device: "auto", "cpu", "cuda" or "mps".
-        precision: of `predict` and `evaluate`: "auto" (bf16 where native), "fp32" or "bf16"; default: as in training.
+        precision: of `predict` and `evaluate`: "auto" (bf16 where it is native), "fp32" or "bf16";
+            default: as in training. `explain` is always fp32. Not for an exported model.
 
     Raises:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
@@ -160,7 +151,8 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         if others:
             raise UsageError(f"{path} is an exported model, which predicts alone", "name one folder")
         if precision is not None:
-            raise UsageError(f"{path} is exported, in a precision chosen then", "export with --quantization")
+            message = f"{path} is an exported model, whose precision is chosen at export"
+            raise UsageError(message, "export with --quantization")
         return load_exported(path, device)  # pyright: ignore[reportReturnType]  # typed as what one loads to look into
     from glassformer.models.ensemble import Ensemble, members_of
     from glassformer.tasks.restoring import check_joins
@@ -214,8 +206,8 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
     with tuned(run.device):
         scores = run.task.evaluate(run.model, split, run.config.decode)
-    kept = {key: value for key, value in scores.items() if key != "predictions"}
-    return Evaluation(run.task.name, name, {"precision": run.precision} | kept)
+    scores.pop("predictions")
+    return Evaluation(run.task.name, name, {"precision": run.precision} | scores)
 
 
 def _load(path: str | Path, device: str, precision: str | None) -> Run:
@@ -229,172 +221,3 @@ def _load(path: str | Path, device: str, precision: str | None) -> Run:
     load_weights(model, weights)
     chosen = choose_precision(precision or task.config.train.precision, target)
     return Run(folder.path, task, model.to(target).eval(), target, chosen)
-
-
-class Run:
-    """A trained model in evaluation mode, with its task, tokenizer and configuration; `path` is the run folder.
-
-    `model` is the fp32 model; `precision` is what `predict` and `evaluate` compute in. `joined` are the folders of
-    runs that answer with it. With `allow_changed_data` changed data is warned of where it is read, and not refused.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        task: Task,
-        model: nn.Module,
-        device: torch.device,
-        precision: Precision = "fp32",
-        joined: tuple[Path, ...] = (),
-    ) -> None:
-        self.path, self.task, self.model, self.device = path, task, model, device
-        self.precision: Precision = precision
-        self.config, self.joined = task.config, joined
-        self.allow_changed_data = False
-
-    def __repr__(self) -> str:
-        n_parameters = sum(p.numel() for p in self.model.parameters())
-        evaluation = RunFolder(self.path).read_evaluation() or Evaluation()
-        metric, value, _ = self.task.report.score(evaluation)
-        score = "" if value is None else f", {evaluation.split} {metric.name} {value:.4f}"
-        recipe = f"recipe {self.config.recipe}, " if self.config.recipe else ""
-        return f"Run({str(self.path)!r}: {self.task.name}, {recipe}{n_parameters:,} parameters{score})"
-
-    @cached_property
-    def _answering(self) -> nn.Module:
-        """Return the model for inference, in the selected precision."""
-        from glassformer.models.bf16 import cast_for_inference
-
-        return cast_for_inference(self.model, self.precision)
-
-    @overload
-    def predict(self, texts: str, *, edits: Sequence[str] = (), member: int = 1, **options: Any) -> dict[str, Any]: ...  # pyright: ignore[reportOverlappingOverload]
-
-    @overload
-    def predict(
-        self, texts: Iterable[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
-    ) -> list[dict[str, Any]]: ...
-
-    def predict(
-        self, texts: str | Iterable[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
-    ) -> dict[str, Any] | list[dict[str, Any]]:
-        """Return the answer to a text, a dictionary with the keys of the task's `predict`; of a list a list, in order.
-
-        Args:
-            texts: a text, or a list of texts.
-            edits: edits of the forward pass as text, such as "encoder.0.self.head3=0"; computed in fp32.
-            member: which model of an ensemble is edited and answers alone, counted from 1; without edits all answer.
-            options: fields of `DecodeConfig` (`beam_size=1`).
-
-        Raises:
-            DataError: what came is not a text, or not a list of texts.
-            UsageError: an edit is malformed, names no step, needs a second text, fits no text; a member without edits.
-        """
-        several = checked_texts(texts)
-        if edits:
-            from glassformer.explain.edits.findings import predict_edited
-
-            answers = predict_edited(self, several, edits, self._decode(options), member)
-            return answers[0] if isinstance(texts, str) else answers
-        if member != 1:
-            raise UsageError("without edits all members answer together", "leave out `member`, or pass edits")
-        from glassformer.utils.device import tuned
-
-        with tuned(self.device):
-            answers = self.task.predict(self._answering, several, self._decode(options))
-            warn_of_cut(answers, self.config.text.max_len)
-        return answers[0] if isinstance(texts, str) else answers
-
-    def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
-        """Yield `predict` of any number of texts, in order, at bounded memory."""
-        return warn_at_end(self._answers(checked_lines(lines), self._decode(options)), self.config.text.max_len)
-
-    def _answers(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
-        from glassformer.utils.device import tuned
-
-        done = 0
-        for chunk in chunks_of(lines, PREDICTED_TOGETHER):
-            with tuned(self.device):
-                answers = self.task.predict(self._answering, chunk, decode, first=done)
-            yield from answers
-            done += len(chunk)
-
-    def explain(
-        self, text: str, *, target: str | None = None, checkpoint: str = "model", member: int = 1, **options: Any
-    ) -> Explanation:
-        """Look at one text as the model does: every tensor, every prediction, every step of decoding.
-
-        Args:
-            text: the text, source sentence or prompt.
-            target: a translation to look at instead of the model's own.
-            checkpoint: "model", or a snapshot or checkpoint of the run: "step-00000016".
-            member: which model of an ensemble, counted from 1.
-            options: fields of `DecodeConfig`.
-
-        Raises:
-            UsageError, CheckpointError, DivergedError: see `explain.explanation.explain`.
-        """
-        from glassformer.explain.explanation import TraceRequest, explain
-
-        if self.joined:
-            message = f"{1 + len(self.joined)} runs answer together here, and an explanation looks into one"
-            raise UsageError(message, f"load it alone: glassformer.load({str(self.path)!r})")
-        self._decode(options)  # refuses options that are none
-        request = TraceRequest(text, target=target, checkpoint=checkpoint, member=member, decode=options)
-        return explain(self, request)
-
-    def watch(self) -> NotebookPage:
-        """Return the page of the training so far, for a notebook: its curves, and what each snapshot answers."""
-        from glassformer.explain.page.notebook import training_page
-
-        return training_page(self)
-
-    @log_to_stderr()
-    def evaluate(
-        self, split: str = "test", *, data: DataConfig | None = None, allow_changed_data: bool = False, **options: Any
-    ) -> JsonObject:
-        """Return all scores of a split of the run's data, or of the test files that `data` names.
-
-        Raises:
-            DataError: the data is not there, has no such split, or, unless that is allowed, has changed since training.
-        """
-        from glassformer.tasks.scored_data import scored_data
-        from glassformer.utils.device import tuned
-
-        scored = scored_data(self, split, data, allow_changed_data)
-        with tuned(self.device):
-            scores = self.task.evaluate(self._answering, scored.split, self._decode(options), scored.baselines)
-        together = {"joined": [str(path) for path in (self.path, *self.joined)]} if self.joined else {}
-        facts = {"task": self.task.name, "split": scored.name, "precision": self.precision}
-        return facts | together | scored.facts() | scores
-
-    @log_to_stderr()
-    def evaluate_edits(
-        self,
-        *edits: str,
-        split: str = "test",
-        data: DataConfig | None = None,
-        member: int = 1,
-        allow_changed_data: bool = False,
-        **options: Any,
-    ) -> JsonObject:
-        """Return the headline score of a split without and with edits, and their test (`edits.evaluation`)."""
-        from glassformer.explain.edits.findings import evaluate_edits
-        from glassformer.tasks.scored_data import scored_data
-
-        scored = scored_data(self, split, data, allow_changed_data)
-        self.allow_changed_data = self.allow_changed_data or allow_changed_data
-        scores = evaluate_edits(self, scored.split, edits, self._decode(options), member)
-        return {"split": scored.name, **scored.facts(), **scores}
-
-    def export(self, target: Target, out: str | Path, *, allow_changed_data: bool = False, **options: Any) -> Export:
-        """Write the run in the form of another library, and compare what was written; see `interop.export.export`."""
-        from glassformer.interop.export import export
-
-        if self.joined:
-            raise UsageError("several runs cannot be exported as one", f"load one alone: {str(self.path)!r}")
-        self.allow_changed_data = self.allow_changed_data or allow_changed_data
-        return export(self, target, Path(out), **options)
-
-    def _decode(self, options: dict[str, Any]) -> DecodeConfig:
-        return override(self.config, {"decode": options}, "options").decode

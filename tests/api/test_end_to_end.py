@@ -150,7 +150,7 @@ def test_samples_of_a_stream_are_numbered_through(translator: Path, monkeypatch:
     options = {"sample": True, "temperature": 2.0}
     together = [r["translation"] for r in run.predict(texts, **options)]
     assert len(set(together)) > 2 and together[2] == ""
-    monkeypatch.setattr("glassformer.api.PREDICTED_TOGETHER", 2)
+    monkeypatch.setattr("glassformer.run.PREDICTED_TOGETHER", 2)
     assert [r["translation"] for r in run.predict_stream(iter(texts), **options)] == together
     texts[2] = "a"
     assert [r["translation"] for r in run.predict(texts, **options)][3:] == together[3:]

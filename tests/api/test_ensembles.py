@@ -14,10 +14,10 @@ from tests.helpers.for_each import for_each
 from tests.helpers.small import Small, config_of, data_of, small_run
 
 import glassformer
-from glassformer.api import Run
 from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import Ensemble, mean_logits
+from glassformer.run import Run
 from glassformer.training.preflight import preflight
 
 TASKS = ("classify", "translate", "lm")

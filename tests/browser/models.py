@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from tests.helpers.small import CPU, config_of, data_of
 
-from glassformer.api import Run
 from glassformer.data.splits import TextData
+from glassformer.run import Run
 from glassformer.tasks import TASKS
 
 Parts = tuple[str, dict[str, Any]]

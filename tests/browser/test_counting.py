@@ -18,8 +18,8 @@ from tests.browser.app import App
 from tests.browser.models import MODELS, subject_of
 from tests.browser.test_tour import focused_heading
 
-from glassformer.api import Run
 from glassformer.explain.explanation import Explanation, explain
+from glassformer.run import Run
 
 HEADS, LAYERS = 4, 3
 TEXTS = {"classify": "a b good c a b", "translate": "abcdefa", "lm": "abc da", "pretrain": "a b [MASK] c a b"}

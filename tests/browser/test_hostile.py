@@ -9,10 +9,10 @@ import pytest
 from tests.browser.app import App
 from tests.browser.models import Parts, subject_of
 
-from glassformer.api import Run
 from glassformer.data.splits import Split, TextData
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.run import Run
 
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 HOSTILE = [

@@ -13,9 +13,9 @@ from tests.browser.models import MODELS, TEXTS, subject_of
 from tests.browser.test_screens import problems
 from tests.browser.test_tour import focused_heading, walk
 
-from glassformer.api import Run
 from glassformer.explain.explanation import explain
 from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.run import Run
 
 N = 150
 LETTERS = "abcdefg" * 21

@@ -11,9 +11,9 @@ from playwright.sync_api import Page
 from tests.browser.app import App
 from tests.browser.models import subject_of
 
-from glassformer.api import Run
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.run import Run
 
 SECONDS = 2.0
 """Of a processor, the server's and the page's together: what else a machine is busy with is no matter of ours."""

@@ -9,8 +9,8 @@ from tests.browser.app import App, address
 from tests.browser.test_values import WALK, matrix_of
 from tests.helpers.ngram_runs import ngram_run
 
-from glassformer.api import Run
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.run import Run
 
 TEXT = "refunds xyzzy 😀 card"
 

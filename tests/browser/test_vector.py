@@ -9,8 +9,8 @@ from tests.browser.app import App
 from tests.helpers.pretrained import bert_folder
 
 import glassformer
-from glassformer.api import Run
 from glassformer.interop import import_check
+from glassformer.run import Run
 
 HEAD_OFF = "encoder.1.self.context[head:0]=0"
 

@@ -129,6 +129,49 @@ def test_doctor_reads_a_run(cli: Callable, runs: Runs) -> None:
     assert json.loads(cli("doctor", runs.classify, "--json").out)["diagnostics"]
 
 
+@for_each("task", ["classify", "translate", "lm"])
+def test_doctor_examines_a_run(task: str, cli: Callable, runs: Runs) -> None:
+    plain = json.loads(cli("doctor", getattr(runs, task), "--json").out)
+    looked = json.loads(cli("doctor", getattr(runs, task), "--examine", "--json").out)
+    activity = {"scores", "heads", "dead-units"}
+    assert all("--examine" in plain["not_made"][name] for name in activity)
+    assert "scores" in looked["made"] and {"first-loss", "answer-visible", "frozen"} <= {*looked["made"]}
+    assert activity <= {*looked["made"], *looked["not_made"]}  # ReLU and queries that see 8 keys are not everywhere
+    assert all(finding["grade"] != "stop" for finding in looked["diagnostics"])
+
+
+def test_doctor_examines_a_model_without_its_run(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    """As an imported one is: no log and no data, so texts are named."""
+    (tmp_path / "texts.txt").write_text("a good film\n" * 20, encoding="utf-8")
+    model = runs.classify / "model"
+    alone = cli("doctor", model)
+    assert alone.code == 0 and "no log is here" in alone.out and "nothing stands out" not in alone.out
+    assert "--text-file" in cli("doctor", model, "--examine").out
+    looked = json.loads(cli("doctor", model, "--text-file", tmp_path / "texts.txt", "--json").out)
+    assert {"scores", "dead-units"} <= {*looked["made"]} and "own data" in looked["not_made"]["first-loss"]
+    pairs = json.loads(cli("doctor", runs.translate / "model", "--text-file", tmp_path / "texts.txt", "--json").out)
+    assert "pairs" in pairs["not_made"]["scores"]
+    assert cli("doctor", model, "--text-file", tmp_path / "none.txt").code == 3
+
+
+def test_doctor_compares_the_rate_of_a_recipe_and_writes_nothing(
+    cli: Callable, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = cli("doctor", "lm", "--train-file", runs.book, "--text.max-len", "32", "--lr", "0.9", "--json", *SMALL)
+    assert message.code == 0, message.err
+    [finding] = json.loads(message.out)["diagnostics"]
+    assert finding["place"] == "rate-range" and finding["numbers"]["lr"] == 0.9 > finding["numbers"]["high"]
+    assert finding["remedy"].startswith("--lr ") and not list(tmp_path.iterdir())
+
+
+def test_doctor_refuses_flags_that_do_not_belong(cli: Callable, runs: Runs) -> None:
+    assert cli("doctor", runs.lm, "--lr", "1").code == 2
+    assert cli("doctor", "--examine").code == 2
+    assert cli("doctor", "dates", "--examine").code == 2
+    assert cli("doctor", "none").code == 4
+
+
 def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunRecord:  # type: ignore[assignment]
     training = [StepMetrics(i, loss=loss, grad_norm=1.0, padding=0.1) for i, loss in enumerate(losses, start=1)]
     validations = [StepMetrics(i, epoch=float(i), valid={"loss": v}) for i, v in enumerate(valid, start=1)]

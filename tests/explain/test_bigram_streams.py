@@ -12,8 +12,8 @@ from tests.helpers.for_each import for_each
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
 
-from glassformer.api import Run
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.run import Run
 
 TEXT = "card cards card lost xyzzy card"
 

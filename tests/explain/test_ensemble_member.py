@@ -15,13 +15,13 @@ from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.serving import TEXTS
 from tests.helpers.small import CPU, config_of, data_of, small_run
 
-from glassformer.api import Run
 from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.run import Run
 from glassformer.runs.checkpoints import save_snapshot
 
 TEXT = "refunds xyzzy card"

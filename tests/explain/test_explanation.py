@@ -17,7 +17,6 @@ from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.small import CPU, config_of, data_of
 
-from glassformer.api import Run
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
@@ -33,6 +32,7 @@ from glassformer.explain.predictions import EnsembleMember
 from glassformer.explain.record_store import take_slice
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
+from glassformer.run import Run
 from glassformer.runs.checkpoints import save_checkpoint, save_snapshot
 from glassformer.runs.folder import BEGUN
 from glassformer.tasks import TASKS

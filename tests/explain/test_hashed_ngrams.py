@@ -11,9 +11,9 @@ from tests.helpers.for_each import for_each
 from tests.helpers.recompute import check_every_record
 from tests.helpers.small import CPU, config_of, data_of
 
-from glassformer.api import Run
 from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.run import Run
 from glassformer.tasks import TASKS
 
 TEXT = "abc ba"

@@ -9,11 +9,11 @@ import torch
 from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
 
-from glassformer.api import Run
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.manifest import manifest
+from glassformer.run import Run
 
 FORMS: dict[str, dict[str, Any]] = {
     "pre-norm": {"model": {"pre_norm": True}},

@@ -28,13 +28,13 @@ from tests.helpers.matrix import (
     make_exported,
 )
 
-from glassformer.api import Run
 from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.figures.explanation_plots import ExplanationPlots
 from glassformer.explain.page.manifest import manifest
 from glassformer.explain.page.service import Service
+from glassformer.run import Run
 
 counts: Counter[str] = Counter()
 fast: Counter[str] = Counter()

@@ -12,11 +12,11 @@ from tests.helpers.for_each import for_each
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
 
-from glassformer.api import Run
 from glassformer.explain import trace
 from glassformer.explain.attribution.methods import integrated_gradients
 from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.run import Run
 
 TEXTS = ["refunds refunding card", "lost", "money xyzzy 😀 好吃", "", "Wonderful card " * 30]
 

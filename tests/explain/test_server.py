@@ -14,7 +14,6 @@ import pytest
 from tests.explain.test_report import Page
 from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
-from glassformer.api import Run
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.embedding_view import embedding_view, lookups_of
@@ -22,6 +21,7 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
 from glassformer.explain.page.responses import asset
 from glassformer.explain.page.server import PageServer, _cancellable, listen, serve
+from glassformer.run import Run
 from glassformer.utils.process_settings import Cancelled, check_cancelled
 
 

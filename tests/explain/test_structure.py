@@ -23,6 +23,7 @@ ORDER = [
     {"compute", "embedding_view"},
     {"edits"},  # a tap: what becomes of numbers
     {"attribution"},
+    {"learn"},  # the gradients of an answer, and the optimizer's steps on it
     {"figures"},
     {"page"},
 ]

@@ -14,11 +14,11 @@ import torch
 from tests.browser.models import subject_of
 from tests.helpers.small import data_of
 
-from glassformer.api import Run
 from glassformer.config import ModelConfig
 from glassformer.data.splits import Split, TextData
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
+from glassformer.run import Run
 from glassformer.runs import run_data
 
 SIZE, V, CONTEXT = {"n_layers": 2, "d_model": 16, "n_heads": 4, "d_ff": 24, "dropout": 0.0}, 50, 20

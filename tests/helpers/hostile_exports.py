@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.helpers.exports import WORDS, run_of
 
-from glassformer.api import Run
 from glassformer.interop.export import export
+from glassformer.run import Run
 from glassformer.runs import sealed_folder
 from glassformer.runs.sealed_folder import MANIFEST
 

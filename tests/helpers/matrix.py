@@ -17,7 +17,6 @@ import torch
 from tests.helpers.exports import WORDS, run_of
 from tests.helpers.small import CPU, config_of, data_of
 
-from glassformer.api import Run
 from glassformer.cli.flags import run_folder
 from glassformer.errors import UsageError
 from glassformer.explain.edits.states import sweep_states
@@ -25,6 +24,7 @@ from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.service import Service
 from glassformer.interop.export import export
 from glassformer.interop.exported import ExportedModel, load_exported
+from glassformer.run import Run
 from glassformer.tasks import TASKS
 
 FAMILIES = {"classifier": "classify", "translator": "translate", "language model": "lm", "masked": "pretrain"}
@@ -32,6 +32,7 @@ FAMILIES = {"classifier": "classify", "translator": "translate", "language model
 CASES = ("plain", "edited", "ensemble", "edited ensemble", "long")
 """Those with an explanation; "exported" has none, and what is asked of it stands in `EXPORTED`."""
 TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc", "pretrain": "a [MASK] b c d"}
+ANSWERS = {"classify": "good", "translate": "fedc", "lm": " ab", "pretrain": "g"}
 LETTERS = "abcdefg"
 MAX_LEN = 560
 LONG = {"classify": "abcdefg" * 90, "translate": "abcdefg" * 90, "lm": "abcdefg" * 90}
@@ -174,6 +175,7 @@ EXPLANATION: dict[str, Call] = {
     "contributions:last": lambda c: c.e.contributions(c.e.answered[-1]),
     "readings": lambda c: c.e.readings(),
     "save": lambda c: c.e.save(c.out / "page.html"),
+    "keep": lambda c: c.e.keep(c.out / "kept"),
     "page": lambda c: _whole_page(c.e.page()._repr_mimebundle_()["text/html"]),
     "plot": lambda c: c.e.plot,
     "_repr_mimebundle_": lambda c: c.e._repr_mimebundle_(),
@@ -196,6 +198,7 @@ PLOTS: dict[str, Call] = {
 SERVICE: dict[str, Call] = {
     "run": lambda c: c.service.run(),
     "trace": lambda c: c.service.trace(c.e.request.to_json()),
+    "trace:answer": lambda c: c.service.trace({**c.e.request.to_json(), "answer": ANSWERS[c.task]}),
     "trace:edits": lambda c: c.service.trace(request_of(c.task, c.case, ("logits*2",)).to_json()),
     "decode": lambda c: c.service.decode(c.e.request.to_json()),
     "held": lambda c: c.service.held(c.trace, some_tensor(c.e), "head:0"),
@@ -223,6 +226,7 @@ RUN: dict[str, Call] = {
     "predict_stream": lambda c: list(c.run.predict_stream([c.e.request.text])),
     "explain": lambda c: c.run.explain(c.e.request.text, member=c.e.request.member, **c.e.request.decode),
 }
+RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)
 NO_CELL = {"train", "evaluate", "evaluate_edits", "export", "path", "task", "model", "device", "precision", "config"}
 """Of `Run`: scores of a whole split and exports are of no text; the others are attributes."""
 CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": RUN}
@@ -241,6 +245,10 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
     ("sweep_checkpoints", lambda c: not c.edited, "needs edits"),
     ("sweep:checkpoints", lambda c: not c.edited, "needs a trace with edits"),
     ("decode", lambda c: c.edited, "without edits only"),
+    ("keep", lambda c: True, "no step of learning was taken"),
+    ("trace:answer", lambda c: c.edited, "learns without edits only"),
+    ("trace:answer", lambda c: c.case == "long", "learning takes up to 128 tokens"),
+    ("learn", lambda c: c.case == "long", "learning takes up to 128 tokens"),
     ("trace", lambda c: c.case == "long", "too long for one trace"),
     *((f"{name}", lambda c: c.case == "long", "at most 128 tokens") for name in ("what_if", "trace:edits")),
     *(
@@ -274,7 +282,7 @@ def expected_refusal(of: str, name: str, cell: Cell) -> str | None:
         return None  # drawn from the reading that is best without edits
     if (of, name) == ("Service", "trace"):
         return None  # a property of the explanation has this name too
-    names = (name, name.partition(":")[0] if of != "Service" or name != "trace:edits" else name)
+    names = (name, name if of == "Service" and name.startswith("trace:") else name.partition(":")[0])
     return next((sentence for refused, where, sentence in REFUSALS if refused in names and where(cell)), None)
 
 
@@ -293,7 +301,7 @@ def exported_call(model: ExportedModel, of: str, name: str) -> Any:
     if of == "Run" and name.startswith("predict"):
         options = {"edits": ["logits*1"]} if name == "predict:edits" else {}
         return [*getattr(model, name.partition(":")[0])([text], **options)]
-    return model.explain(text)
+    return model.learn(text, "a") if name == "learn" else model.explain(text)
 
 
 EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream"}

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from tests.helpers.small import CPU, config_of
 
-from glassformer.api import Run
 from glassformer.data.splits import Split, TextData
+from glassformer.run import Run
 from glassformer.tasks import TASKS
 
 WORDS = "refund refunded funding money moneys card cards lost losing wonderful wonderfully awful".split()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from tests.helpers.small import CPU, small
 
-from glassformer.api import Run
+from glassformer.run import Run
 
 TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc"}
 DTYPES = {"f32": "<f4", "f16": "<f2", "i32": "<i4", "u8": "u1"}

@@ -25,7 +25,6 @@ from tests.helpers.exports import (
     run_of,
 )
 
-from glassformer.api import Run
 from glassformer.config import Config, ModelConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import choose
@@ -34,6 +33,7 @@ from glassformer.interop.export import export, targets_of
 from glassformer.interop.exported import FACTS, load_exported
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
+from glassformer.run import Run
 
 
 def written(model: Any, folder: Path, quantization: str | None = None) -> str:

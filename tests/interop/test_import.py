@@ -16,6 +16,7 @@ from tests.helpers.pretrained import WORDS, bert_folder, byte_level
 from tests.helpers.recompute import check_every_record
 
 import glassformer
+from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.explanation import explain
 from glassformer.explain.request import TraceRequest
@@ -23,6 +24,7 @@ from glassformer.interop import import_check
 from glassformer.interop.read import read_source
 from glassformer.runs.model_folder import tensor_chunks
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.examine import activity_of
 
 TEXT = "The film was not good."
 
@@ -72,7 +74,8 @@ def test_pooling_is_that_of_a_sentence_encoder(tmp_path: Path) -> None:
     (source / "1_Pooling").mkdir()
     pooling = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
     (source / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    run = glassformer.import_model(source, tmp_path / "run")
+    glassformer.import_model(source, tmp_path / "run")
+    run = glassformer.load(tmp_path / "run", precision="fp32")
     ids = torch.tensor([run.task.tokenizer.framed(run.task.tokenizer.encode(TEXT))])
     expected = run.model.encode(ids, None, None).mean(dim=1)[0].detach()
     torch.testing.assert_close(torch.tensor(run.predict(TEXT)["vector"]), expected, atol=1e-6, rtol=1e-5)
@@ -85,7 +88,8 @@ def test_pooling_is_that_of_a_sentence_encoder(tmp_path: Path) -> None:
 
 def test_two_classes_keep_their_probabilities(tmp_path: Path) -> None:
     source = bert_folder(tmp_path / "source", n_labels=2)
-    run = glassformer.import_model(source, tmp_path / "run")
+    glassformer.import_model(source, tmp_path / "run")
+    run = glassformer.load(tmp_path / "run", precision="fp32")
     from safetensors.torch import load_file
 
     tensors = load_file(source / "model.safetensors")
@@ -146,7 +150,7 @@ def test_edits_sweeps_and_attributions_act_on_it(tmp_path: Path) -> None:
 
 
 def test_a_bare_encoder_is_explained_up_to_its_vector(tmp_path: Path) -> None:
-    run = imported(tmp_path, "bare")
+    run = glassformer.load(imported(tmp_path, "bare").path, precision="fp32")
     e = run.explain(TEXT)
     check_every_record(e, run.model)
     assert all(check.ok for check in e.checks) and [*e][-1] == "pooled" and "logits" not in [*e]
@@ -448,6 +452,23 @@ def test_max_len_keeps_the_first_positions(tmp_path: Path) -> None:
     assert run.predict("a film " * 20)["truncated"]
     with pytest.raises(UsageError, match="from 1 to 32"):
         glassformer.import_model(source, tmp_path / "other", max_len=33)
+
+
+@pytest.mark.parametrize("form", ["bare", "classify", "masked"])
+def test_the_doctor_looks_into_it(form: str, cli: Callable, tmp_path: Path) -> None:
+    """Its heads are found, their scores are those of an explanation, and GELU has no dead units."""
+    run = imported(tmp_path, form)
+    text = "the film was not good . an a"
+    (tmp_path / "texts.txt").write_text(text + "\n", encoding="utf-8")
+    answer = json.loads(cli("doctor", run.path, "--text-file", tmp_path / "texts.txt", "--json").out)
+    assert {"scores", "heads"} <= {*answer["made"]} and "ReLU" in answer["not_made"]["dead-units"]
+    corpus = run.task.encode(Split([text], None), training=False)
+    seen = activity_of(run.model, run.task, corpus).scores
+    assert [*seen] == ["encoder.0.self", "encoder.1.self"]
+    if form != "masked":  # which explains another text, with a mask
+        e = run.explain(text)
+        for name, scores in seen.items():
+            assert scores.tolist() == pytest.approx(np.abs(e[f"{name}.scores"]).max(axis=(-2, -1)).tolist(), rel=1e-4)
 
 
 def test_the_command_writes_what_the_function_does(cli: Callable, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder
 from tests.helpers.small_runs import SMALL, write_table
+from tests.interop.test_import_refusals import folder_of
 
 import glassformer
 from glassformer.errors import UsageError
@@ -106,6 +107,37 @@ def test_a_new_head_starts_from_a_probe(labels: tuple[str, ...], encoder: Path, 
     assert np.mean([a["label"] == label for a, (_, label) in zip(answers, rows, strict=True)]) > 0.9
 
 
+def test_steps_that_make_a_probe_worse_are_not_kept(encoder: Path, tmp_path: Path) -> None:
+    """The weights before the first step count as validated, also where the run is cut and resumed."""
+    data = str(texts(tmp_path, ("x", "y", "z")))
+    settings: dict[str, Any] = {
+        "train_file": data,
+        "valid_file": data,
+        "epochs": 4.0,
+        "validate_min_steps": 1,
+        "save_every": 1,
+        "lr": 1.0,
+        "warmup": 0.0,
+        "threads": 1,
+    }
+    whole = glassformer.train("classify", out=tmp_path / "whole", init_from=str(encoder), **settings)
+
+    def stop(step: Any) -> None:
+        if step.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        glassformer.train("classify", out=tmp_path / "cut", init_from=str(encoder), on_step=stop, **settings)
+    resumed = glassformer.resume(tmp_path / "cut")
+    assert whole is not None and resumed is not None
+    source = dict(glassformer.load(encoder).model.named_parameters())
+    for run in (whole, resumed):
+        kept = [(name, p) for name, p in run.model.named_parameters() if name in source]
+        assert kept and all(torch.equal(p, source[name]) for name, p in kept)
+    evaluation = (tmp_path / "whole" / "report.md").read_text(encoding="utf-8")
+    assert "Fine-tuning gained nothing" in evaluation
+
+
 def test_a_head_that_an_import_drew_at_random_is_fitted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -126,6 +158,74 @@ def test_a_head_that_an_import_drew_at_random_is_fitted_once(
         heads.append(run.model.head.weight)
         assert any(message.startswith("probe ") for message in caplog.messages) == (out == "first")
     torch.testing.assert_close(heads[0], heads[1], atol=1e-6, rtol=1e-6)
+
+
+@for_each("names", [["neg", "pos"], ["pos", "neg"], ["x", "z", "y"], ["no", "yes"]])
+def test_a_head_is_taken_in_the_order_of_the_classes_if_they_are_the_same(
+    names: list[str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With other classes it is new, also if there are as many; the classes of the data are sorted."""
+    monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
+    folder, classes = tmp_path_factory.mktemp("head"), ("x", "y", "z")[: len(names)]
+    classes = ("neg", "pos") if len(names) == 2 else classes
+    run = glassformer.import_model(bert_folder(folder / "s", n_labels=len(names)), folder / "run", labels=names)
+    settings: dict[str, Any] = {"train_file": str(texts(folder, classes)), "steps": 1, "lr": 1e-12, "threads": 1}
+    tuned = glassformer.train("classify", out=folder / "tuned", init_from=str(run.path), **settings)
+    assert tuned is not None and tuned.task.labels == [*classes]
+    before, after = (run.predict("The film was not good.")["probabilities"] for run in (run, tuned))
+    if {*names} == {*classes}:
+        assert after == pytest.approx(before, abs=1e-4)
+        assert tuned.config.model.pooler == "tanh" and tuned.config.model.pooling == "first"
+    else:
+        assert sorted(after.values()) != pytest.approx(sorted(before.values()), abs=0.01)
+
+
+def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A language model has no [MASK], and no encoder."""
+    monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
+    tokenizer = folder_of("llama", tmp_path / "source") / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text(encoding="utf-8").replace("<mask>", "m"), encoding="utf-8")
+    begin = str(glassformer.import_model(tmp_path / "source", tmp_path / "llama").path)
+    settings: dict[str, Any] = {"init_from": begin, "steps": 1, "threads": 1}
+    data = {"train_file": str(texts(tmp_path, ("pos", "neg")))}
+    run = glassformer.train("classify", out=tmp_path / "run", **settings | data)
+    assert run is not None and run.config.train.word_mask_prob == 0.0
+    assert "begin at random" in caplog.text and "a language model, has none like them" in caplog.text
+    assert not any(message.startswith("probe ") for message in caplog.messages)
+    with pytest.raises(UsageError, match=r"no mask token for train\.word_mask_prob") as refused:
+        glassformer.train("classify", out=tmp_path / "masks", word_mask_prob=0.1, **settings | data)
+    assert refused.value.hint == "use --word-mask-prob 0"
+    (tmp_path / "texts.txt").write_text("abc\ndef\n" * 20)
+    with pytest.raises(UsageError, match="no mask token, which the task pretrain needs"):
+        glassformer.train("pretrain", out=tmp_path / "mlm", train_file=str(tmp_path / "texts.txt"), **settings)
+
+
+def test_seeds_are_begun_from_and_an_ensemble_names_its_size(base: Path, tmp_path: Path) -> None:
+    settings = SIZED | {"train_file": str(base / "table.csv"), "steps": 1, "init_from": str(base / "run")}
+    glassformer.train("classify", out=tmp_path / "seeds", seeds=2, **settings)
+    glassformer.train("classify", out=tmp_path / "two", **settings | {"ensemble_size": 2})
+    later = settings | {"init_from": str(tmp_path / "seeds")}
+    assert glassformer.train("classify", out=tmp_path / "later", **later) is not None
+    with pytest.raises(UsageError, match="it is an ensemble of 2") as refused:
+        glassformer.train("classify", out=tmp_path / "one", **settings | {"init_from": str(tmp_path / "two")})
+    assert refused.value.hint == "use --model.ensemble-size 2"
+
+
+def test_few_texts_are_no_reason_to_expect_guessing_of_a_pretrained_model(
+    encoder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a hint names can be done: tokenizer and positions are those of the pretrained model."""
+    path = tmp_path / "long.csv"
+    rows = [f"{'zebra quux ' * 20}{i},{'ab'[i % 2]}" for i in range(20)]
+    path.write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+    glassformer.train("classify", train_file=str(path), init_from=str(encoder), dry_run=True, epochs=1, threads=1)
+    warned = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert "what the pretrained model brings counts for most" in warned and "guessing" not in warned
+    assert "unknown to the model" in warned and "begin with a model of such texts" in warned
+    assert f"the longest text is that of {encoder}; use --text.truncate head+tail" in warned
+    assert "--text.max-len" not in warned and "--text.tokenizer" not in warned
 
 
 def test_a_probe_is_the_same_in_any_unit_of_the_vectors() -> None:

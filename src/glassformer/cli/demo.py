@@ -11,12 +11,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from glassformer.api import Run
 from glassformer.cli import flags
 from glassformer.cli.evaluate import headline_of, write_scores
 from glassformer.cli.train import NewRunArguments, train
 from glassformer.config.recipes import load_recipe
 from glassformer.errors import UsageError
+from glassformer.run import Run
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation
 from glassformer.utils import console

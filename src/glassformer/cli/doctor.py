@@ -1,48 +1,125 @@
-"""`glassformer doctor`: what this machine offers, or what stands out in a run, with what to try."""
+"""`glassformer doctor`: what this machine offers, or what stands out in a run or a recipe, with what to try."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from glassformer import __version__
 from glassformer.cli import flags
-from glassformer.report.diagnosis import diagnose
-from glassformer.report.run_record import load_run_record
+from glassformer.config.recipes import load_recipe, recipe_names
+from glassformer.errors import UsageError
+from glassformer.report.diagnosis import EXAMINED, RULES, Checkup, check_log
+from glassformer.report.run_record import load_run_record, readable_records
+from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
+from glassformer.utils.formatting import counted
 
 
 @dataclass(frozen=True)
-class DoctorArguments:
-    """Report on this machine, or on a run: NaN, overfitting, padding, unknown words and more."""
+class RunArguments:
+    """Report on this machine; on a run: NaN, overfitting, padding and more; or on the learning rate of a recipe."""
 
     json: bool = False
     """Print one JSON object."""
+    examine: bool = False
+    """Load its weights too, and look at attention, units and the first loss on up to 16,000 validation tokens."""
+    text_file: str | None = None
+    """Texts to look at, a line each, in place of validation data: for an imported model, which has none."""
+
+
+@dataclass(frozen=True)
+class DoctorArguments(RunArguments):
+    """Report on a recipe: train up to 100 steps in memory while the learning rate rises, and compare it with --lr."""
+
+    sections: ClassVar = ("data", "text", "model", "train", "decode")
 
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
     words, flag_args = flags.split_words(DoctorArguments, argv, "doctor")
-    arguments = flags.parse(DoctorArguments, flag_args, "doctor [RUN]")
-    if words:
-        path = flags.run_folder(flags.one_word(words, "run folder", "doctor runs/imdb"))
-        diagnostics = diagnose(load_run_record(path))
+    if not words:
+        arguments = _of_run(argv, "doctor [RUN or RECIPE]")
+        if arguments.examine or arguments.text_file:
+            raise UsageError("no run is named to examine", "as in: glassformer doctor runs/imdb --examine")
         if arguments.json:
-            console.write_json({"run": str(path), "diagnostics": [asdict(finding) for finding in diagnostics]})
+            console.write_json(machine())
         else:
-            lines = [
-                finding.matter + (f"\n    try: {finding.remedy}" * bool(finding.remedy)) for finding in diagnostics
-            ]
-            console.write("\n".join(lines or ["nothing stands out"]))
-    elif arguments.json:
-        console.write_json(machine())
-    else:
-        console.write_table(("what", "here"), list(machine().items()))
+            console.write_table(("what", "here"), list(machine().items()))
+        return 0
+    word = flags.one_word(words, "run folder or recipe", "doctor runs/imdb")
+    if not Path(word).is_dir() and (word in recipe_names() or word.endswith(".toml")):
+        return _recipe(word, flag_args)
+    path = flags.run_folder(word)
+    arguments = _of_run(argv, f"doctor {word}")
+    _write(_of_log(path) + _of_weights(path, arguments), arguments.json, run=str(path))
     return 0
+
+
+def _of_log(path: Path) -> Checkup:
+    """Return what the folder alone tells; nothing where a model was imported, or copied without its run."""
+    if not RunFolder(path).resumable:
+        return Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
+    record = load_run_record(path, damaged_log=True)
+    with readable_records(path):
+        return check_log(record)
+
+
+def _of_weights(path: Path, arguments: RunArguments) -> Checkup:
+    """Return what a look at the weights tells, if one is asked for."""
+    if not arguments.examine and arguments.text_file is None:
+        return Checkup(not_made=dict.fromkeys(EXAMINED, "needs the weights: --examine"))
+    from glassformer.training.examine import examine, examine_texts
+
+    if arguments.text_file is not None:
+        reason = "needs the run's own data, and a file is named"
+        return examine_texts(path, Path(arguments.text_file)) + Checkup(not_made=dict.fromkeys(EXAMINED, reason))
+    if not RunFolder(path).resumable:
+        reason = "an imported model has no data of its own: name texts with --text-file"
+        return Checkup(not_made=dict.fromkeys(EXAMINED, reason))
+    return examine(load_run_record(path, damaged_log=True))
+
+
+def _of_run(argv: Sequence[str], usage: str) -> RunArguments:
+    """Return the arguments without those of a recipe, which are refused."""
+    return flags.parse(RunArguments, flags.split_words(RunArguments, argv, usage)[1], usage)
+
+
+def _recipe(word: str, flag_args: list[str]) -> int:
+    """Report on the learning rate of a recipe."""
+    arguments, config = flags.parse_for_recipe(DoctorArguments, flag_args, load_recipe(word), f"doctor {word}")
+    if arguments.examine or arguments.text_file:
+        raise UsageError(f"--examine looks into a run, and {word} is a recipe", "leave it out")
+    from glassformer.training.rate_range import check_recipe
+
+    _write(check_recipe(config), arguments.json, recipe=word)
+    return 0
+
+
+def _write(checkup: Checkup, as_json: bool, **of: str) -> None:
+    """Print findings, how many checks were made, and why others were not."""
+    if as_json:
+        diagnostics = [asdict(finding) for finding in checkup.findings]
+        console.write_json(of | {"diagnostics": diagnostics, "made": checkup.made, "not_made": checkup.not_made})
+        return
+    for finding in checkup.findings:
+        console.write(f"{finding.grade.upper()}  {finding.place}: {finding.matter}")
+        if finding.remedy:
+            console.write(f"    try: {finding.remedy}")
+    if checkup.made:
+        rest = "" if checkup.findings else ", nothing stands out"
+        console.write(f"{counted(len(checkup.made), 'checks')}{rest}")
+    reasons = defaultdict[str, list[str]](list)
+    for name, reason in checkup.not_made.items():
+        reasons[reason].append(name)
+    for reason, names in reasons.items():
+        console.write(f"not made: {', '.join(names)} ({reason})")
 
 
 def machine() -> dict[str, str]:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.cli import explain_edits, explain_follow, flags
+from glassformer.cli import explain_edits, explain_follow, explain_learning, flags
 from glassformer.cli.predict import stdin_lines
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
@@ -53,6 +53,17 @@ class ExplainArguments:
     sweep: Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"] | None = None
     """What to edit in turn: heads and blocks; keys of each head; all layers after the first, the second, and so on;
     parts whose sum is a logit; states, from --compare; --edit at each checkpoint. The others go on from --edit."""
+    learn: str | None = None
+    """The answer that the text should have: a class, a translation, the next words, or the words at [MASK]. Shows the
+    loss and all gradients; with --json, --steps or --keep prints them."""
+    steps: int | None = None
+    """Steps of the optimizer on that answer, in a copy of the model, from 1 to 100."""
+    lr: float | None = None
+    """Learning rate of these steps; the run's when absent."""
+    optimizer: Literal["adamw", "adam", "sgd", "muon"] | None = None
+    """Optimizer of these steps; the run's when absent."""
+    keep: str | None = None
+    """New folder for the model after these steps, as a run."""
     check: str | None = None
     """A file of findings, as --edit writes it with --out FILE.toml: measures each again on this run."""
     parameters: bool = False
@@ -107,7 +118,11 @@ def run(argv: Sequence[str]) -> int:
             return explain_edits.check_findings(trained, Path(arguments.check), arguments.json)
         edits = (arguments.edit or "").split()
         explained = trace_requests(trained, requests) if requests else []
-        if arguments.sweep is not None:
+        if arguments.learn is not None and (arguments.json or arguments.steps):
+            explain_learning.show_learning(explained[0], arguments.json)
+            if arguments.keep is not None:
+                logger.info(f"written: {explained[0].keep(arguments.keep)}")
+        elif arguments.sweep is not None:
             explain_edits.show_sweep(arguments.sweep, explained, edits, arguments.json)
         elif arguments.out is not None:
             if arguments.json:
@@ -124,6 +139,9 @@ def run(argv: Sequence[str]) -> int:
 
 def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     """Refuse flags that do not go together, before anything is loaded, with a UsageError that says what would do."""
+    of_learning = {name: getattr(arguments, name) for name in ("steps", "lr", "optimizer", "keep")}
+    others = {name: getattr(arguments, name) for name in ("figure", "compare", "edit", "sweep", "target", "check")}
+    explain_learning.check_learning(arguments.learn, of_learning, others, has_text)
     out, figure = arguments.out, arguments.figure
     suffix = Path(out).suffix.lower() if out is not None else None
     if (out is not None or (arguments.json and arguments.check is None)) and not has_text:
@@ -176,7 +194,12 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
     """Return the `TraceRequest`s of the flags: none, one, or two to compare."""
     weights = {"checkpoint": arguments.checkpoint, "member": arguments.member}
-    requests = [{"text": text, "target": arguments.target, **weights}, {"text": arguments.compare, **weights}]
+    learning = {"answer": arguments.learn, "learn_steps": arguments.steps}
+    learning |= {"lr": arguments.lr, "optimizer": arguments.optimizer}
+    requests = [
+        {"text": text, "target": arguments.target, **learning, **weights},
+        {"text": arguments.compare, **weights},
+    ]
     present = [{name: value for name, value in request.items() if value is not None} for request in requests]
     return [request for request in present if "text" in request]
 

@@ -73,16 +73,20 @@ def run(argv: Sequence[str]) -> int:
             write_recipes()
             flags.parse(TrainArguments, flag_args, "train RECIPE")
         raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
+    from glassformer.tasks import task_class
+
     recipe = flags.one_word(words, "recipe", "train RECIPE --out DIR")
-    arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, load_recipe(recipe), f"train {recipe}")
-    out = Path(arguments.out or Path("runs") / config.recipe)
-    if arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
-        if RunFolder(out).resumable or SeedsFolder(out).exists:
-            logger.info(f"{out} holds a run: resuming it as it was configured")
-            return _resume_run(out, arguments)
-        if console.is_main_process() and out.is_dir():
-            with lock_folder(out):
-                RunFolder(out).remove_incomplete_start()
+    base, usage = load_recipe(recipe), f"train {recipe}"
+    arguments = flags.read(TrainArguments, flag_args, usage, base, task_class(base.task))[0]
+    out = Path(arguments.out or Path("runs") / base.recipe)
+    again = arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    if again and (RunFolder(out).resumable or SeedsFolder(out).exists):
+        logger.info(f"{out} holds a run: resuming it as it was configured")
+        return _resume_run(out, arguments)  # before the run to initialise from is read, which may be gone
+    arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, base, usage)
+    if again and console.is_main_process() and out.is_dir():
+        with lock_folder(out):
+            RunFolder(out).remove_incomplete_start()
     if not (arguments.dry_run or arguments.overfit_batch) and console.is_main_process():
         RunFolder(out).check_new()
     if arguments.watch:

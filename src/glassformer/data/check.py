@@ -130,6 +130,8 @@ MANY_TOKENS = 0.05
 SOME_TOKENS, MANY_TEXTS = 0.02, 0.2
 """Fewer matter too where they are spread over so many texts; in long texts a rare name is no harm."""
 REMEDY = "--text.tokenizer byte-bpe knows every character; a larger --text.vocab-size knows more words"
+OTHER_MODEL = "begin with a model of such texts"
+"""What helps where the vocabulary comes from another run and cannot be changed."""
 CHUNK = 1000
 """Texts encoded at a time."""
 
@@ -158,7 +160,9 @@ def count_unknown_tokens(
     return n_tokens, n_cut, n_unknown, n_texts
 
 
-def unknown_finding(where: str, rate: float | None, n_texts: int | None, n: int) -> Finding | None:
+def unknown_finding(
+    where: str, rate: float | None, n_texts: int | None, n: int, remedy: str = REMEDY
+) -> Finding | None:
     """Return a finding if too many tokens are unknown.
 
     `n_texts` are those with at least one; None for running text.
@@ -168,4 +172,4 @@ def unknown_finding(where: str, rate: float | None, n_texts: int | None, n: int)
         return None
     among = f", in {n_texts:,} of {n:,} texts" if n_texts is not None else ""
     matter = f"{percent(rate)} of the {where} tokens are unknown to the model{among}"
-    return Finding(matter, REMEDY, "unknown tokens", {"rate": rate})
+    return Finding(matter, remedy, "unknown tokens", {"rate": rate})

@@ -23,6 +23,9 @@ FEW_EXAMPLES = "few examples"
 """The place of a finding about too few training examples."""
 
 
+Grade = Literal["stop", "look", "know"]
+
+
 @dataclass(frozen=True)
 class Finding:
     """What is the matter, and what to do about it.
@@ -31,12 +34,16 @@ class Finding:
         matter: a sentence without a full stop. remedy: likewise; empty where nothing is known to help.
         place: what it is about, such as "few examples" or "validation loss".
         numbers: what it rests on, by name.
+        grade: "stop": the result means nothing; "look": it is probably worse than it could be; "know": good to know.
+        at: where in the model or among its parameters, as ids of `explain` or names of weights.
     """
 
     matter: str
     remedy: str = ""
     place: str = ""
     numbers: dict[str, float] = field(default_factory=dict)
+    grade: Grade = "look"
+    at: str = ""
 
     def __str__(self) -> str:
         return f"{self.matter}; {self.remedy}" if self.remedy else self.matter

@@ -312,6 +312,12 @@ class Explanation:
             raise UsageError(f"expected {kind}, not {str(path)!r}", hint)
         atomic_write_text(Path(path), saved_page_html(self, parameters=parameters)[0])
 
+    def keep(self, out: str | Path) -> Path:
+        """Write the model that has learned an answer (`run.learn`) as a new run, and return its folder."""
+        from glassformer.explain.learn.keep import keep
+
+        return keep(self, out)
+
     def page(self) -> NotebookPage:
         """Return the page as the output of a notebook cell: a few seconds to compute, a few megabytes."""
         from glassformer.explain.page.notebook import explanation_page

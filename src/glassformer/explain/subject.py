@@ -126,6 +126,21 @@ def with_member(subject: Subject, member: int) -> Subject:
     return subject if model is subject.model else LoadedSubject(subject, model)
 
 
+def optimizer_state(subject: Subject, name: str) -> Weights | None:
+    """Return the optimizer's tensors of a checkpoint, by the names of `optimizer_tensors`.
+
+    None for weights without such a state: the finished model, a snapshot, and a moving average, which the optimizer did
+    not step on.
+    """
+    folder = _folders(subject).get(int(name.removeprefix("step-"))) if name != MODEL else None
+    if folder is None or _is_snapshot(folder):
+        return None
+    tensors, _ = load_checkpoint(folder)
+    if any(full_name.startswith("ema:") for full_name in tensors):
+        return None
+    return {n.removeprefix("optimizer:"): t for n, t in tensors.items() if n.startswith("optimizer:")} or None
+
+
 def checkpoint_step(subject: Subject, name: str) -> int | None:
     """Return the training step of these weights, or None where the run folder does not record it."""
     if match := _NAME.fullmatch(name):

@@ -185,7 +185,8 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
         raise UsageError(f"{target} holds no model of the task {config.task!r}")
     if config.text.tokenizer == "imported" and (target, kind) not in OF_IMPORTED:
         message = f"{target} is not written with the tokenizer of an imported model: text.tokenizer imported"
-        raise UsageError(message, "use glassformer predict; translators and language models are exported")
+        targets = [f"--to {library}" for library, its in sorted(OF_IMPORTED) if its == kind]
+        raise UsageError(message, f"use {' or '.join(targets) or 'glassformer predict; no target holds it yet'}")
     match target:
         case "ctranslate2":
             return _choose_ctranslate2(kind, config.model, n_members)

@@ -183,7 +183,7 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     choice = choose(task.explain_as, task.config, len(members_of(model)), target, o.native)
     if task.tokenizer.of_targets is not task.tokenizer:
         message = f"{target} is not written with a tokenizer of two sides, as that of a Marian model is"
-        raise UsageError(message, "use glassformer predict; translators and language models are exported")
+        raise UsageError(message, "use glassformer predict; no target holds it yet")
     if target == "ctranslate2":
         check_frame(task.tokenizer)
     facts = _facts(run, target, choice, model, o.quantization)

@@ -10,7 +10,6 @@ what is in between is the library's, in a module of its own that is an `Engine`.
 from __future__ import annotations
 
 import importlib
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -41,15 +40,13 @@ from glassformer.text.answers import (
     class_answer,
     class_lines,
     continuation_lines,
-    cut_message,
     masked_lines,
     translation_lines,
+    warn_at_end,
     warn_of_cut,
 )
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.utils.safe_read import sha256_regular
-
-logger = logging.getLogger(__name__)
 
 CHUNK = 256
 """Texts of a stream that are answered together."""
@@ -135,14 +132,13 @@ class ExportedModel:
 
     def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory."""
-        first, n_cut, decode = 0, 0, self._decode(options)
-        for chunk in chunks_of(checked_lines(lines), CHUNK):
-            answers = self._answers(chunk, first, decode)
-            yield from answers
+        return warn_at_end(self._stream(checked_lines(lines), self._decode(options)), self._most_tokens)
+
+    def _stream(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
+        first = 0
+        for chunk in chunks_of(lines, CHUNK):
+            yield from self._answers(chunk, first, decode)
             first += len(chunk)
-            n_cut += sum("truncated" in answer for answer in answers)
-        if n_cut:
-            logger.warning(cut_message(n_cut, first, self._most_tokens))
 
     def explain(self, text: str, **options: Any) -> NoReturn:
         """Refuse to explain a text: the library computes without showing its steps.
@@ -152,6 +148,10 @@ class ExportedModel:
         """
         message = f"{self.path} is an exported model, whose steps inside {self.facts.target} cannot be looked into"
         raise UsageError(message, "load the run that it was exported from")
+
+    def learn(self, text: str, answer: str, **options: Any) -> NoReturn:
+        """Refuse to learn an answer, as `explain` does."""
+        self.explain(text)
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
         return override(self.config, {"decode": options}, "options").decode
@@ -206,7 +206,8 @@ class ExportedModel:
             ids, words = all_ids[start : start + length], all_words[start : start + length]
             if t.mask_id in ids:
                 guesses += masked_text.top_predictions(t, self._answering.fill(ids, words), k)
-        return {"text": text, "filled": masked_text.filled(text, [g[0]["token"] for g in guesses]), "guesses": guesses}
+        answer = {"text": text, "filled": masked_text.filled(text, [g[0]["token"] for g in guesses])}
+        return answer | {"guesses": guesses} | masked_text.unknown_mark(t, all_ids)
 
     def _translate(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
         if decode.sample:
@@ -231,7 +232,7 @@ class ExportedModel:
         return [self._answer(text, found.get(i), decode, marks[i]) for i, text in enumerate(texts)]
 
     def _answer(
-        self, text: str, hypotheses: Hypotheses | None, decode: DecodeConfig, mark: dict[str, bool]
+        self, text: str, hypotheses: Hypotheses | None, decode: DecodeConfig, mark: dict[str, bool | int]
     ) -> dict[str, Any]:
         """Return the answer to one text; an empty one has none."""
         eos = self.tokenizer.eos_id
@@ -267,5 +268,6 @@ class ExportedModel:
         return [
             {"prompt": text, "text": self.tokenizer.decode(ids)}
             | ({"truncated": True} if len(prompt) > context else {})
+            | masked_text.unknown_mark(self.tokenizer, prompt)
             for text, prompt, ids in zip(texts, prompts, written, strict=True)
         ]

@@ -177,7 +177,7 @@ def encoder_state(
     if first_position:
         notes.append(f"left out: the first {first_position} positions, which no token of a text has")
     if kept < n_rows:
-        notes.append(f"left out: the positions from {kept:,} on, by the maximum length that was asked for")
+        notes.append(f"left out: the positions from {kept:,} on, the longest text")
     if "embeddings.token_type_embeddings.weight" in tensors:
         segments = tensors.take("embeddings.token_type_embeddings.weight")
         settings["n_segments"], state["segments.weight"] = len(segments), segments

@@ -40,6 +40,8 @@ OWN = "glassformer"
 FAMILIES = (*ENCODERS, "gpt2", *DECODERS, *SEQ2SEQ, OWN)
 POOLING = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 """Keys of the pooling of sentence-transformers, by our names."""
+SENTENCES = "sentence_bert_config.json"
+"""What sentence-transformers writes beside an encoder."""
 MAX_LABELS = 100_000
 MOST_TOKENS = 1_000_000
 """Longest text, that of `TextConfig.max_len`."""
@@ -119,8 +121,7 @@ def _source(folder: SourceFolder, family: str, config: Mapping[str, Any]) -> Imp
     facts = folder.card_facts()
     base = facts.get("base_model") or str(config.get("_name_or_path", ""))
     base = base if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", base) else ""
-    name = folder.path.resolve().name
-    return ImportSource("transformers", family, name, folder.hashes, "", facts.get("license", ""), base)
+    return ImportSource("transformers", family, folder.name(), folder.hashes, "", facts.get("license", ""), base)
 
 
 @dataclass
@@ -232,7 +233,11 @@ class _Encoder:
         family, tensors, settings = self.family, self.tensors, self.settings
         pad = self.config.get("pad_token_id", 1)
         first = (pad if type(pad) is int and 0 <= pad < 100 else 1) + 1 if family in ROBERTAS else 0
+        asked = max_len is not None
+        max_len = max_len if asked else self._max_seq_length()
         state, notes = encoder_state(family, settings, tensors, first, max_len)
+        if not asked and max_len is not None:
+            notes.append(f"max_seq_length of {SENTENCES} is {max_len}; --max-len keeps more, up to all positions")
         parts = _Parts("embed", state, notes, len(state["embedding.positions.weight"]))
         classifier, masked = f"{POOLERS[family][1]}.weight", f"{MASKED_HEADS[family][0]}.weight"
         own = own_labels(self.config) if classifier in tensors else None
@@ -279,6 +284,13 @@ class _Encoder:
         if names := self.tensors.leave_out(*starts):
             heads = sorted({name.rpartition(".")[0] for name in names})
             parts.notes.append(f"left out, since this form has no use for it: {', '.join(heads)}")
+
+    def _max_seq_length(self) -> int | None:
+        """Return the longest text that a sentence encoder was used with; None where it says none, or too much."""
+        longest = self.folder.json_if_there(SENTENCES).get("max_seq_length")
+        known = self.config.get("max_position_embeddings")
+        positions = known if type(known) is int else MOST_TOKENS
+        return longest if type(longest) is int and 2 < longest < positions - 2 else None
 
     def _pooling(self) -> str | None:
         """Return the pooling that `1_Pooling` of a sentence encoder names; None where there is none.

@@ -19,7 +19,7 @@ from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.export import new_folder
 from glassformer.models.build import without_memory
-from glassformer.runs.folder import TOKENIZER, RunFolder
+from glassformer.runs.folder import IMPORT_RECORD, TOKENIZER, RunFolder
 from glassformer.runs.model_folder import check_shapes, save_model, shapes_of
 from glassformer.runs.origin import IMPORT, Origin
 from glassformer.tasks import Task, task_class
@@ -28,8 +28,6 @@ from glassformer.training.finalize import model_metadata
 from glassformer.utils.atomic_io import write_json
 from glassformer.utils.formatting import cell_text, code
 
-RECORD = "import.json"
-"""In the run folder: what the card says, for programs."""
 HEAD_SEED = 1
 """Seed of weights that the source lacks, so that an import is repeatable."""
 MAX_WEIGHTS = 1 << 32
@@ -132,9 +130,14 @@ def restore_imported(imported: ImportedModel) -> tuple[Task, torch.nn.Module]:
     Sizes are compared before any memory is taken.
 
     Raises:
+        UsageError: there is no room for a token of a text.
         CheckpointError: a weight is missing, is not one of the model's, has another shape, or is not finite.
     """
     task, where = imported.make_task(), imported.source.name
+    if (room := imported.tokenizer.room(imported.max_len)) < 1:
+        n = len(imported.tokenizer.framed([]))
+        message = f"max_len {imported.max_len} leaves {room} tokens for a text, which has {n} around it"
+        raise UsageError(message, f"use --max-len {n + 1} or more")
     try:
         with without_memory():
             expected = shapes_of(task.build_model())
@@ -188,7 +191,7 @@ def write_imported(
         building.mkdir()
         config = model_metadata(task) | facts
         save_model(RunFolder(building).model, config, weights, tokenizers, import_card(imported, task, check))
-        write_json(building / RECORD, facts[IMPORT])
+        write_json(building / IMPORT_RECORD, facts[IMPORT])
     return out
 
 

@@ -46,7 +46,10 @@ def read_source(source: Path | str, labels: Sequence[str] | None = None, max_len
         from glassformer.interop.ctranslate2_reader import read_ctranslate2
 
         imported, facts = read_ctranslate2(folder.path, max_len), folder.card_facts()
-        return replace(imported, source=replace(imported.source, **facts))
+        return replace(imported, source=replace(imported.source, name=folder.name(), **facts))
+    if is_exported(folder.path) and not folder.has("config.json"):
+        message = f"{source} is an export to a form that is not read again; those to hf and ctranslate2 are"
+        raise UsageError(message, "export its run to one of these, or use the run")
     if not folder.has("config.json"):
         raise CheckpointError(f"{source} holds no config.json", "give the folder that save_pretrained wrote")
     from glassformer.interop.hf_reader import read_hf

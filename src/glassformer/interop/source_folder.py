@@ -24,6 +24,13 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
 MAX_SHARDS = 256
 _FACT = re.compile(r"^(license|base_model):[ ]*(?:\n[ ]*-[ ]*)?['\"]?([\w./+-]{1,100})['\"]?[ ]*$", re.MULTILINE)
+_NAMES = (
+    re.compile(r"\A---\n(?:(?!---\n).*\n)*?model_name: ['\"]?([\w.-]+(?:/[\w.-]+)?)['\"]?[ ]*\n"),
+    re.compile(r"\A(?:---\n(?:(?!---\n).*\n)*---\n)?\s*# ([\w.]+(?:/[\w.]+)?-[\w./-]*\w)[ ]*$", re.MULTILINE),
+)
+"""Where a card names its model: the metadata, and the heading, if that can be a name: one word with a hyphen."""
+SAY_LITTLE = {"model", "models", "best", "best_model", "final", "output", "out", "export", "hf", "checkpoint"}
+"""Names of folders that do not name a model."""
 FLOATS = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 
 
@@ -67,9 +74,24 @@ class SourceFolder:
 
     def card_facts(self) -> dict[str, str]:
         """Return "license" and "base_model" of the metadata of the card, where it has them; of a list the first."""
-        card = self.bytes("README.md", "text").decode("utf-8", "replace") if self.has("README.md") else ""
-        front = card.replace("\r\n", "\n").partition("---\n")[2].partition("\n---")[0] if card[:3] == "---" else ""
+        card = self._card()
+        front = card.partition("---\n")[2].partition("\n---")[0] if card[:3] == "---" else ""
         return dict(_FACT.findall(front))
+
+    def name(self) -> str:
+        """Return the name that the card's metadata give the model, or its heading where that can be a name.
+
+        Else it is that of the folder, with the one above where it says little.
+        """
+        card, path = self._card(), self.path.resolve()
+        if found := next((found[1] for pattern in _NAMES if (found := pattern.search(card))), ""):
+            return found
+        says_little = path.name.lower() in SAY_LITTLE or path.name.lower().startswith("checkpoint-")
+        return f"{path.parent.name}/{path.name}" if says_little and path.parent.name else path.name
+
+    def _card(self) -> str:
+        text = self.bytes("README.md", "text").decode("utf-8", "replace") if self.has("README.md") else ""
+        return text.replace("\r\n", "\n")
 
     def tensors(self) -> SourceTensors:
         """Read all weights.

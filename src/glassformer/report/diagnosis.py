@@ -1,15 +1,19 @@
 """What a run's own log says went wrong, in plain words, each with what to try.
 
-Every rule looks at the facts in the run folder and yields diagnostics or nothing; none loads a model. The limits
-are rules of thumb and stand beside each other below.
+Every rule looks at the facts in the run folder and yields findings, or raises `NotMade` where the folder lacks what it
+needs; none loads a model. The limits stand beside each other below; those of logged numbers lie between what sound and
+sick runs gave (`benchmarks/doctor.json`). `training/examine.py` looks at weights.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 
+from glassformer.data.check import OTHER_MODEL
 from glassformer.data.diagnostics import FEW_EXAMPLES as FEW
 from glassformer.data.diagnostics import Finding
 from glassformer.report.run_record import RunRecord, readable_records
@@ -30,12 +34,82 @@ SOLVED = {"accuracy": 0.99, "exact_match": 0.99}
 NEGLIGIBLE = 0.005
 """Validation loss, as a share of the training loss at the start, below which the same holds."""
 FEW_EXAMPLES = 500
+OF_ACTIVITY = ("scores", "heads", "dead-units")
+EXAMINED = ("first-loss", "answer-visible", "frozen", *OF_ACTIVITY)
+"""The checks of `training/examine.py`, which need the weights; of some the log tells a part."""
+GRADES = ("stop", "look", "know")
+CAUSES = ("divergence", "answer-visible", "first-loss", "frozen", "rate-range", "scores", "update-ratio")
+SYMPTOMS = ("heads", "dead-units")
+"""What is told before and after all else of the same grade."""
+BELOW_CHANCE, ABOVE_CHANCE = 0.3, 1.5
+"""Nats below and above ln of the number of answers between which first losses of untrained models lie: up to 1.2 above
+with a tied output, up to 1 with a small vocabulary, 1.9 or more with a bias of 5."""
+UPDATE_RATIOS, NEAR_PEAK = (3e-4, 2e-2), 0.5
+"""Median ‖Δw‖ / ‖w‖ of sound runs, and the share of the largest learning rate from which a step counts."""
+
+
+class NotMade(Exception):
+    """A check could not be made; the message is the reason."""
+
+
+@dataclass
+class Checkup:
+    """What checks found.
+
+    Attributes:
+        findings: the most severe grade first, causes before symptoms.
+        made: names of the checks that were made.
+        not_made: those that could not be, and why.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+    not_made: dict[str, str] = field(default_factory=dict)
+
+    def __add__(self, other: Checkup) -> Checkup:
+        """Return both; what one could make was made, and what this one found is not told again."""
+        made = list(dict.fromkeys([*self.made, *other.made]))
+        not_made = {name: why for name, why in {**other.not_made, **self.not_made}.items() if name not in made}
+        known = {finding.place for finding in self.findings}
+        new = [finding for finding in other.findings if finding.place not in known]
+        return Checkup(_by_grade([*self.findings, *new]), made, not_made)
+
+
+def run_checks(checks: Mapping[str, Callable[[], Iterable[Finding]]]) -> Checkup:
+    """Make checks by name; one whose numbers are not as they were written could not be made."""
+    checkup = Checkup()
+    for name, check in checks.items():
+        try:
+            checkup.findings += check()
+            checkup.made.append(name)
+        except NotMade as reason:
+            checkup.not_made[name] = str(reason)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            checkup.not_made[name] = f"the records are not as they were written: {str(error)[:200]}"
+    checkup.findings = _by_grade(checkup.findings)
+    return checkup
+
+
+def _by_grade(findings: list[Finding]) -> list[Finding]:
+    """Sort by grade, then causes before the rest, and symptoms last; else as they were found."""
+
+    def rank(finding: Finding) -> tuple[int, int]:
+        place = finding.place
+        among = CAUSES.index(place) if place in CAUSES else len(CAUSES) + (place in SYMPTOMS)
+        return GRADES.index(finding.grade), among
+
+    return sorted(findings, key=rank)
+
+
+def check_log(facts: RunRecord) -> Checkup:
+    """Make all checks of a run that need its folder alone."""
+    return run_checks({name: partial(rule, facts) for name, rule in RULES.items()})
 
 
 def diagnose(facts: RunRecord) -> list[Finding]:
-    """Return all diagnostics of a run, the most severe first; empty if nothing stands out."""
+    """Return all findings of `check_log`, the most severe first; empty if nothing stands out."""
     with readable_records(facts.path):
-        return [finding for rule in RULES for finding in rule(facts)]
+        return check_log(facts).findings
 
 
 def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
@@ -44,10 +118,10 @@ def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
     if facts.diverged:
         matter = f"the loss stopped being a number at step {facts.diverged.step}: {facts.diverged.message}"
         remedy = "lower --lr; set --max-grad-norm 1; raise --warmup"
-        yield Finding(matter, remedy, "divergence", {"step": facts.diverged.step})
+        yield Finding(matter, remedy, "divergence", {"step": facts.diverged.step}, "stop")
     elif broken:
         matter, remedy = f"the loss stopped being a number at step {broken[0]}", "lower --lr; set --max-grad-norm 1"
-        yield Finding(matter, remedy, "divergence", {"step": broken[0]})
+        yield Finding(matter, remedy, "divergence", {"step": broken[0]}, "stop")
     if facts.evaluation is None and facts.diverged is None:  # a run that diverged would diverge again
         matter = f"the run is not finished (step {facts.steps})"
         yield Finding(matter, RunFolder(facts.path).resume_command, "unfinished", {"step": facts.steps})
@@ -60,7 +134,7 @@ def training_loss(facts: RunRecord) -> Iterator[Finding]:
     """
     losses = [loss for loss in facts.logged("loss") if math.isfinite(loss)]
     if len(losses) < 40:
-        return
+        raise NotMade(f"{len(losses)} steps are logged, and it takes 40")
     start, end = statistics.median(losses[:10]), statistics.median(losses[-10:])
     before = [statistics.median(losses[i - 20 : i]) for i in range(20, len(losses))]
     jumps = zip(losses[20:], before, strict=True)
@@ -87,7 +161,7 @@ def validation_loss(facts: RunRecord) -> Iterator[Finding]:
     logged = [(row.epoch or 0.0, (row.valid or {}).get("loss")) for row in facts.validations]
     rows = [(loss, epoch) for epoch, loss in logged if loss is not None and math.isfinite(loss)]
     if len(rows) < 3:
-        return
+        raise NotMade(f"there are {len(rows)} validations, and it takes 3")
     (before, epoch), (last, _) = min(rows[:-1]), rows[-1]
     if last > OVERFIT * before:
         yield Finding(
@@ -99,7 +173,7 @@ def validation_loss(facts: RunRecord) -> Iterator[Finding]:
     if last < (1 - STILL_IMPROVING) * before and not _solved(facts, last):
         matter = f"it was still improving (validation loss {before:.3f} → {last:.3f})"
         remedy = "train longer: more --epochs, --steps or --minutes"
-        yield Finding(matter, remedy, "validation loss", {"best": before, "last": last})
+        yield Finding(matter, remedy, "validation loss", {"best": before, "last": last}, "know")
 
 
 def _solved(facts: RunRecord, loss: float) -> bool:
@@ -120,13 +194,14 @@ def text(facts: RunRecord) -> Iterator[Finding]:
             {"share": mean},
         )
     if (train.unknown_rate or 0.0) > UNKNOWN:
-        remedy = "a larger --text.vocab-size, or --text.tokenizer byte-bpe"
+        own = facts.config.train.init_from is None
+        remedy = "a larger --text.vocab-size, or --text.tokenizer byte-bpe" if own else OTHER_MODEL
         matter = f"{train.unknown_rate:.1%} of the tokens are unknown"
         yield Finding(matter, remedy, "unknown tokens", {"rate": train.unknown_rate or 0.0})
     dropped = train.n_dropped or 0
     if dropped > 0.02 * max(1, train.n + dropped):
         matter = f"{dropped:,} pairs were too long and left out"
-        yield Finding(matter, "a larger --text.max-len", "left out", {"n": dropped})
+        yield Finding(matter, "a larger --text.max-len", "left out", {"n": dropped}, "know")
     if train.n_empty:
         unit = "pairs with an empty side" if train.n_dropped is not None else "texts without a token to predict"
         matter, remedy = f"{train.n_empty:,} {unit} were left out", "look at the data: glassformer data check"
@@ -135,7 +210,7 @@ def text(facts: RunRecord) -> Iterator[Finding]:
         return
     if train.n < FEW_EXAMPLES and all(finding.place != FEW for finding in facts.data.findings):
         remedy = "more data helps more than any setting; keep the model small"
-        yield Finding(f"there are only {train.n} training examples", remedy, FEW, {"n": train.n})
+        yield Finding(f"there are only {train.n} training examples", remedy, FEW, {"n": train.n}, "know")
 
 
 def data(facts: RunRecord) -> Iterator[Finding]:
@@ -150,7 +225,98 @@ def test_used(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(matter, "leave out --use-test-as-validation", "test split")
 
 
-RULES = (how_it_ended, training_loss, validation_loss, data, text, test_used)
+def first_loss(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if the first loss is far above that of guessing, ln of the number of answers.
+
+    That of an untrained model is close to it; above it with a tied output, whose logits are larger.
+    """
+    loss, chance = first_loss_and_chance(facts)
+    limit = chance + ABOVE_CHANCE
+    if loss > limit:
+        yield Finding(
+            f"the first loss is {loss:.3g}, and guessing has {chance:.3g}",
+            "an untrained model should be near it: look at the scale of its output and its bias",
+            "first-loss",
+            {"loss": loss, "chance": chance, "limit": limit},
+            "stop",
+        )
+
+
+def answer_visible(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if the first loss is below that of guessing, which no untrained model can do."""
+    loss, chance = first_loss_and_chance(facts)
+    if loss < chance - BELOW_CHANCE:
+        yield Finding(
+            f"the first loss is {loss:.3g}, and guessing has {chance:.3g}: an untrained model cannot know that",
+            "the answer is in its input: are labels shifted by one? look at them with glassformer data show",
+            "answer-visible",
+            {"loss": loss, "chance": chance, "limit": chance - BELOW_CHANCE},
+            "stop",
+        )
+
+
+def first_loss_and_chance(facts: RunRecord) -> tuple[float, float]:
+    """Return the loss of the first step and that of guessing, in nats."""
+    if facts.data.base:
+        raise NotMade("it did not begin with random weights")
+    if not facts.training or facts.training[0].step != 1 or not math.isfinite(facts.training[0].loss):
+        raise NotMade("the first step is not in the log")
+    n = len(facts.data.label_names or ()) or facts.data.tokenizer.get("vocab_size")
+    if not isinstance(n, int) or n < 2:
+        raise NotMade("data.json does not say how many answers there are")
+    return facts.training[0].loss, math.log(n)
+
+
+def frozen(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if a matrix did not move in any of two or more steps, `UPDATES_EVERY` apart."""
+    rows = [row.update_ratios for row in facts.training if row.update_ratios and row.lr > 0]
+    if len(rows) < 2:
+        raise NotMade(f"{len(rows)} steps logged how far each matrix moved, and it takes 2")
+    still = [name for name in rows[0] if all(row.get(name) == 0 for row in rows)]
+    if still:
+        matter = f"{len(still)} of {len(rows[0])} matrices never moved, such as {still[0]}"
+        remedy = "no gradient reaches it: look for detach(), or a part that the loss does not read"
+        yield Finding(matter, remedy, "frozen", {"n": len(still), "n_all": len(rows[0])}, "stop", still[0])
+
+
+def update_ratio(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if the median matrix moves too little or too much a step while the rate is near its peak."""
+    rows = [row for row in facts.training if row.update_ratios and row.step > 1 and row.lr > 0]
+    peak = max((row.lr for row in facts.training), default=0.0)
+    ratios = [statistics.median((row.update_ratios or {}).values()) for row in rows if row.lr >= NEAR_PEAK * peak]
+    if not ratios:
+        raise NotMade("no step near the largest learning rate logged how far each matrix moved")
+    ratio = statistics.median(ratios)
+    low, high = UPDATE_RATIOS
+    numbers = {"ratio": ratio, "low": low, "high": high}
+    if ratio < low and not facts.data.base:  # weights that were trained before are large, and should move little
+        matter = f"a step moves the median matrix by {ratio:.2g} of its norm; sound runs move it by {low:g} or more"
+        yield Finding(matter, "raise --lr: glassformer doctor RECIPE finds a range", "update-ratio", numbers)
+    elif not ratio <= high:
+        matter = f"a step moves the median matrix by {ratio:.2g} of its norm; sound runs move it by {high:g} at most"
+        yield Finding(matter, "lower --lr: glassformer doctor RECIPE finds a range", "update-ratio", numbers)
+
+
+def damaged_log(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if lines of the log could not be read."""
+    if facts.n_damaged:
+        matter = f"{facts.n_damaged} lines of the log cannot be read"
+        yield Finding(matter, "restore it from a copy", "log", {"n": facts.n_damaged})
+
+
+RULES: dict[str, Callable[[RunRecord], Iterable[Finding]]] = {
+    "log": damaged_log,
+    "ending": how_it_ended,
+    "answer-visible": answer_visible,
+    "first-loss": first_loss,
+    "frozen": frozen,
+    "training loss": training_loss,
+    "update-ratio": update_ratio,
+    "validation loss": validation_loss,
+    "data": data,
+    "text": text,
+    "test split": test_used,
+}
 
 
 def _finite(value: float | None) -> bool:

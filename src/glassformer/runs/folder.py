@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 TOKENIZER, PLOTS, SEEDS = "tokenizer.json", "plots", "seeds.json"
 EXPORT_FACTS = "glassformer.json"
 """A file that only a model exported for another library holds."""
+IMPORT_RECORD = "import.json"
+"""A file that a run has that is a pretrained model of another library; `interop/imported.py` writes it."""
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"
@@ -106,6 +108,11 @@ class RunFolder:
         return self.evaluation.is_file()
 
     @property
+    def imported(self) -> bool:
+        """Return True if the model is one of another library, as it was imported and without a training."""
+        return not self.resumable and (self.path / IMPORT_RECORD).is_file()
+
+    @property
     def resume_command(self) -> str:
         return glassformer_command("train", "--resume", self.path)
 
@@ -159,9 +166,7 @@ class RunFolder:
 
     @property
     def model_folder(self) -> Path | None:
-        """Return the folder that `load` reads: `model/`, or this folder if it is a model folder itself.
-
-        None without either.
+        """Return the folder that `load` reads: `model/`, or this folder if it is a model folder itself; else None.
 
         A `model/` that a kill left under its second name, between the two renames that replace it, is restored.
         """
@@ -175,6 +180,9 @@ class RunFolder:
         """Return `model_folder`; raise CheckpointError if there is none."""
         if not self.resumable and (self.path / EXPORT_FACTS).is_file():  # which may have a config.json, too
             raise CheckpointError(f"{self.path} is an exported model, not a run", "use it with glassformer predict")
+        if (self.path / MODEL_CONFIG).is_file() and not (self.path / MANIFEST).is_file() and not self.model.exists():
+            message = f"{self.path} is a model of another library, or lacks its {MANIFEST}"
+            raise CheckpointError(message, f"import it: {glassformer_command('import', self.path, '--out', 'RUN')}")
         if (folder := self.model_folder) is None:
             go_on = f"go on with: {self.resume_command}"
             hint = go_on if self.resumable else "give the folder that --out named"
@@ -199,6 +207,9 @@ class RunFolder:
     def read_config(self) -> Config:
         """Read the run's configuration; raise CheckpointError if it is missing or damaged."""
         if not self.resumable:
+            if self.imported:
+                message = f"{self.path} was imported, not trained here, so it has no settings, log or scores"
+                raise CheckpointError(message, "train from it with --init-from, or use predict and explain")
             message = f"{self.path} holds no run (no {self.config.name})"
             raise CheckpointError(message, "give the folder that --out named")
         values = safe_read.read_toml(self.config)
@@ -242,10 +253,20 @@ class RunFolder:
 
     # The log
 
-    def read_metrics(self) -> list[StepMetrics]:
-        """Read every line of the log, in order; raise CheckpointError at a broken one."""
-        lines = _lines(self.metrics, LIMITS["log"])
-        return [dataclass_from_json(StepMetrics, safe_read.parse_json(line, at), at) for at, line in lines]
+    def read_metrics(self, damaged: list[CheckpointError] | None = None) -> list[StepMetrics]:
+        """Read every line of the log, in order.
+
+        A broken one raises its CheckpointError, or adds it to `damaged` if that is given.
+        """
+        rows = list[StepMetrics]()
+        for at, line in _lines(self.metrics, LIMITS["log"]):
+            try:
+                rows.append(dataclass_from_json(StepMetrics, safe_read.parse_json(line, at), at))
+            except CheckpointError as error:
+                if damaged is None:
+                    raise
+                damaged.append(error)
+        return rows
 
     def truncate_metrics(self, step: int) -> None:
         """Take out of the log what came after a step, for it is done again, and a last line that is broken.

@@ -67,7 +67,7 @@ class Origin:
 
         A value that is no identifier is left out. `license` stands for another licence than that of the source.
         """
-        base = self.name if _HUB.fullmatch(self.name) else self.base_model
+        base = self.name if self.revision and _HUB.fullmatch(self.name) else self.base_model
         chosen = license or self.license
         lines = [f"license: {chosen}"] if _LICENSE.fullmatch(chosen) else []
         return lines + ([f"base_model: {base}"] if _MODEL.fullmatch(base) else [])

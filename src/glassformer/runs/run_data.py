@@ -52,6 +52,8 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
         ChangedDataError: a file has changed since, and that is not allowed.
         DataError, UsageError: the data is not there, can be read once only, or is damaged.
     """
+    if RunFolder(path).imported:
+        raise DataError(f"{path} was imported, and has no data of its own", "give test files")
     record = RunFolder(path).read_data()
     named = _named_files(data)
     if once := [name for name in named if _could_be_read_once(name, record)]:

@@ -65,6 +65,7 @@ class Task(ABC):
         report: how its runs are reported.
         fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
         explain_as: the kind of model that `explain` traces; None where it cannot.
+        needs_tokens: roles of special tokens without which it cannot be trained, such as "mask".
         imported_start: settings of the training for the weights of another library, which change less than random ones
             have to.
     """
@@ -76,6 +77,7 @@ class Task(ABC):
     metric: str
     report: ClassVar[TaskReport] = TaskReport()
     fits_baselines: ClassVar[bool] = False
+    needs_tokens: ClassVar[tuple[str, ...]] = ()
     imported_start: ClassVar[Mapping[str, Any]] = {}
     explain_as: ClassVar[
         Literal["classifier", "masked_language_model", "translator", "language_model", "text_embedder"] | None

@@ -267,7 +267,8 @@ class Classify(Task):
     ) -> list[dict[str, Any]]:
         """Return {"text", "label", "probability", "probabilities"} for each text.
 
-        A text longer than `max_len` is cut, and has "truncated": True.
+        A text longer than `max_len` is cut, and has "truncated": True; "unknown" counts the tokens that the vocabulary
+        lacks.
         """
         encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len, self.config.text.truncate)
         arrays = ArrayWriter(None)

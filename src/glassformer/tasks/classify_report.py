@@ -148,8 +148,10 @@ class ClassifyReport(TaskReport):
         if baseline is not None and accuracy is not None and baseline >= accuracy:
             warnings.append(f"A bag of words does as well or better here ({percent(baseline)}).")
         probe = evaluation.baselines.get("probe", {}).get("accuracy")
-        if probe is not None and accuracy is not None and probe > accuracy:
-            warnings.append(f"Fine-tuning gained nothing: the encoder as it was does better ({percent(probe)}).")
+        if probe is not None and accuracy is not None and probe >= accuracy:
+            warnings.append(
+                f"Fine-tuning gained nothing: the encoder as it was does as well or better ({percent(probe)})."
+            )
         return warnings
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:

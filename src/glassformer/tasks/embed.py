@@ -98,7 +98,7 @@ class Embed(Task):
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
-        """Return {"text", "vector"} for each text; one longer than `max_len` is cut, and has "truncated": True."""
+        """Return {"text", "vector"} for each text, and what `Classify.predict` says of a text."""
         encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len, self.config.text.truncate)
         arrays = ArrayWriter(None)
         writer = CorpusWriter(arrays, self.tokenizer, self.config.text)

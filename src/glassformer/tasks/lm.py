@@ -34,7 +34,7 @@ from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import continuation_lines
+from glassformer.text.answers import continuation_lines, unknown_mark
 from glassformer.text.backends import SPECIAL_TOKENS
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import fenced
@@ -308,7 +308,7 @@ class LanguageModelling(Task):
         """Return {"prompt", "text"} for each prompt, with the continuation as text.
 
         An empty prompt starts after an end-of-document token. Of a prompt longer than the context the end is read, and
-        the answer has "truncated": True.
+        the answer has "truncated": True; "unknown" counts the tokens that the vocabulary lacks.
         """
         t, context = self.tokenizer, self.config.text.max_len
         prompts = [t.framed(ids) or [t.start_id] for ids in t.encode_batch(list(texts))]
@@ -317,6 +317,8 @@ class LanguageModelling(Task):
             model, prompts, decode, eos=t.eos_id, suppress_tokens=self.suppress_tokens, first_row=first
         )
         return [
-            {"prompt": text, "text": t.decode(ids)} | ({"truncated": True} if len(prompt) > context else {})
+            {"prompt": text, "text": t.decode(ids)}
+            | ({"truncated": True} if len(prompt) > context else {})
+            | unknown_mark(t, prompt)
             for text, prompt, ids in zip(texts, prompts, written, strict=True)
         ]

@@ -136,6 +136,7 @@ class Pretrain(Task):
 
     name = "pretrain"
     explain_as = "masked_language_model"
+    needs_tokens = ("mask",)
     imported_start: ClassVar = {"lr": 1e-4}
     schema = DataSchema("pretrain", (TEXT,))
     metric = "nats_per_masked_token"
@@ -267,11 +268,11 @@ class Pretrain(Task):
         masked_text.warn_without_mask(texts)
         answers = []
         for text in texts:
-            guesses = self._guesses(
-                model, *masked_text.encode_masked(self.tokenizer, text), decode.top_k or masked_text.N_PREDICTIONS
-            )
+            ids, words = masked_text.encode_masked(self.tokenizer, text)
+            guesses = self._guesses(model, ids, words, decode.top_k or masked_text.N_PREDICTIONS)
             filled = masked_text.filled(text, [guess[0]["token"] for guess in guesses])
-            answers.append({"text": text, "filled": filled, "guesses": guesses})
+            answer = {"text": text, "filled": filled, "guesses": guesses}
+            answers.append(answer | masked_text.unknown_mark(self.tokenizer, ids))
         return answers
 
     def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[dict[str, Any]]]:

@@ -124,6 +124,7 @@ class Translate(Task):
     schema = DataSchema("translate", (SOURCE, TARGET), parallel=True)
     metric = "bleu"
     explain_as = "translator"
+    needs_tokens = ("bos", "eos")
     # Label smoothing would give a share to the tokens of the source in a joint vocabulary, which are never written.
     imported_start: ClassVar = {"lr": 3e-4, "label_smoothing": 0.0}
     report = TranslateReport()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from glassformer.errors import DataError, DivergedError
 from glassformer.text.tokenizer import MASK, Tokenizer
+from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +76,12 @@ def top_predictions(tokenizer: Tokenizer, logits: np.ndarray, k: int) -> list[li
     ]
 
 
+def unknown_mark(tokenizer: Tokenizer, ids: Sequence[int]) -> dict[str, int]:
+    """Return what an answer says of a text with tokens that the vocabulary lacks."""
+    n = tokenizer.n_unknown(ids)
+    return {"unknown": n} if n else {}
+
+
 def warn_without_mask(texts: Sequence[str]) -> None:
     """Log how many texts have nothing to fill in."""
     if n := sum(MASK not in text for text in texts):
@@ -106,28 +114,54 @@ def checked_lines(lines: Any) -> Iterable[str]:
     return lines
 
 
+@dataclass
+class TextsAnswered:
+    """Counts, over the texts that were answered, of what their answers say of them."""
+
+    n: int = 0
+    n_cut: int = 0
+    n_with_unknown: int = 0
+    n_unknown: int = 0
+
+    def add(self, answer: Mapping[str, Any]) -> None:
+        """Count a text by its answer."""
+        unknown = answer.get("unknown", 0)
+        self.n, self.n_cut = self.n + 1, self.n_cut + ("truncated" in answer)
+        self.n_with_unknown, self.n_unknown = self.n_with_unknown + (unknown > 0), self.n_unknown + unknown
+
+    def warn(self, max_len: int) -> None:
+        """Log what a reader of the answers must know."""
+        if self.n_cut:
+            logger.warning(cut_message(self.n_cut, self.n, max_len))
+        if self.n_unknown:
+            hold = "holds" if self.n_with_unknown == 1 else "hold"
+            tokens = counted(self.n_unknown, "tokens")
+            message = f"{self.n_with_unknown:,} of {self.n:,} texts {hold} {tokens} unknown to the model"
+            logger.warning(message)
+
+
 def cut_message(n_cut: int, n: int, max_len: int) -> str:
     """Return a sentence about texts of which the model has not read all; empty if there are none."""
     are, were = ("is", "was") if n_cut == 1 else ("are", "were")
-    return f"{n_cut:,} of {n:,} texts {are} longer than {max_len:,} tokens and {were} cut" if n_cut else ""
+    return f"{n_cut:,} of {n:,} texts {are} longer than {counted(max_len, 'tokens')} and {were} cut" if n_cut else ""
 
 
 def warn_of_cut(answers: Sequence[dict[str, Any]], max_len: int) -> int:
-    """Log how many answers are to texts that were cut; return their number."""
-    n_cut = sum("truncated" in answer for answer in answers)
-    if n_cut:
-        logger.warning(cut_message(n_cut, len(answers), max_len))
-    return n_cut
+    """Log how many answers are to texts that were cut, or hold unknown tokens; return how many were cut."""
+    seen = TextsAnswered()
+    for answer in answers:
+        seen.add(answer)
+    seen.warn(max_len)
+    return seen.n_cut
 
 
 def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dict[str, Any]]:
-    """Yield the answers, and log after the last how many are to texts that were cut."""
-    n = n_cut = 0
+    """Yield the answers, and log after the last what `warn_of_cut` does."""
+    seen = TextsAnswered()
     for answer in answers:
-        n, n_cut = n + 1, n_cut + ("truncated" in answer)
+        seen.add(answer)
         yield answer
-    if n_cut:
-        logger.warning(cut_message(n_cut, n, max_len))
+    seen.warn(max_len)
 
 
 def check_probabilities(probabilities: np.ndarray) -> np.ndarray:

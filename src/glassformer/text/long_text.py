@@ -176,16 +176,21 @@ class TokenizerKind(Protocol):
 
 
 class CutText(NamedTuple):
-    """What is kept of a text, and whether there was more; surface forms where the tokenizer has n-grams."""
+    """What is kept of a text, and whether there was more; surface forms where the tokenizer has n-grams.
+
+    `n_unknown` counts the kept tokens that the vocabulary lacks.
+    """
 
     ids: list[int]
     surfaces: list[str]
     was_cut: bool
+    n_unknown: int = 0
 
     @property
-    def mark(self) -> dict[str, bool]:
-        """Return what an answer says of a text that was cut."""
-        return {"truncated": True} if self.was_cut else {}
+    def mark(self) -> dict[str, bool | int]:
+        """Return what an answer says of a text that was cut, or that holds unknown tokens."""
+        cut: dict[str, bool | int] = {"truncated": True} if self.was_cut else {}
+        return cut | ({"unknown": self.n_unknown} if self.n_unknown else {})
 
 
 class LongTextEncoder:

@@ -191,15 +191,20 @@ class Tokenizer:
             if isinstance(text, str) and len(text) > LONG:
                 try:
                     cut = cut_long(self.parts(text, bool(self.ngrams)), room, keep)
-                    results.append(cut._replace(ids=self.framed(cut.ids)))
+                    results.append(cut._replace(ids=self.framed(cut.ids), n_unknown=self.n_unknown(cut.ids)))
                 except UnicodeEncodeError as error:
                     raise not_text([text]) from error
                 continue
             found = next(encoded)
             ids, words = found if isinstance(found, tuple) else (found, [])
             kept = truncate(ids, room, keep)
-            results.append(CutText(self.framed(kept), truncate(words, room, keep), len(kept) < len(ids)))
+            was_cut = len(kept) < len(ids)
+            results.append(CutText(self.framed(kept), truncate(words, room, keep), was_cut, self.n_unknown(kept)))
         return results
+
+    def n_unknown(self, ids: Sequence[int]) -> int:
+        """Return how many tokens of a text are not in the vocabulary; none where n-grams spell them."""
+        return 0 if self.ngrams or self.unk_id < 0 else ids.count(self.unk_id)
 
     def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         """Yield the ids of each text, and the surface form of each token (`ngrams.surface_forms`)."""
@@ -218,6 +223,10 @@ class Tokenizer:
                     continue
                 surfaces = surface_forms(text, encoding.offsets)
                 yield encoding.ids, [word.lower() for word in surfaces] if lowercase else surfaces
+
+    def id_of(self, role: str) -> int:
+        """Return the id of a role ("pad", "unk", "bos", "eos", "mask"); negative where no token has it."""
+        return getattr(self, f"{role}_id")
 
     @property
     def start_id(self) -> int:

@@ -130,7 +130,7 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
     logger.info("comparing with the pretrained model as it was")
     try:
         pretrained = context.pretrained or reload_pretrained(begin, folder.read_data().base.get("sha256", ""))
-        model, fitted = initial_model(replace(context, pretrained=pretrained))
+        model, fitted = initial_model(replace(context, pretrained=pretrained.for_task(context.task)))
     except (CheckpointError, UsageError) as error:  # it was moved since, and the run is whole without it
         logger.warning(f"not compared with the pretrained model as it was: {error.message}")
         return None

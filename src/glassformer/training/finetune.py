@@ -10,10 +10,11 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.config import Config, ModelConfig
 from glassformer.config.recipes import remaining_auto
@@ -21,10 +22,10 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.nn import Decoder, Encoder
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramEmbedding, SegmentEmbedding
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.model_folder import WEIGHTS, Weights
 from glassformer.runs.origin import read_origin
-from glassformer.tasks import task_class
+from glassformer.tasks import Task, task_class
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import sha256_regular
@@ -39,6 +40,13 @@ TEXT_SETTINGS = ["tokenizer", "vocab_size", "lowercase", "ngrams", "bigrams", "m
 """Settings of the tokenizer, and the maximum length, which has to match with learned positions."""
 EMBEDDINGS = (TokenEmbedding, NgramEmbedding, BigramEmbedding, SegmentEmbedding)
 _MEMBER = re.compile(r"^members\.\d+\.")
+_HEAD = re.compile(r"^(members\.\d+\.)?head\.")
+_BELOW_HEAD = re.compile(r"embedding|segments|\.layers\.")
+"""Names of the parameters that a head reads from."""
+POOLINGS = ("pooling", "pooler")
+"""Model settings that a classifier takes from a classifier, or from a sentence encoder."""
+TOKENS = {"train.word_mask_prob": "mask", "train.word_unknown_prob": "unk"}
+"""Settings that put a special token into a text, and its role."""
 
 
 @dataclass(frozen=True)
@@ -50,25 +58,56 @@ class PretrainedModel:
     tokenizer: Tokenizer
     weights: Weights
     sha256: str
+    labels: list[str] | None = None
 
     @property
     def imported(self) -> bool:
         """Return whether the weights, or those they were fine-tuned from, are of another library."""
         return self.tokenizer.special is not None
 
+    def for_task(self, task: Task) -> PretrainedModel:
+        """Return the model as a task begins from it: a classifier's head fits its own classes and its own pooling.
+
+        The rows of the head are put in the order of the task's classes. It is left out, so that the new head is
+        trained, where the classes or the pooling are others.
+        """
+        ours, theirs = task.label_names, self.labels
+        if ours is None or theirs is None:
+            return self
+        same = all(getattr(task.config.model, name) == getattr(self.config.model, name) for name in POOLINGS)
+        if not same or {*ours} != {*theirs}:
+            return replace(self, weights={name: w for name, w in self.weights.items() if not _HEAD.match(name)})
+        order = [theirs.index(name) for name in ours]
+        return replace(self, weights={n: _in_order(w, order) if _HEAD.match(n) else w for n, w in self.weights.items()})
+
+
+def _in_order(rows: Tensor, order: list[int]) -> Tensor:
+    """Return the rows of a head in another order; two classes share one row, the logit of the second."""
+    if len(rows) == 1:
+        return rows if order == [0, 1] else -rows
+    return rows[order]
+
 
 def load_pretrained(path: str) -> PretrainedModel:
     """Load the model of a run folder or of a model folder, without weights that an import drew at random.
 
+    Of several seeds it is the best by validation.
+
     Raises:
         CheckpointError: it is missing or damaged.
     """
-    folder = RunFolder(path).require_model_folder()
+    folder = pretrained_folder(path)
     task, weights = load_model_folder(RunFolder(folder))
     if (origin := read_origin(folder)) is not None:
         weights = {name: weight for name, weight in weights.items() if name not in origin.untrained}
     config = Config(task=task.name, text=task.config.text, model=task.config.model)
-    return PretrainedModel(path, config, task.tokenizer, weights, sha256_regular(folder / WEIGHTS))
+    return PretrainedModel(path, config, task.tokenizer, weights, sha256_regular(folder / WEIGHTS), task.label_names)
+
+
+def pretrained_folder(path: str) -> Path:
+    """Return the model folder of a run, a model folder or, of several seeds, the best by validation."""
+    run = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
+    return run.require_model_folder()
 
 
 def with_pretrained_settings(config: Config, path: str) -> Config:
@@ -81,8 +120,14 @@ def with_pretrained_settings(config: Config, path: str) -> Config:
     pretrained = load_pretrained(path)
     for section, name, _, pretrained_value in _differences(config, pretrained.config):
         changes[section][name] = pretrained_value
+    task_type = task_class(config.task)
+    if config.task == "classify" and pretrained.config.task in ("classify", "embed"):
+        theirs = {name: getattr(pretrained.config.model, name) for name in POOLINGS}
+        changes["model"] |= {name: value for name, value in theirs.items() if value != getattr(config.model, name)}
     if pretrained.imported:
-        changes["train"] = dict(task_class(config.task).imported_start)
+        changes["train"] = dict(task_type.imported_start)
+        lacking = (setting for setting, role in TOKENS.items() if pretrained.tokenizer.id_of(role) < 0)
+        changes["train"] |= {setting.partition(".")[2]: 0.0 for setting in lacking if setting not in task_type.ignores}
     changed = [f"{section}.{name} {_format(v)}" for section, values in changes.items() for name, v in values.items()]
     if changed:
         logger.info(f"taken from {path}: {', '.join(changed)}")
@@ -97,11 +142,21 @@ def check_compatible(config: Config, pretrained: PretrainedModel) -> None:
     """Reject a configuration in which the pretrained weights would have another shape or meaning.
 
     Raises:
-        UsageError: a size or a text setting differs; it is named.
+        UsageError: a size or a text setting differs; it is named. Or its tokenizer lacks a token that is needed.
     """
     for section, name, value, expected in _differences(config, pretrained.config):
         message = f"{section}.{name} must be {_format(expected)}, as in {pretrained.path}; got {_format(value)}"
         raise UsageError(message, "remove the setting: it is taken from the pretrained run")
+    task_type, tokenizer = task_class(config.task), pretrained.tokenizer
+    lacks = f"the tokenizer of {pretrained.path} has no"
+    for role in task_type.needs_tokens:
+        if tokenizer.id_of(role) < 0:
+            message = f"{lacks} {role} token, which the task {config.task} needs"
+            raise UsageError(message, f"initialise from a run of {config.task}, or of a model that has one")
+    for setting, role in TOKENS.items():
+        name = setting.partition(".")[2]
+        if getattr(config.train, name) and setting not in task_type.ignores and tokenizer.id_of(role) < 0:
+            raise UsageError(f"{lacks} {role} token for {setting}", f"use --{name.replace('_', '-')} 0")
 
 
 def copy_pretrained_weights(model: nn.Module, pretrained: PretrainedModel) -> list[str]:
@@ -113,6 +168,8 @@ def copy_pretrained_weights(model: nn.Module, pretrained: PretrainedModel) -> li
     params, matching = dict(model.named_parameters()), _matching(model, pretrained)
     if not matching:
         message = f"{pretrained.path}, a run of the task {pretrained.config.task}, shares no weights with this model"
+        if (n := pretrained.config.model.ensemble_size) > 1:
+            raise UsageError(f"{message}: it is an ensemble of {n}", f"use --model.ensemble-size {n}")
         raise UsageError(message, "initialise from a run of the same task, or a classifier from a run of pretrain")
     with torch.no_grad():
         for name, weight in matching.items():
@@ -127,6 +184,22 @@ def what_was_copied(model: nn.Module, pretrained: PretrainedModel) -> str:
     n, rest = sum(params[name].numel() for name in matching), f"; new: {', '.join(new[:4])}" if new else ""
     more = f" and {len(new) - 4} more" if len(new) > 4 else ""
     return f"initialised from {pretrained.path}: {len(matching)} of {len(params)} tensors, {n:,} weights{rest}{more}"
+
+
+def drawn_below_head(model: nn.Module, pretrained: PretrainedModel) -> str:
+    """Return a warning if embeddings or layers begin at random, as where the pretrained model is of another kind."""
+    matching = _matching(model, pretrained)
+    drawn = [name for name, _ in model.named_parameters() if name not in matching and is_below_head(name)]
+    if not drawn:
+        return ""
+    kind = task_class(pretrained.config.task).report.model_name
+    what = f"{len(drawn)} tensors below the head begin at random, such as {drawn[0]}"
+    return f"{what}: {pretrained.path}, a {kind}, has none like them, and what it knows may be of little use here"
+
+
+def is_below_head(name: str) -> bool:
+    """Return whether a parameter is of an embedding or a layer, and not of what answers from their output."""
+    return _BELOW_HEAD.search(name) is not None
 
 
 def _matching(model: nn.Module, pretrained: PretrainedModel) -> Weights:

@@ -16,18 +16,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from glassformer.data.check import count_unknown_tokens, n_texts_with_unknown, unknown_finding
+from glassformer.data.check import OTHER_MODEL, REMEDY, count_unknown_tokens, n_texts_with_unknown, unknown_finding
 from glassformer.data.corpus import EncodedCorpus, fingerprint
 from glassformer.data.diagnostics import FEW_EXAMPLES, Finding
 from glassformer.data.splits import Overlap, Split, n_duplicates, overlap_text, overlap_with_training
 from glassformer.evaluate.significance import FEW, wilson_interval
 from glassformer.models.build import d_ff_of
-from glassformer.runs.folder import RunFolder
 from glassformer.runs.origin import IMPORT, read_origin
 from glassformer.runs.records import DataRecord, JsonObject, SplitRecord
 from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
+from glassformer.training.finetune import pretrained_folder
 from glassformer.training.state import RunContext
 from glassformer.utils.formatting import counted, duration, glassformer_command, percent
 
@@ -81,7 +81,7 @@ def _base(context: RunContext) -> JsonObject:
     if (pretrained := context.pretrained) is None:
         return {}
     known: JsonObject = {"path": pretrained.path, "sha256": pretrained.sha256}
-    origin = read_origin(RunFolder(pretrained.path).require_model_folder())
+    origin = read_origin(pretrained_folder(pretrained.path))
     return known if origin is None else known | {IMPORT: replace(origin, untrained=[]).as_json()}
 
 
@@ -205,31 +205,45 @@ def _findings(context: RunContext, splits: dict[str, SplitRecord]) -> Iterator[F
     if not running and n and n_cut > MANY_CUT * n:
         share = f"{n_cut:,} of {n:,} training texts ({percent(n_cut / n)})"
         matter = f"{share} are cut at {context.config.text.max_len} tokens"
-        yield Finding(matter, context.task.report.truncation_hint, "truncation", {"n": n_cut, "n_all": n})
+        yield Finding(matter, _more_room(context), "truncation", {"n": n_cut, "n_all": n})
     if context.task.tokenizer.ngrams is None:  # which read unknown words
         for name, split in splits.items():
-            finding = unknown_finding(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n)
+            begin = context.config.train.init_from
+            remedy = REMEDY if begin is None else f"{OTHER_MODEL}: the tokenizer is that of {begin}"
+            finding = unknown_finding(IN_WORDS[name], split.unknown_rate, split.n_texts_unknown, split.n, remedy)
             if name != "train" and finding is not None:
                 yield finding
     if not running and not context.train.is_running_text:
-        yield from _too_few(len(context.train), len(context.valid), context.task.label_names)
+        begun = context.config.train.init_from is not None
+        yield from _too_few(len(context.train), len(context.valid), context.task.label_names, begun)
     if context.task.schema.target == "label":
         yield from _lopsided(context.data.train.answers)
 
 
-def _too_few(n: int, n_valid: int, classes: list[str] | None) -> Iterator[Finding]:
-    """Yield findings about too few examples."""
+def _more_room(context: RunContext) -> str:
+    """Return what to do about texts that are cut; positions that are taken from another run cannot be more."""
+    begin, hint = context.config.train.init_from, context.task.report.truncation_hint
+    if begin is None or context.config.model.positions != "learned":
+        return hint
+    _, _, other = hint.partition(", or ")
+    return f"the longest text is that of {begin}" + (f"; use {other}" if other else "")
+
+
+def _too_few(n: int, n_valid: int, classes: list[str] | None, begun: bool) -> Iterator[Finding]:
+    """Yield findings about too few examples; with `begun` the weights are those of a pretrained model."""
     if n < FEW_OF_A_CLASS * len(classes or ()) or (not classes and n < FEW_PAIRS):
         among = f" of {len(classes)} classes" if classes else ""
-        matter = f"only {counted(n, 'examples')}{among} to train on: expect little more than guessing on other texts"
-        yield Finding(matter, "add examples before trying settings", FEW_EXAMPLES, {"n": n})
+        few = f"only {counted(n, 'examples')}{among} to train on"
+        pretrained = f"{few}: what the pretrained model brings counts for most"
+        matter = pretrained if begun else f"{few}: expect little more than guessing on other texts"
+        yield Finding(matter, "add examples before trying settings", FEW_EXAMPLES, {"n": n}, "know")
     if n_valid < FEW:
         low, high = wilson_interval(round(0.8 * n_valid), n_valid)
         of_share = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
         doubt = of_share if classes else "scores on others may be far from theirs"
         matter = f"only {counted(n_valid, 'examples')} to validate on: {doubt}"
         remedy = "give more with --valid-file or --valid-fraction"
-        yield Finding(matter, remedy, "few validation examples", {"n": n_valid})
+        yield Finding(matter, remedy, "few validation examples", {"n": n_valid}, "know")
 
 
 def _lopsided(labels: Sequence[str]) -> Iterator[Finding]:

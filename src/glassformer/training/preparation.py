@@ -25,7 +25,9 @@ from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.finetune import (
     check_compatible,
     copy_pretrained_weights,
+    drawn_below_head,
     freeze,
+    is_below_head,
     load_pretrained,
     what_was_copied,
 )
@@ -110,6 +112,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
         size = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
         logger.info(f"reading     {size}: tokenizer and encoding can take minutes")
     task = task_type.from_data(config, data, tokenizer)
+    pretrained = None if pretrained is None else pretrained.for_task(task)
     cache = cache_dir() / "encoded"
     train = task.encode(data.train, training=True, cache=cache)
     valid = task.encode(data.valid, training=False, cache=cache)
@@ -124,12 +127,18 @@ def new_state(context: RunContext) -> TrainState:
     model, probe = initial_model(context)
     if context.pretrained is not None:
         logger.info(what_was_copied(model, context.pretrained))
+        if drawn := drawn_below_head(model, context.pretrained):
+            logger.warning(drawn)
+    scores = dict[str, float]()
     if probe:
         scores = context.task.validate(model, context.valid, context.data.valid)
         value = f"{context.task.metric} {scores[context.task.metric]:.4f}"
         logger.info(f"probe       valid {value}: a logistic regression on the vectors of the encoder as it is")
     freeze(model, context.config.train.frozen_layers)
-    return TrainState.start(model, context.task, context.group)
+    state = TrainState.start(model, context.task, context.group)
+    if probe:  # steps that make it worse, as on few examples, are not kept
+        state.keep_initial(scores[context.task.metric], scores["loss"])
+    return state
 
 
 def initial_model(context: RunContext) -> tuple[nn.Module, bool]:
@@ -138,7 +147,7 @@ def initial_model(context: RunContext) -> tuple[nn.Module, bool]:
     if (pretrained := context.pretrained) is None:
         return model, False
     new = copy_pretrained_weights(model, pretrained)
-    probe = pretrained.imported and any("head." in name for name in new)
+    probe = pretrained.imported and any("head." in name for name in new) and not any(map(is_below_head, new))
     return model, probe and context.task.start_head(model, context.train)
 
 

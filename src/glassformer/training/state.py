@@ -159,6 +159,7 @@ class TrainState:
         eval_model: a copy for validation and for the end of a run, which load the weights to use into it.
         ema: moving average of the weights, if any.
         best: the weights that validated best so far.
+        initial: metric and loss of the weights before the first step, where these count as validated: with a probe.
     """
 
     model: nn.Module
@@ -168,6 +169,7 @@ class TrainState:
     ema: MovingAverage | None = field(init=False)
     progress: Progress = field(init=False)
     best: Weights | None = field(init=False)
+    initial: tuple[float, float] | None = field(init=False, default=None)
 
     @staticmethod
     def start(model: nn.Module, task: Task, group: ProcessGroup = SINGLE_PROCESS) -> TrainState:
@@ -192,6 +194,13 @@ class TrainState:
         self.optimizer, self.best = make_optimizer(self.model, config), None
         self.ema = MovingAverage(self.model, config.ema_decay) if config.ema_decay > 0 else None
         self.progress = Progress(next_validation=config.validate_every)
+        if self.initial is not None:
+            self.keep_initial(*self.initial)
+
+    def keep_initial(self, metric: float, loss: float) -> None:
+        """Count the weights before the first step as validated, so that steps that make them worse are not kept."""
+        self.initial = self.progress.best_metric, self.progress.best_loss = metric, loss
+        self.best = copy_weights(self.weights())
 
     @contextmanager
     def trial(self, config: TrainConfig) -> Iterator[None]:

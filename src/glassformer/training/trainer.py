@@ -130,8 +130,10 @@ def _rules(p: Progress, where: Path, context: RunContext) -> Iterator[tuple[bool
     )
     yield (p.n_validations == 0) == (p.validated_step == 0), f"a validation at step {p.validated_step}"
     yield p.best_step <= p.validated_step, f"the best validation at step {p.best_step}"
-    yield (p.best_metric is None) == (p.best_step == 0), f"best metric {p.best_metric}"
-    yield (p.best_loss is None) == (p.best_step == 0), f"best loss {p.best_loss}"
+    # Weights with a probe for a head may be the best before the first step.
+    yield p.best_metric is not None or p.best_step == 0, f"best metric {p.best_metric}"
+    yield p.best_metric is None or p.best_step > 0 or bool(train.init_from), f"best metric {p.best_metric} at step 0"
+    yield (p.best_loss is None) == (p.best_metric is None), f"best loss {p.best_loss}"
     yield p.best_metric is None or not math.isnan(p.best_metric), "a best metric that is no number"
     yield p.validations_since_best <= p.n_validations - (p.best_step > 0), "more validations than there were"
     yield p.seconds_validating <= p.seconds, "more time of validation than in all"
@@ -238,7 +240,7 @@ def resumed_state(context: RunContext, folder: RunFolder, begun_with: JsonObject
         logger.info("no checkpoint yet: starting from the beginning")
         if begin := context.config.train.init_from:
             pretrained = reload_pretrained(begin, folder.read_data().base.get("sha256", ""))
-            context = replace(context, pretrained=pretrained)
+            context = replace(context, pretrained=pretrained.for_task(context.task))
     state = new_state(context)
     if checkpoint is not None:
         tensors, saved = load_checkpoint(checkpoint)

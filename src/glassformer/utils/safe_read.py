@@ -24,7 +24,7 @@ from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from glassformer.errors import CheckpointError, GlassformerError
 
@@ -64,6 +64,8 @@ def is_of_type(value: Any, kind: Any) -> bool:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return any(is_of_type(value, one) for one in inner)
+    if origin is Literal:
+        return value in inner
     if origin is list:
         return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
     if origin is dict:

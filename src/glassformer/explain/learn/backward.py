@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,10 +47,6 @@ class Rule:
     params: tuple[str, ...] = ()
 
 
-def _activation(name: str) -> tuple[Rule, ...]:
-    return (Rule(0, f"{name}_backward", "x0 g"),)
-
-
 RULES: dict[str, tuple[Rule, ...]] = {
     "lookup": (Rule("weight", "lookup_backward", "x0 g"),),
     "embedding_bag": (Rule("weight", "embedding_bag_backward", "x0 g"),),
@@ -74,11 +70,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "dot": (Rule(0, "mix", "g x1"), Rule(1, "transposed_mix", "g x0")),
     "softmax": (Rule(0, "softmax_backward", "y g"),),
     "mix": (Rule(0, "dot", "g x1"), Rule(1, "transposed_mix", "x0 g")),
-    "relu": _activation("relu"),
-    "gelu": _activation("gelu"),
-    "gelu_tanh": _activation("gelu_tanh"),
-    "silu": _activation("silu"),
-    "tanh": _activation("tanh"),
+    **{name: (Rule(0, f"{name}_backward", "x0 g"),) for name in ("relu", "gelu", "gelu_tanh", "silu", "tanh")},
     "swiglu": (Rule(0, "swiglu_gate_backward", "x0 x1 g"), Rule(1, "swiglu_backward", "x0 g")),
     "pool": (Rule(0, "pool_backward", "x0 g x1"),),
     "pin_zero": (Rule(0, "pin_zero_backward", "g"),),
@@ -93,7 +85,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 def sum_of(*gradients: Tensor) -> Tensor:
     """Add what all uses pass back; a sum a + b passes its gradient back to both unchanged."""
-    return torch.stack(gradients).sum(dim=0) if len(gradients) > 1 else gradients[0]
+    return torch.stack(gradients).sum(dim=0)
 
 
 def lookup_backward(ids: Tensor, g: Tensor, like: Tensor, without_row_0: bool = False) -> Tensor:
@@ -288,9 +280,9 @@ class BackwardPass:
         self.steps: dict[str, Step] = {}
         self._passed: dict[str, list[Step]] = {}
         """What the uses of a step or parameter have passed back so far."""
-        last = next(reversed(steps.values()))
-        self._keep(last.id, torch.ones_like(last.value), "one", (), {}, {})
-        for step in reversed(steps.values()):
+        backwards = [*steps.values()][::-1]
+        self._keep(backwards[0].id, torch.ones_like(backwards[0].value), "one", (), {}, {})
+        for step in backwards:
             if step.id in self._passed:
                 self._add_up(step.id)
                 for rule in RULES.get(step.op, ()):
@@ -374,6 +366,11 @@ class BackwardPass:
             block=block,
         )
 
+    def of_parameters(self) -> dict[str, Tensor]:
+        """Return the gradient of each parameter that has one, by name."""
+        named = {name: self.steps.get(f"{name}{GRADIENT}") for name in self.axes}
+        return {name: step.value for name, step in named.items() if step is not None}
+
     def _of(self, id: str) -> Tensor:
         """Return the value of a step or gradient, or a parameter."""
         step = self.forward.get(id) or self.steps.get(id)
@@ -392,10 +389,3 @@ def source_of_gradient(op: str) -> SourceLine | None:
     """Return the line of this file that computes an operation of the backward pass."""
     function = FUNCTIONS.get(op)
     return None if function is None else source_line(function, "return ")
-
-
-def gradients(pass_: BackwardPass) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name and the gradient of each parameter."""
-    for name in pass_.axes:
-        if (step := pass_.steps.get(f"{name}{GRADIENT}")) is not None:
-            yield name, step.value

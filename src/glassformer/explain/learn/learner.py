@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,12 +17,13 @@ from glassformer.explain.learn.loss import EncodedAnswer
 from glassformer.explain.predictions import rows_of
 from glassformer.explain.subject import Subject
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.training.optimizer import make_optimizer
+from glassformer.training.optimizer import load_optimizer_tensors, make_optimizer
 
 MAX_BYTES = 1 << 30
 """Most memory of the weights with their gradients and the optimizer's state."""
-COPIES = 6
-"""Tensors of a parameter's size that are held: before, after, gradient twice, and two averages of the optimizer."""
+COPIES = 8
+"""Tensors of a parameter's size that are held: of the copy the weights after and before the last step, its gradient and
+two averages; and the gradients before the first step, after the last one, and by autograd."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +85,20 @@ class Learner:
         subject: the model, which is not changed.
         answer: the text and its labels.
         config: the settings of training: optimizer, learning rate, clipping, label smoothing.
+        state: the state of the optimizer to begin with, as of `optimizer_tensors`; None for a new one.
     """
 
-    def __init__(self, subject: Subject, answer: EncodedAnswer, config: TrainConfig) -> None:
+    def __init__(
+        self, subject: Subject, answer: EncodedAnswer, config: TrainConfig, state: dict[str, Tensor] | None = None
+    ) -> None:
         self.subject, self.answer, self.config = subject, answer, config
         self.model = copy.deepcopy(subject.model)
         for p in self.model.parameters():
             p.requires_grad_(True)
         self.optimizer = make_optimizer(self.model, config)
+        self.state: Literal["new", "checkpoint"] = "new" if state is None else "checkpoint"
+        if state is not None:
+            load_optimizer_tensors(self.model, self.optimizer, state)
         self.steps: list[StepTaken] = []
         self.before: dict[str, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}

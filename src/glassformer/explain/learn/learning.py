@@ -16,17 +16,17 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.tape import Check
 from glassformer.explain.compute import explain_encoded
-from glassformer.explain.learn.backward import BackwardPass, gradients
+from glassformer.explain.learn.backward import BackwardPass
 from glassformer.explain.learn.learner import (
     UPDATE_PARTS,
     Learner,
@@ -39,7 +39,7 @@ from glassformer.explain.learn.learner import (
 from glassformer.explain.learn.loss import LOSS, EncodedAnswer, encode_answer, loss_steps
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
-from glassformer.explain.subject import LoadedSubject, Subject, with_checkpoint, with_member
+from glassformer.explain.subject import LoadedSubject, Subject, optimizer_state, with_checkpoint, with_member
 from glassformer.models.ensemble import Ensemble
 from glassformer.runs.folder import RunFolder
 from glassformer.utils.device import tuned
@@ -92,6 +92,8 @@ class LearningFacts:
     """The norm of all gradients from which they are clipped; 0 for no clipping."""
     groups: list[ParameterGroup]
     """The parameters by how the optimizer treats them."""
+    state: Literal["new", "checkpoint"]
+    """The optimizer's averages before the first step: none, or those of the checkpoint whose weights these are."""
     left_out: list[str]
     """What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members",
     "average", "schedule"."""
@@ -135,7 +137,7 @@ def _autograd_check(backward: BackwardPass, model: nn.Module, answer: EncodedAns
     """Compare the gradients of all parameters with those that autograd computes, as training does."""
     autograd = autograd_gradients(model, answer, smoothing)
     largest, scale = 0.0, 0.0
-    for name, gradient in gradients(backward):
+    for name, gradient in backward.of_parameters().items():
         other = autograd.get(name)
         if other is not None:
             largest = max(largest, float((gradient - other).abs().max()))
@@ -201,14 +203,14 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         if longest > MAX_FULL_TOKENS:
             raise UsageError(f"learning takes up to {MAX_FULL_TOKENS} tokens; this text has {longest}", "shorten it")
         config = training_settings(subject, request)
-        learner = Learner(member, answer, config)
+        learner = Learner(member, answer, config, _state(subject, request))
         facts = partial(learning_facts, learner, answer, whole)
 
         def explained(model: Subject, id: str, steps: int) -> Explanation:
             taken = learner if steps else None
             records = LearningStore(model.model, answer, config.label_smoothing, taken)
-            asked = replace(request, learn_steps=steps)
-            return explain_encoded(subject, whole, model, asked, answer.encoded, records, id, started)
+            of_steps = replace(request, learn_steps=steps)
+            return explain_encoded(subject, whole, model, of_steps, answer.encoded, records, id, started)
 
         base = explained(member, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)
@@ -219,6 +221,15 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
             learner.step()
         after = explained(LoadedSubject(member, learner.model.eval()), trace_id, request.learn_steps)
         return replace(after, base=base, learning=facts(loss, what_changed(learner)))
+
+
+def _state(subject: Subject, request: TraceRequest) -> dict[str, Tensor] | None:
+    """Return the state of the run's own optimizer in the requested checkpoint; of an ensemble, that of the member."""
+    state = None if request.optimizer is not None else optimizer_state(subject, request.checkpoint)
+    if state is None or not isinstance(subject.model, Ensemble):
+        return state
+    prefix = f"members.{request.member - 1}."
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
 
 
 def learning_facts(
@@ -241,6 +252,7 @@ def learning_facts(
         smoothing=config.label_smoothing,
         max_grad_norm=config.max_grad_norm,
         groups=learner.groups(),
+        state=learner.state,
         left_out=[name for name, there in has.items() if there],
         learned=learned,
     )

@@ -63,7 +63,7 @@ def encode_answer(subject: Subject, request: TraceRequest, answer: str) -> Encod
 
 
 def _class(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
-    names = subject.task.label_names
+    names = subject.task.label_names or []
     name = {normalised_label(name): name for name in names}.get(normalised_label(answer))
     if name is None:
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")

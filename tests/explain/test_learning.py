@@ -1,0 +1,223 @@
+"""Learning one answer: the optimizer's steps are those of the training loop, and nothing of the run changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.helpers.for_each import for_each
+from tests.helpers.matrix import ANSWERS, LONG, TEXTS, matrix_run
+from tests.helpers.small import CPU, config_of, data_of
+from tests.helpers.tiny_runs import Runs
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.data.splits import Split, TextData
+from glassformer.errors import UsageError
+from glassformer.explain.learn import learner as learner_module
+from glassformer.explain.learn.learner import Learner
+from glassformer.explain.learn.learning import training_settings
+from glassformer.explain.learn.loss import encode_answer
+from glassformer.explain.request import TraceRequest
+from glassformer.run import Run
+from glassformer.tasks import TASKS
+from glassformer.training.loop import optimizer_step
+from glassformer.training.state import RunContext, TrainState
+
+OPTIMIZERS = ("sgd", "adam", "adamw", "muon")
+
+
+@for_each("task, optimizer", [(task, optimizer) for task in ("classify", "translate") for optimizer in OPTIMIZERS])
+def test_steps_are_those_of_the_training_loop(task: str, optimizer: str) -> None:
+    """Three steps give the same weights and states, to the bit, as the loop's own step on a batch of this text."""
+    config = config_of(task, optimizer=optimizer, ema_decay=0.0, word_mask_prob=0.0, word_unknown_prob=0.0)
+    config = replace(config, train=replace(config.train, adversarial=0.0), model=replace(config.model, dropout=0.0))
+    built = TASKS[task].from_data(config, data_of(task))
+    torch.manual_seed(2)
+    model = built.build_model()
+    run = Run(Path("runs") / task, built, model.eval(), CPU)
+    text, answer = TEXTS[task], ANSWERS[task]
+    encoded = encode_answer(run, TraceRequest(text), answer)
+    learner = Learner(run, encoded, training_settings(run, TraceRequest(text)))
+
+    one = Split([text], [answer], "one")
+    corpus = built.encode(one, training=True)
+    context = RunContext(TextData(one, one, one), built, corpus, corpus, CPU, "fp32")
+    looped = built.build_model()
+    looped.load_state_dict(model.state_dict())
+    state = TrainState.start(looped, built)
+    for _ in range(3):
+        learner.step()
+        batch = built.make_batch(corpus, np.array([0]))
+        loss, norm = optimizer_step(state, context, [batch], config.train.lr)
+        assert learner.steps[-1].grad_norm == norm
+        assert learner.steps[-1].loss == pytest.approx(loss, rel=1e-6)  # the loop divides in double precision
+        learned = dict(learner.model.named_parameters())
+        for name, p in looped.named_parameters():
+            assert torch.equal(p, learned[name]), name
+            for key, value in state.optimizer.state.get(p, {}).items():
+                assert torch.equal(value, learner.optimizer.state[learned[name]][key]), (name, key)
+
+
+@for_each("optimizer", OPTIMIZERS)
+def test_the_update_follows_the_formula_of_its_optimizer(optimizer: str) -> None:
+    """From the tensors and constants that are shown, in double precision, to the weights after the step."""
+    run = matrix_run("classify")
+    e = run.learn(TEXTS["classify"], "bad", steps=3, optimizer=optimizer, lr=0.01)
+    assert e.learning is not None and e.base is not None
+    for group in e.learning.groups:
+        for name in group.params:
+            if f"{name}.grad" in e.base.records:
+                _check_update(e, name, group.optimizer, group.constants)
+
+
+def _check_update(e: Any, name: str, optimizer: str, c: dict[str, float]) -> None:
+    def part(which: str) -> np.ndarray:
+        return e[f"{name}.{which}"].astype(np.float64)
+
+    before, gradient, after = part("before"), part("clipped_grad"), e[name].astype(np.float64)
+    if optimizer in ("adam", "adamw"):
+        t = 3
+        if optimizer == "adam":
+            gradient = gradient + c["weight_decay"] * before
+        mean, square = part("exp_avg") / (1 - c["beta1"] ** t), part("exp_avg_sq") / (1 - c["beta2"] ** t)
+        kept = before * (1 - c["lr"] * c["weight_decay"]) if optimizer == "adamw" else before
+        expected = kept - c["lr"] * mean / (np.sqrt(square) + c["eps"])
+    elif optimizer == "sgd":
+        momentum = part("momentum_buffer") if c["momentum"] else gradient
+        expected = before - c["lr"] * momentum
+    else:
+        average = part("momentum_buffer")
+        x = gradient * (1 - c["momentum"]) + average * c["momentum"]
+        tall = x.shape[0] > x.shape[1]
+        x = x.T if tall else x
+        x = x / max(np.linalg.norm(x), 1e-7)
+        for _ in range(5):
+            gram = x @ x.T
+            x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+        x = x.T if tall else x
+        scale = np.sqrt(max(1.0, before.shape[0] / before.shape[1]))
+        expected = before * (1 - c["lr"] * c["weight_decay"]) - c["lr"] * scale * x
+    largest = max(np.abs(after - before).max(), 1e-12)
+    assert np.abs(after - expected).max() < 1e-3 * largest + 1e-7 * np.abs(before).max(), name
+
+
+@for_each("task, members", [(task, members) for task in TEXTS for members in (1, 2)])
+def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members: int) -> None:
+    run = matrix_run(task, members)
+    weights = {name: p.clone() for name, p in run.model.named_parameters()}
+    flags = {name: p.requires_grad for name, p in run.model.named_parameters()}
+    options = {"lr": 1e-2, "optimizer": "adamw", "member": members}
+    e = run.learn(TEXTS[task], ANSWERS[task], steps=5, **options)
+    assert e.base is not None and e.learning is not None and e.learning.learned is not None
+    assert e.learning.learned.loss < e.learning.loss
+    assert e.learning.learned.steps[0].loss == pytest.approx(e.learning.loss, rel=1e-5)
+    assert all(check.ok for check in (*e.checks, *e.base.checks))
+    assert ("members" in e.learning.left_out) == (members > 1)
+    for name, p in run.model.named_parameters():
+        assert torch.equal(p, weights[name]) and p.grad is None and p.requires_grad == flags[name]
+    again = run.learn(TEXTS[task], ANSWERS[task], member=members)
+    for id in e.base.records:
+        assert np.array_equal(again[id], e.base[id]), id
+    json.dumps(e.manifest())
+
+
+@for_each(
+    "task, text, answer, options, words",
+    [
+        ("classify", "a b", "neither", {}, "'neither' is not a class of this model"),
+        ("classify", "a b", " ", {}, "the answer to learn is empty"),
+        ("classify", LONG["classify"], "good", {}, "learning takes up to 128 tokens; this text has"),
+        ("classify", "a b", "good", {"lr": -1.0}, "lr"),
+        ("classify", "a b", "good", {"optimizer": "lion"}, "optimizer"),
+        ("classify", "a b", "good", {"steps": 101}, "learn_steps"),
+        ("classify", "a b", "good", {"edits": ("encoder.0.self.out=0",)}, "a model learns without edits only"),
+        ("translate", "ab", "Ω", {}, "tokens that are not in the vocabulary"),
+        ("translate", "ab", "ab" * 80, {}, "tokens; at most 127 can be learned at once"),
+        ("lm", "ab", "a" * 200, {}, "learning takes up to 128 tokens; this text has 201"),
+        ("pretrain", "a b c", "g", {}, "holds no [MASK]"),
+        ("pretrain", "a [MASK] b", "gg", {}, "the answer has 2 tokens, and the text 1 [MASK]"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(task: str, text: str, answer: str, options: Any, words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        matrix_run(task).learn(text, answer, **options)
+    assert words in str(raised.value)
+
+
+def test_a_loss_that_is_not_finite_ends_the_steps() -> None:
+    run = matrix_run("classify")
+    request = TraceRequest("a b")
+    learner = Learner(run, encode_answer(run, request, "good"), training_settings(run, request))
+    with torch.no_grad():
+        learner.model.get_parameter("head.weight").fill_(float("nan"))
+    with pytest.raises(UsageError, match="after 0 steps the loss is nan"):
+        learner.step()
+
+
+def test_a_model_too_large_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner_module, "MAX_BYTES", 1000)
+    with pytest.raises(UsageError, match="the limit is 1 GiB"):
+        matrix_run("classify").learn("a b", "good")
+
+
+@for_each("name, text, answer", [("classify", "a good film", "neg"), ("translate", "number 3", "Nummer 7")])
+def test_what_was_learned_is_kept_as_a_run(
+    name: str, text: str, answer: str, runs: Runs, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    out, folder = tmp_path_factory.mktemp("kept") / "run", getattr(runs, name)
+    run = glassformer.load(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    e = run.learn(text, answer, steps=30, optimizer="adamw", lr=0.02)
+    assert e.keep(out) == out
+    kept = glassformer.load(out)
+    weights = {name.removeprefix("members.0."): p for name, p in kept.model.named_parameters()}
+    assert all(torch.equal(p, weights[n]) for n, p in e.subject.model.named_parameters())
+    assert kept.predict(text)["label" if name == "classify" else "translation"] == answer
+    assert e.learning is not None and e.learning.learned is not None and e.learning.learned.others
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for again, words in ((e, "is not empty"), (run.learn(text, answer), "no step of learning was taken")):
+        with pytest.raises(UsageError, match=words):
+            again.keep(out)
+
+
+def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--learn", "neg", "--steps", "2", "--keep", str(tmp_path / "kept"), "--json"]
+    assert main(["explain", str(runs.classify), "a good film", *flags]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["answer"] == "neg" and len(printed["learned"]["steps"]) == 2
+    assert printed["gradients"]["embedding.weight"] > 0
+    assert glassformer.load(tmp_path / "kept").predict("a good film")["label"] in ("neg", "pos")
+    for flags, words in (
+        (["--lr", "1"], "--lr belongs to --learn"),
+        (["--learn", "neg", "--edit", "encoder.0.self.out=0"], "--edit does not go with --learn"),
+        (["--learn", "neg", "--keep", "x"], "add --steps"),
+    ):
+        assert main(["explain", str(runs.classify), "a film", *flags]) == 2
+        assert words in "".join(capsys.readouterr())
+
+
+def test_a_checkpoint_continues_with_its_own_averages(tmp_path: Path) -> None:
+    """A step from a checkpoint is the one that its optimizer would take; another optimizer begins anew."""
+    data = tmp_path / "table.csv"
+    data.write_text("text,label\n" + "".join(f"a {w} film {i},{w}\n" for i in range(30) for w in ("good", "bad")))
+    model = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "ensemble_size": 2}
+    settings: dict[str, Any] = {"train_file": str(data), "steps": 4, "save_every": 2, "model": model}
+    run = glassformer.train("classify", out=tmp_path / "run", precision="fp32", threads=1, **settings)
+    assert run is not None
+    e = run.learn("a good film", "bad", steps=1, checkpoint="step-00000004", member=2)
+    assert e.learning is not None and e.learning.state == "checkpoint"
+    name = "head.weight"
+    constants = next(group.constants for group in e.learning.groups if name in group.params)
+    fresh = run.learn("a good film", "bad", steps=1, checkpoint="step-00000004", member=2, optimizer="adamw")
+    assert fresh.learning is not None and fresh.learning.state == "new"
+    share = 1 - constants["beta1"]
+    assert np.allclose(fresh[f"{name}.exp_avg"], share * fresh[f"{name}.clipped_grad"], rtol=1e-4, atol=1e-9)
+    assert not np.allclose(e[f"{name}.exp_avg"], share * e[f"{name}.clipped_grad"], rtol=1e-2)
+    finished = run.learn("a good film", "bad", steps=1)
+    assert finished.learning is not None and finished.learning.state == "new"

@@ -1,0 +1,179 @@
+"""Rules of the log about updates and first losses; and that no damage to a log ends in a traceback."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from glassformer.cli.main import main
+from glassformer.config import Config
+from glassformer.data.diagnostics import Finding
+from glassformer.report import diagnosis
+from glassformer.report.diagnosis import Checkup, NotMade, check_log, run_checks
+from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import DataRecord, Evaluation, StepMetrics
+
+V = 100
+
+
+def record(rows: list[StepMetrics], base: dict | None = None) -> RunRecord:
+    data = DataRecord(tokenizer={"vocab_size": V}, base=base or {})
+    return RunRecord(Path("run"), Config(task="lm"), data=data, training=rows, evaluation=Evaluation())
+
+
+def moved(*ratios: float, lr: float = 1e-3) -> list[StepMetrics]:
+    """The first line, and one every fifty steps in which each of three matrices moves by the same."""
+    steps = [1, *range(50, 50 * len(ratios) + 1, 50)]
+    return [
+        StepMetrics(step, loss=1.0, lr=lr, update_ratios=dict.fromkeys("abc", ratio))
+        for step, ratio in zip(steps, (1e-9, *ratios), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "is_found"),
+    [((1e-4, 2e-4, 2.9e-4), True), ((1e-4, 3.1e-4, 1e-2), False), ((1.9e-2,), False), ((2.1e-2,), True)],
+)
+def test_the_median_update_near_the_peak(ratios: tuple[float, ...], is_found: bool) -> None:
+    found = list(diagnosis.update_ratio(record(moved(*ratios))))
+    assert len(found) == is_found
+    if found:
+        assert found[0].numbers["ratio"] == sorted(ratios)[len(ratios) // 2] and found[0].grade == "look"
+
+
+def test_updates_at_a_small_rate_do_not_count() -> None:
+    rows = moved(5e-3, 5e-3) + [replace(row, step=row.step + 200, lr=1e-5) for row in moved(1e-6, 1e-6, 1e-6, 1e-6)[1:]]
+    assert list(diagnosis.update_ratio(record(rows))) == []
+    only_small = [StepMetrics(2, lr=1e-3), *(replace(row, lr=1e-5) for row in moved(1e-6))]
+    with pytest.raises(NotMade, match="near the largest"):
+        list(diagnosis.update_ratio(record(only_small)))
+
+
+def test_weights_that_were_trained_before_may_move_little() -> None:
+    assert list(diagnosis.update_ratio(record(moved(1e-5), base={"path": "bert"}))) == []
+
+
+def test_a_matrix_that_never_moves_is_named() -> None:
+    rows = [replace(row, update_ratios={**(row.update_ratios or {}), "b": 0.0}) for row in moved(1e-3, 1e-3)]
+    [found] = diagnosis.frozen(record(rows))
+    assert (found.grade, found.at, found.numbers) == ("stop", "b", {"n": 1, "n_all": 3})
+    assert list(diagnosis.frozen(record([*rows, *moved(1e-3, 1e-3, 1e-3)[-1:]]))) == [], "it moved once"
+    with pytest.raises(NotMade, match="takes 2"):
+        list(diagnosis.frozen(record(rows[:1])))
+
+
+@pytest.mark.parametrize(
+    ("loss", "place"),
+    [
+        (math.log(V) - 0.31, "answer-visible"),
+        (math.log(V) - 0.29, ""),
+        (math.log(V) + 1.49, ""),
+        (math.log(V) + 1.51, "first-loss"),
+    ],
+)
+def test_the_first_loss_is_near_that_of_guessing(loss: float, place: str) -> None:
+    of = record([StepMetrics(1, loss=loss)])
+    found = [*diagnosis.answer_visible(of), *diagnosis.first_loss(of)]
+    assert [f.place for f in found] == ([place] if place else [])
+    assert all(f.grade == "stop" and f.numbers["loss"] == loss and f.numbers["chance"] == math.log(V) for f in found)
+
+
+@pytest.mark.parametrize(
+    ("of", "reason"),
+    [
+        (record([StepMetrics(1, loss=0.1)], base={"path": "x"}), "random weights"),
+        (record([StepMetrics(2, loss=0.1)]), "first step"),
+        (record([StepMetrics(1, loss=math.nan)]), "first step"),
+        (record([]), "first step"),
+        (replace(record([StepMetrics(1, loss=0.1)]), data=DataRecord()), "how many answers"),
+    ],
+    ids=["trained before", "cut at the start", "NaN", "empty", "no vocabulary"],
+)
+def test_why_a_first_loss_cannot_be_judged(of: RunRecord, reason: str) -> None:
+    checkup = check_log(of)
+    assert reason in checkup.not_made["first-loss"] and reason in checkup.not_made["answer-visible"]
+
+
+def test_findings_come_by_grade_causes_first_and_none_twice() -> None:
+    places = [("heads", "look"), ("padding", "look"), ("data", "know"), ("scores", "look"), ("unknown", "stop")]
+    first = Checkup([Finding("x", place=place, grade=grade) for place, grade in places], ["a"], {"b": "no log"})  # pyright: ignore
+    both = first + Checkup([Finding("y", place="heads"), Finding("z", place="frozen", grade="stop")], ["b"], {"c": "?"})
+    assert [f.place for f in both.findings] == ["frozen", "unknown", "scores", "padding", "heads", "data"]
+    assert both.made == ["a", "b"] and both.not_made == {"c": "?"}
+
+
+def test_a_check_of_impossible_numbers_could_not_be_made() -> None:
+    checkup = run_checks({"x": lambda: [Finding("a", place=str(1 // 0))], "y": list})
+    assert checkup.made == ["y"] and "division" in checkup.not_made["x"]
+
+
+def lines(n: int = 120) -> str:
+    """A sound log."""
+    rows = []
+    for step in range(1, n + 1):
+        ratios = {"w": 1e-3, "v": 2e-3} if step == 1 or step % 50 == 0 else None
+        valid = {"loss": 3.0 - step / 100} if step % 30 == 0 else None
+        loss = 4.6 * 0.98**step
+        rows.append(
+            StepMetrics(step, step / 60, loss, 1e-3, 1.0, 1e3, 0.1, step / 10, update_ratios=ratios, valid=valid)
+        )
+    return "".join(row.line() for row in rows)
+
+
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+WORDS = st.sampled_from(
+    ["NaN", "-1", "1e400", "null", '"x"', "{}", "[]", "true", "0", "", "}", "\n", "\x00", "Infinity"]
+)
+
+
+@SETTINGS
+@given(data=st.data())
+def test_no_damage_to_a_log_ends_in_a_traceback(data: st.DataObject, fake_run: Callable[..., Path], tmp_path) -> None:
+    run = tmp_path / "lm"
+    if not run.exists():
+        fake_run("lm")
+    text = lines(data.draw(st.sampled_from([0, 1, 2, 60, 120])))
+    for _ in range(data.draw(st.integers(0, 4))):
+        if not text:
+            break
+        at, n = data.draw(st.integers(0, len(text) - 1)), data.draw(st.sampled_from([0, 1, 5, 80, 2000]))
+        text = text[:at] + data.draw(WORDS) + text[at + n :]
+    (run / "metrics.jsonl").write_text(text, encoding="utf-8", newline="\n")
+    checkup = check_log(load_run_record(run, damaged_log=True))
+    assert {*checkup.made, *checkup.not_made} == diagnosis.RULES.keys()
+    assert all(f.matter and f.grade in diagnosis.GRADES for f in checkup.findings)
+    again = check_log(load_run_record(run, damaged_log=True))
+    assert repr(again) == repr(checkup)
+
+
+def test_lines_that_cannot_be_read_are_counted(fake_run: Callable[..., Path], capsys: pytest.CaptureFixture) -> None:
+    run = fake_run("lm")
+    text = lines().splitlines(keepends=True)
+    text[3], text[7] = "{\n", '{"step": "x"}\n'
+    (run / "metrics.jsonl").write_text("".join(text), encoding="utf-8")
+    assert main(["doctor", str(run), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    [found] = [each for each in answer["diagnostics"] if each["place"] == "log"]
+    assert found["numbers"] == {"n": 2} and found["grade"] == "look"
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "data.json", "evaluation.json", "env.json"])
+def test_a_missing_file_is_no_traceback(
+    name: str, fake_run: Callable[..., Path], capsys: pytest.CaptureFixture
+) -> None:
+    run = fake_run("classify")
+    (run / name).unlink()
+    assert main(["doctor", str(run)]) == 0
+    assert "not made: " in capsys.readouterr().out
+    assert main(["doctor", str(run), "--examine"]) == 0
+    output = capsys.readouterr().out
+    assert "scores" in output and "not made" in output
+    assert RunFolder(run).resumable

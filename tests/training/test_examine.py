@@ -1,0 +1,209 @@
+"""What the doctor measures inside a model, compared with plain computations of the same."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.small import config_of, data_of, small, small_run
+
+from glassformer.models.ensemble import members_of
+from glassformer.nn import MultiHeadAttention
+from glassformer.nn.attention import Mask, attention
+from glassformer.report.diagnosis import NotMade
+from glassformer.report.run_record import RunRecord
+from glassformer.runs.records import DataRecord, StepMetrics
+from glassformer.training import examine, rate_range
+from glassformer.training.examine import Activity, activity_of, observe
+from glassformer.training.finetune import freeze
+
+
+def of_attention(lengths: list[int], causal: bool, keys: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
+    """Largest scores and entropy shares of an attention on padded rows, and the same computed row by row."""
+    torch.manual_seed(0)
+    module = MultiHeadAttention(8, 2)
+    x = torch.randn(len(lengths), keys, 8)
+    padding = torch.arange(keys) < torch.tensor(lengths)[:, None]
+    x[~padding] = 100.0  # must not be looked at
+    mask = Mask.of(padding_mask=padding, causal=(keys, keys) if causal else None)
+    run = small("lm")
+    batch = replace(run.batch(run.batches()[0]), n_tokens=sum(lengths))
+    seen = observe(module, [batch], lambda _: module(x, mask=mask))
+    largest, shares = torch.zeros(2), []
+    for row, n in enumerate(lengths):
+        q, k, v = (module._split_heads(p(x[row : row + 1, :n])) for p in (module.q_proj, module.k_proj, module.v_proj))
+        allowed = torch.ones(n, n).tril().bool() if causal else torch.ones(n, n).bool()
+        scores = (q @ k.mT / math.sqrt(4))[0]
+        largest = torch.maximum(largest, scores.abs().masked_fill(~allowed, 0).amax(dim=(1, 2)))
+        weights = attention(q, k, v, allowed[None, None])[1][0]
+        for query in range(n):
+            if (visible := int(allowed[query].sum())) >= 8:
+                p = weights[:, query, :visible] if causal else weights[:, query]
+                shares.append(-(p * p.log()).sum(dim=-1) / math.log(visible))
+    assert seen.scores[""].tolist() == pytest.approx(largest.tolist(), rel=1e-5)
+    assert seen.entropy[""].tolist() == pytest.approx(torch.stack(shares).mean(dim=0).tolist(), rel=1e-4)
+    assert seen.n_tokens == sum(lengths)
+    return seen.scores[""], seen.entropy[""]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_scores_and_entropy_are_those_of_real_tokens(causal: bool) -> None:
+    of_attention([12, 9], causal)
+
+
+def test_cross_attention_and_members_are_looked_at_too() -> None:
+    config = config_of("translate")
+    run = small_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of("translate"))
+    model = run.new_state().model
+    seen = activity_of(model, run.task, run.context.valid)
+    parts = [f"members.{i}.{part}" for i in (0, 1) for part in ("encoder.0.self", "decoder.0.self", "decoder.0.cross")]
+    assert sorted(seen.scores) == sorted(parts) and len(seen.dead) == 4 and len(members_of(model)) == 2
+    assert not any(module._forward_pre_hooks for module in model.modules()), "no hook is left"
+
+
+def test_units_that_are_silent_are_counted() -> None:
+    run = small("classify")
+    model: Any = run.new_state().model
+    block = model.encoder.layers[0].feed_forward
+    with torch.no_grad():
+        block.up_proj.bias[:20] = -1e4
+    before = activity_of(model, run.task, run.context.valid)
+    assert before.dead["encoder.0.ff"] >= 20 / 64
+    [found] = examine.dead_units(before)
+    assert found.at == "encoder.0.ff" and found.numbers["share"] == before.dead["encoder.0.ff"]
+
+
+def test_gelu_has_no_dead_units() -> None:
+    config = config_of("classify")
+    run = small_run(replace(config, model=replace(config.model, activation="gelu")), data_of("classify"))
+    seen = activity_of(run.new_state().model, run.task, run.context.valid)
+    with pytest.raises(NotMade, match="ReLU"):
+        list(examine.dead_units(seen))
+
+
+def activity(score: float = 10.0, shares: tuple[float, ...] = (0.5,) * 4, dead: float = 0.0) -> Activity:
+    return Activity({"a": torch.tensor([1.0, score, 1.0, 1.0])}, {"a": torch.tensor(shares)}, {"ff": dead}, 100)
+
+
+@pytest.mark.parametrize(
+    ("score", "grade"), [(49.0, None), (51.0, "look"), (999.0, "look"), (1001.0, "stop"), (math.inf, "stop")]
+)
+def test_the_grade_of_scores(score: float, grade: str | None) -> None:
+    found = list(examine.scores(activity(score)))
+    assert [f.grade for f in found] == ([grade] if grade else [])
+    if found:
+        assert found[0].at == "a" and found[0].numbers["head"] == 1 and found[0].numbers["largest"] == score
+
+
+@pytest.mark.parametrize(
+    ("score", "shares", "is_found"),
+    [
+        (10.0, (0.01,) * 4, False),  # sharp heads can be right
+        (60.0, (0.01,) * 4, True),
+        (60.0, (0.5,) * 4, False),
+        (1.0, (0.99, 0.99, 0.5, 0.5), True),
+        (1.0, (0.99, 0.5, 0.5, 0.5), False),
+    ],
+)
+def test_heads(score: float, shares: tuple[float, ...], is_found: bool) -> None:
+    assert bool(list(examine.heads(activity(score, shares)))) == is_found
+
+
+def test_what_cannot_be_looked_at_is_said() -> None:
+    for check in (examine.scores, examine.heads, examine.dead_units):
+        with pytest.raises(NotMade):
+            list(check(Activity()))
+
+
+def record_of(run: Any, loss: float, **more: Any) -> RunRecord:
+    data = DataRecord(label_names=run.task.label_names, tokenizer={"vocab_size": run.task.tokenizer.vocab_size})
+    return RunRecord(Path("run"), run.config, data=data, training=[StepMetrics(1, loss=loss, **more)])
+
+
+def test_a_first_loss_is_compared_with_fresh_models() -> None:
+    run = small("classify")
+    fresh = examine.fresh_losses(run.context)
+    mean = sum(fresh) / len(fresh)
+    assert len(set(fresh)) == 3 and list(examine.fresh_loss(record_of(run, mean), run.context)) == []
+    [found] = examine.fresh_loss(record_of(run, mean + 2), run.context)
+    assert found.grade == "stop" and found.numbers["fresh"] == pytest.approx(mean)
+    assert found.numbers["loss"] == mean + 2
+    imported = record_of(run, mean + 2)
+    with pytest.raises(NotMade, match="random weights"):
+        list(examine.fresh_loss(replace(imported, data=replace(imported.data, base={"path": "x"})), run.context))
+
+
+@pytest.mark.parametrize("task", ["lm", "translate", "pretrain"])
+def test_no_answer_is_visible_in_sound_tasks(task: str) -> None:
+    run = small(task)
+    assert list(examine.answer_visible(run.new_state().model, run.context)) == []
+
+
+def test_a_matrix_that_is_missing_in_the_log_was_not_trained() -> None:
+    run = small("lm")
+    model = run.new_state().model
+    names = [name for name, p in model.named_parameters() if p.dim() > 1]
+    everything = record_of(run, 1.0, update_ratios=dict.fromkeys(names, 0.1))
+    assert list(examine.frozen(everything, model)) == []
+    [found] = examine.frozen(record_of(run, 1.0, update_ratios=dict.fromkeys(names[1:], 0.1)), model)
+    assert (found.grade, found.at, found.numbers["n"]) == ("stop", names[0], 1)
+    model.requires_grad_(False)  # as it may be after such a training
+    assert len(list(examine.frozen(record_of(run, 1.0, update_ratios=dict.fromkeys(names[1:], 0.1)), model))) == 1
+
+
+def test_a_matrix_that_the_settings_freeze_is_not_missed() -> None:
+    run = small("classify", frozen_layers=1)
+    model = run.new_state().model
+    freeze(model, 1)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1]
+    assert 0 < len(trained) < sum(p.dim() > 1 for p in model.parameters())
+    of = record_of(run, 1.0, update_ratios=dict.fromkeys(trained, 0.1))
+    assert list(examine.frozen(of, run.new_state().model)) == []
+
+
+@pytest.mark.parametrize(
+    ("losses", "steepest", "least"),
+    [
+        ([5.0] * 40 + [4.0, 3.0, 1.0, 0.9, 0.8, 2.0], 42, 44),
+        ([9.0, 5.0] + [5.0] * 38 + [4.5, 2.0, 1.9], 41, 42),  # a noisy start does not count
+    ],
+)
+def test_landmarks_of_a_curve(losses: list[float], steepest: int, least: int) -> None:
+    curve = [(float(i), loss) for i, loss in enumerate(losses)]
+    assert rate_range.landmarks(curve) == (float(steepest), float(least))
+
+
+CURVE = [5.0] * 20 + [4.0, 3.0, 2.0, 1.0, 0.9, 0.9, 0.8, 0.9, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("of_steepest", "of_least", "word"),
+    [(0.09, None, "too small"), (0.11, None, ""), (None, 0.3, ""), (None, 0.35, "too large")],
+)
+def test_a_rate_outside_of_the_range_is_found(of_steepest: float | None, of_least: float | None, word: str) -> None:
+    curve = [(1e-6 * 1.5**i, loss) for i, loss in enumerate(CURVE)]
+    steepest, least = rate_range.landmarks(curve)
+    lr = of_steepest * steepest if of_steepest else (of_least or 0.0) * least
+    found = list(rate_range.rate_range(curve, lr))
+    assert len(found) == bool(word)
+    for finding in found:
+        assert word in finding.matter and finding.numbers["lr"] == lr and finding.remedy.startswith("--lr ")
+        assert finding.numbers["low"] == pytest.approx(steepest / 10)
+        assert finding.numbers["high"] == pytest.approx(least / 3)
+
+
+@pytest.mark.parametrize("curve", [[(1e-6 * 1.5**i, 5.0) for i in range(30)], [(1e-6, 5.0), (1e-5, 1.0)], []], ids=len)
+def test_a_loss_that_falls_at_no_rate_gives_no_range(curve: list[tuple[float, float]]) -> None:
+    with pytest.raises(NotMade, match="no learning rate"):
+        list(rate_range.rate_range(curve, 1e-3))
+
+
+def test_the_rate_rises_and_the_training_ends_where_the_loss_is_lost() -> None:
+    curve = rate_range.losses_by_rate(small("lm").context)
+    rates = [rate for rate, _ in curve]
+    assert rates[0] == 1e-6 and rates == sorted(rates) and rates[-1] <= 1.0 + 1e-9
+    assert len(curve) > 60 and min(loss for _, loss in curve) < curve[10][1]
