@@ -127,14 +127,15 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
 def load(path: str | Path, *others: str | Path, device: str = "auto", precision: str | None = None) -> Run:
     """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
 
-    With others it is an ensemble that averages their probabilities. A folder that `Run.export` wrote is loaded with the
-    library that it was written for, as an `ExportedModel`, which predicts.
+    With others it is an ensemble that averages their probabilities: usually more accurate, N times slower. A folder
+    that `Run.export` wrote is loaded with the library that it was written for, as an `ExportedModel`, which predicts.
 
     Args:
         path: the folder.
         others: folders of more runs of the same task, tokenizer and classes; their sizes may differ.
         device: "auto", "cpu", "cuda" or "mps".
-        precision: of `predict` and `evaluate`: "auto" (bf16 where native), "fp32" or "bf16"; default: as in training.
+        precision: of `predict` and `evaluate`: "auto" (bf16 where it is native), "fp32" or "bf16";
+            default: as in training. `explain` is always fp32. Not for an exported model.
 
     Raises:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
@@ -147,7 +148,8 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         if others:
             raise UsageError(f"{path} is an exported model, which predicts alone", "name one folder")
         if precision is not None:
-            raise UsageError(f"{path} is exported, in a precision chosen then", "export with --quantization")
+            message = f"{path} is an exported model, whose precision is chosen at export"
+            raise UsageError(message, "export with --quantization")
         return load_exported(path, device)  # pyright: ignore[reportReturnType]  # typed as what one loads to look into
     from glassformer.models.ensemble import Ensemble, members_of
     from glassformer.tasks.restoring import check_joins
@@ -201,8 +203,8 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
     with tuned(run.device):
         scores = run.task.evaluate(run.model, split, run.config.decode)
-    kept = {key: value for key, value in scores.items() if key != "predictions"}
-    return Evaluation(run.task.name, name, {"precision": run.precision} | kept)
+    scores.pop("predictions")
+    return Evaluation(run.task.name, name, {"precision": run.precision} | scores)
 
 
 def _load(path: str | Path, device: str, precision: str | None) -> Run:

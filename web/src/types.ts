@@ -839,6 +839,8 @@ export interface CheckpointEffect {
 
 /** The data of a saved page. */
 export interface SavedPageData {
+  training?: SavedTraining;
+  view?: string;
   run: RunInfo;
   /** One trace, then that with edits or after steps of learning, then a second one to compare with. */
   traces: Manifest[];
@@ -853,29 +855,6 @@ export interface SavedPageData {
   embeddings?: Record<string, Record<string, EmbeddingView>>;
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
-  /** The curves of the training, and what the model answered at each snapshot. */
-  training?: SavedTraining;
-  /** The address within the page that it begins at, "#/step?node=…"; default: Flow. */
-  view?: string;
-}
-
-/** A tensor in a file: little-endian, in base64. */
-export interface PackedTensor {
-  dtype: "f16" | "f32" | "i32" | "u8";
-  shape: number[];
-  data: string;
-}
-
-/** The weights of words, and what was unlearned. */
-export interface SavedAttribution {
-  request: AttributeRequest;
-  attribution: Attribution;
-}
-
-/** What is said with a word erased, and which one was. */
-export interface SavedErasure {
-  request: EraseRequest;
-  erased: Erased;
 }
 
 /** The training in a saved page. */
@@ -969,6 +948,25 @@ export interface AttentionMap {
   /** Tokens that are attended to. */
   columns: string[];
   weights: number[][];
+}
+
+/** A tensor in a file: little-endian, in base64. */
+export interface PackedTensor {
+  dtype: "f16" | "f32" | "i32" | "u8";
+  shape: number[];
+  data: string;
+}
+
+/** The weights of words, and what was unlearned. */
+export interface SavedAttribution {
+  request: AttributeRequest;
+  attribution: Attribution;
+}
+
+/** What is said with a word erased, and which one was. */
+export interface SavedErasure {
+  request: EraseRequest;
+  erased: Erased;
 }
 
 /** A saved page as a file to download. */

@@ -165,9 +165,7 @@ class RunFolder:
 
     @property
     def model_folder(self) -> Path | None:
-        """Return the folder that `load` reads: `model/`, or this folder if it is a model folder itself.
-
-        None without either.
+        """Return the folder that `load` reads: `model/`, or this folder if it is a model folder itself; else None.
 
         A `model/` that a kill left under its second name, between the two renames that replace it, is restored.
         """

@@ -83,10 +83,7 @@ def train_steps(
                 paused=stats.pause,
                 stop=stats.stop,
             )
-            if used >= 1.0:
-                progress.finished = "budget"
-            if progress.position >= len(batches):
-                progress.epoch, progress.position = progress.epoch + 1, 0
+            progress.end_step(used, len(batches))
             if validator.is_due(state, epoch):
                 scores = validator(state, epoch)
                 is_best = progress.best_step == progress.step

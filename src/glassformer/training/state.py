@@ -141,6 +141,13 @@ class Progress:
         self.seconds_counted += seconds
         self.seconds_batching += seconds_batching
 
+    def end_step(self, used: float, batches_per_epoch: int) -> None:
+        """Note the end of the budget, of which a share is used, and the beginning of the next epoch."""
+        if used >= 1.0:
+            self.finished = "budget"
+        if self.position >= batches_per_epoch:
+            self.epoch, self.position = self.epoch + 1, 0
+
     def take_counts(self) -> tuple[float, float]:
         """Return the shares of steps that were clipped and of time spent making batches; count anew."""
         shares = self.steps_clipped / self.steps_counted, self.seconds_batching / self.seconds_counted

@@ -25,5 +25,5 @@ def replay_html(
     saved = saved_training(subject, training, dropped, seconds=seconds)
     first = explain(subject, next(iter(saved["texts"]), BLANK))
     settings: Any = {"seconds": seconds, "max_bytes": max_bytes}
-    page, lacks = saved_page_html(first, view="#/training", training=saved, **settings)
+    page, lacks = saved_page_html(first, view={"view": "#/training", "training": saved}, **settings)
     return page, [*dropped, *lacks]

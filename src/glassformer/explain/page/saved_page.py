@@ -59,7 +59,16 @@ class SavedErasure(TypedDict):
     erased: Annotated[dict[str, Any], Erased]
 
 
-class SavedPageData(TypedDict):
+class SavedView(TypedDict):
+    """Where a saved page begins, and what it shows besides texts."""
+
+    training: NotRequired[SavedTraining]
+    """The curves of the training, and what the model answered at each snapshot."""
+    view: NotRequired[str]
+    """The address within the page that it begins at, "#/step?node=…"; default: Flow."""
+
+
+class SavedPageData(SavedView):
     """The data of a saved page."""
 
     run: RunInfo
@@ -77,10 +86,6 @@ class SavedPageData(TypedDict):
     """By trace id, then by step and token id, "embedding.rows/17"."""
     dropped: list[str]
     """What the file lacks, and how to see it, a sentence each."""
-    training: NotRequired[SavedTraining]
-    """The curves of the training, and what the model answered at each snapshot."""
-    view: NotRequired[str]
-    """The address within the page that it begins at, "#/step?node=…"; default: Flow."""
 
 
 class ByteBudget:
@@ -105,14 +110,13 @@ def saved_page_html(
     parameters: bool = False,
     max_bytes: int = MAX_BYTES,
     seconds: float = ATTRIBUTION_SECONDS,
-    view: str = "",
-    training: SavedTraining | None = None,
+    view: SavedView | None = None,
 ) -> tuple[str, list[str]]:
     """Return the page as text, and what it lacks, a sentence each.
 
     It shows an explanation, the same text under edits or after learning, and another text to compare with. Parameters
     are stored up to 1.5 MB of the file, or all of them, so that the page can recompute every step. It begins at the
-    address `view`, and shows a training where one is given.
+    address in `view`, and shows the training in it.
     """
     if explanation.base is not None and edited is None:
         explanation, edited = explanation.base, explanation
@@ -123,6 +127,7 @@ def saved_page_html(
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
     data: SavedPageData = {
+        **(view or {}),
         "run": run_info(explanation.run),
         "traces": [manifest(e) for e in explanations],
         "tensors": {},
@@ -132,10 +137,6 @@ def saved_page_html(
         "embeddings": {e.id: embedding_views(e, dropped) for e in unedited},
         "dropped": dropped,
     }
-    if view:
-        data["view"] = view
-    if training is not None:
-        data["training"] = training
     needed = sum(len(part.encode()) for part in page) + size_of(data) + SENTENCES_BYTES
     if needed > max_bytes:
         raise UsageError(f"this page takes {needed:,} bytes without any tensor, more than {max_bytes:,}")

@@ -41,7 +41,7 @@ from glassformer.explain.explanation import Explanation
 from glassformer.explain.learn.learning import explain_learning
 from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import RequestError
-from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.page.saved_page import SavedView, saved_page_html
 from glassformer.explain.request import IDS, Request, TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.watch.followed import Followed
@@ -263,15 +263,16 @@ class Service:
         Of long translations it has fewer attributions, as it takes less time.
         The page begins at the address `view`. Requests are sent rather than ids of traces, which may be dropped.
         """
-        view, training, dropped = body.get("view", ""), self._replay_texts(body), list[str]()
+        training, dropped = self._replay_texts(body), list[str]()
+        begin: SavedView = {"view": body["view"]} if body.get("view") else {}
         first = self._explain(_trace_request(body.get("request")))
         base = first.base or first
         second = None if body.get("other") is None else self._explain(_trace_request(body["other"]).without_edits())
         other = None if second is None or second.request == base.request else second
         edited = None if first.base is None else first
-        settings: dict[str, Any] = {"edited": edited, "other": other, "view": view}
+        settings: dict[str, Any] = {"edited": edited, "other": other, "view": begin}
         if training is not None:
-            settings["training"] = saved_training(self.subject, self._training, dropped, training, SAVE_SECONDS)
+            begin["training"] = saved_training(self.subject, self._training, dropped, training, SAVE_SECONDS)
         page, lacks = saved_page_html(base, seconds=SAVE_SECONDS, **settings)
         return {"page": page, "dropped": [*dropped, *lacks]}
 
