@@ -240,7 +240,7 @@ function takeBack(params: Route["params"], why: ErrorMessage, keepTyped = () => 
 const unchanged = ({ edits: _, other_text: __, learn_steps: ___, ...request }: TraceRequest): TraceRequest => request;
 
 /** Whether a trace is of a pass with edits, or after steps of learning. */
-const isChanged = ({ edited, learning }: Manifest) => Boolean(edited ?? learning?.learned);
+export const isChanged = ({ edited, learning }: Manifest) => Boolean(edited ?? learning?.learned);
 
 /** The request in the address, or the first one of the run or the saved page. */
 function requestOf({ params }: Route): TraceRequest {

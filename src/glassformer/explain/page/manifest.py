@@ -329,7 +329,8 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
 
 def run_info(subject: Subject) -> RunInfo:
     """Return the description of a run."""
-    short = [one for one in known_answers(subject) if len(one[0]) <= SHORT_TEXT]
+    known = [one for one in known_answers(subject) if len(one[0]) <= SHORT_TEXT]
+    short: list[KnownAnswer] = [{"text": text, "answer": answer} for text, answer in known]
     return {
         "model": model_info(subject),
         "examples": examples(subject),
@@ -344,7 +345,7 @@ def run_info(subject: Subject) -> RunInfo:
         "learn": {
             "optimizer": subject.task.config.train.optimizer,
             "lr": subject.task.config.train.lr,
-            "examples": [KnownAnswer(text=text, answer=answer) for text, answer in short][:N_ANSWERS],
+            "examples": short[:N_ANSWERS],
         },
         "version": _versions()["glassformer"],
     }

@@ -1,6 +1,6 @@
 /** What the steps of the tour are made from: the trace, its weights and sweeps, each fetched once, and the page. */
 import { paramsFromRequest, type Screen } from "../../state/address";
-import { go, source } from "../../state/page";
+import { go, isChanged, source } from "../../state/page";
 import { type Grid, toGrid } from "../../tensors/grid";
 import { attentionGroups, type AttentionGroup } from "../../trace/heads";
 import { isClassifier, isEmbedder, isMasked } from "../../trace/generation";
@@ -48,14 +48,14 @@ export interface Context {
   open: (screen: Screen, params: Record<string, string | number | null>) => void;
 }
 
-const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sampling", "heat", "position", "beam", "cell", "hide", "sort", "head", "node", "layer", "arithmetic"];
+const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sampling", "heat", "position", "beam", "cell", "hide", "sort", "head", "node", "layer", "arithmetic", "numbers"];
 
 export function contextOf(trace: Manifest): Context {
   let keys: Promise<KeysSweep | null> | undefined;
   const edits = source.live && !isEmbedder(trace) && !trace.refused.edits;
   const clean = Object.fromEntries(PARAMS.map((name) => [name, null]));
   // A saved page holds the traces that it holds: its address names no text.
-  const request = source.live ? paramsFromRequest(trace.request) : { show: source.stored.some((one) => one.edited) ? "before" : null };
+  const request = source.live ? paramsFromRequest(trace.request) : { show: source.stored.some(isChanged) ? "before" : null };
   return {
     trace, groups: attentionGroups(trace), classifier: isClassifier(trace), masked: isMasked(trace), edits,
     keys: () => (keys ??= edits ? source.sweep({ trace: trace.id, kind: "keys" }).catch(() => null) : Promise.resolve(null)),
