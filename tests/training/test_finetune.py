@@ -205,6 +205,7 @@ def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
 def test_documents_of_a_tokenizer_without_an_end_token_follow_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))  # ids of an earlier run would hide a fault
     monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
     source = folder_of("llama", tmp_path / "source", put(".eos_token_id", None)) / "tokenizer.json"
     source.write_text(source.read_text(encoding="utf-8").replace("</s>", "m"), encoding="utf-8")
