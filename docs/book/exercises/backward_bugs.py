@@ -93,8 +93,4 @@ def inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
     return ids, table, query, torch.randint(0, size, (), generator=generator)
 
 
-EXERCISE = Exercise(
-    reference=autograd,
-    inputs=inputs,
-    mistakes={with_bugs(*bugs): hint(*bugs) for bugs in SOME_BUGS},
-)
+EXERCISE = Exercise(reference=autograd, inputs=inputs, mistakes={with_bugs(*bugs): hint(*bugs) for bugs in SOME_BUGS})

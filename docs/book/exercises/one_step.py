@@ -77,6 +77,6 @@ EXERCISE = Exercise(
         with_plain_mean: "the mean that is subtracted is weighed by the attention weights",
         over_queries: "the softmax is over the keys of one query, so the sum is over the row, not over the column",
         exchanged: "the output of the query is a mean of values of keys: take g of the query and the value of the key",
-        weight_again: "the weight is a factor of the score's gradient only; its own gradient is a product of two vectors",
+        weight_again: "the weight is a factor of the score's gradient only; its own gradient is a product of vectors",
     },
 )
