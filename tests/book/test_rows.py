@@ -103,6 +103,13 @@ def test_a_recorded_run_is_of_the_recipe_as_it_is_now(path: Path) -> None:
         assert low < run["headline"]["value"] < high
 
 
+def test_the_trainings_that_a_chapter_watched_are_of_the_recipe_as_it_is_now() -> None:
+    record = json.loads((RECORDS / "plain" / "watch.json").read_text(encoding="utf-8"))
+    assert record["recipe_sha256"] == recipe_hash(record["recipe"]), "see docs/book/watch_facts.py"
+    for run in record["runs"]:
+        assert all(len(shares) == len(run["snapshots"]) and shares[-1] > 0.9 for shares in run["measures"].values())
+
+
 def test_links_to_the_errors_of_the_sources_lead_to_a_heading() -> None:
     """The page is generated, so that the test of links cannot read it."""
     headings = re.findall(r"^#+ (.*)$", reference_pages.errata(), re.MULTILINE)
