@@ -261,6 +261,7 @@ def test_a_probe_is_the_same_in_any_unit_of_the_vectors() -> None:
 
 
 def test_settings_for_a_pretrained_start_follow_the_number_of_texts() -> None:
-    few, some, many = (suggest_from_pretrained(n) for n in (100, 3000, 100_000))
+    few, some, many = (suggest_from_pretrained(n, 3) for n in (100, 3000, 100_000))
+    assert some["adversarial"] == 0 < suggest_from_pretrained(3000, 2)["adversarial"]
     assert few["epochs"] > some["epochs"] > many["epochs"] >= 3
     assert few["batch_size"] < many["batch_size"]

@@ -68,6 +68,7 @@ class Task(ABC):
         needs_tokens: roles of special tokens without which it cannot be trained, such as "mask".
         imported_start: settings of the training for the weights of another library, which change less than random ones
             have to.
+        imported_auto: settings of the training that are then chosen from the data, besides those of the recipe.
     """
 
     name: ClassVar[str]
@@ -79,6 +80,7 @@ class Task(ABC):
     fits_baselines: ClassVar[bool] = False
     needs_tokens: ClassVar[tuple[str, ...]] = ()
     imported_start: ClassVar[Mapping[str, Any]] = {}
+    imported_auto: ClassVar[tuple[str, ...]] = ()
     explain_as: ClassVar[
         Literal["classifier", "masked_language_model", "translator", "language_model", "text_embedder"] | None
     ] = None
