@@ -27,7 +27,9 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_commands_that_need_a_training_say_that_there_was_none(cli: Callable, tmp_path: Path) -> None:
     run = str(glassformer.import_model(bert_folder(tmp_path / "source"), tmp_path / "run").path)
-    for command in (["doctor", run], ["train", "--resume", run], ["compare", run, run]):
+    done = cli("doctor", run)  # which looks at the weights too, with --examine
+    assert done.code == 0 and "(no log is here, only a model)" in done.out
+    for command in (["train", "--resume", run], ["compare", run, run]):
         done = cli(*command)
         assert done.code == 4 and not done.out, command
         assert f"{run} was imported, not trained here" in done.err and "--init-from" in done.err, command
