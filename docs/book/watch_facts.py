@@ -32,6 +32,7 @@ AMBIGUOUS = [(m, d) for m in range(1, 13) for d in range(1, 13) if m != d][::3]
 def tokens_right(run: Run, model: nn.Module) -> Tensor:
     """Return which tokens of the answers are right where all before them are given, (200, 11)."""
     tokenizer, test = run.task.tokenizer, load_text_data(run.task.schema, run.config.data).test
+    assert test is not None  # the recipe generates one
     sources = [torch.tensor(tokenizer.with_end(tokenizer.encode(text))) for text in test.text[:N_DATES]]
     source = nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=tokenizer.pad_id)
     labels = torch.tensor([tokenizer.with_end(tokenizer.encode(answer)) for answer in test.answers[:N_DATES]])
