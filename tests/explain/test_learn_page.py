@@ -86,10 +86,10 @@ def test_a_step_says_whether_the_answer_was_the_most_probable() -> None:
 def test_the_learning_rate_of_muon_keeps_its_ratio() -> None:
     subject = subject_of(MODELS[NAME])
     config = subject.task.config.train
-    asked_for = TraceRequest("a", lr=config.lr * 10, optimizer="muon")
-    settings = training_settings(subject, asked_for)
+    requested = TraceRequest("a", lr=config.lr * 10, optimizer="muon")
+    settings = training_settings(subject, requested)
     assert settings.muon.matrix_lr == pytest.approx(10 * config.muon.matrix_lr) and settings.optimizer == "muon"
-    assert training_settings(subject, replace(asked_for, lr=None)).muon == config.muon
+    assert training_settings(subject, replace(requested, lr=None)).muon == config.muon
 
 
 def test_a_run_sends_how_it_was_trained_and_known_answers(tmp_path_factory: pytest.TempPathFactory) -> None:
