@@ -1,5 +1,5 @@
 /**
- * Keyboard shortcuts for all screens: 1–7 open a screen, [ ] change the layer, , . the head, w goes to the field for
+ * Keyboard shortcuts for all screens: 1–8 open a screen, [ ] change the layer, , . the head, w goes to the field for
  * edits, z removes the last edit, v shows before, after or the difference, g gradients, ? opens the help. A
  * screen handles its own keys (Space, Enter, arrows). Keys are ignored while typing.
  */

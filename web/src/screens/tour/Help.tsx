@@ -9,7 +9,7 @@ import { adopt } from "../../views/Terms";
 export const useStyles = () => adopt(sheet);
 
 const KEYS: [string, string][] = [
-  ["1 … 7", "open a screen"],
+  ["1 … 8", "open a screen"],
   ["Space", "next step (Step), mask a word (Why)"],
   ["Shift Space", "previous step"],
   ["Enter", "arithmetic of the selected cell"],
