@@ -32,7 +32,7 @@ LIMITS = [
 OVERLAPPING = [("dead units", DEAD, "rate × 30"), ("update ratio", UPDATE_RATIOS[1], "rate × 30")]
 """Quantities that tell nothing certain of a disease, of which the documentation says so."""
 NO_TRAINING = {"bias of a class + 5": 2, "output × 10": 2, "labels not shifted": 2, "no causal mask": 2}
-SHORT = {"not trained": 50, "branch detached": 50, "queries × 30": 2, "no queries": 2, "bias of units − 10": 2}
+SHORT = {"not trained": 50, "branch detached": 50, "queries × 30": 50, "no queries": 2, "bias of units − 10": 2}
 """Diseases that show after so few steps."""
 
 

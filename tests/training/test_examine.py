@@ -184,7 +184,7 @@ CURVE = [5.0] * 20 + [4.0, 3.0, 2.0, 1.0, 0.9, 0.9, 0.8, 0.9, 3.0]
 
 @pytest.mark.parametrize(
     ("of_steepest", "of_least", "word"),
-    [(0.09, None, "too small"), (0.11, None, ""), (None, 0.3, ""), (None, 0.35, "too large")],
+    [(0.06, None, "too small"), (0.07, None, ""), (None, 0.3, ""), (None, 0.35, "too large")],
 )
 def test_a_rate_outside_of_the_range_is_found(of_steepest: float | None, of_least: float | None, word: str) -> None:
     curve = [(1e-6 * 1.5**i, loss) for i, loss in enumerate(CURVE)]
@@ -194,7 +194,7 @@ def test_a_rate_outside_of_the_range_is_found(of_steepest: float | None, of_leas
     assert len(found) == bool(word)
     for finding in found:
         assert word in finding.matter and finding.numbers["lr"] == lr and finding.remedy.startswith("--lr ")
-        assert finding.numbers["low"] == pytest.approx(steepest / 10)
+        assert finding.numbers["low"] == pytest.approx(steepest / 15)
         assert finding.numbers["high"] == pytest.approx(least / 3)
 
 

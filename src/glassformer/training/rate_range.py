@@ -24,7 +24,7 @@ FALLEN = 0.98
 """Share of the first loss that the least one must be below."""
 AVERAGED, BEGUN = 10, 0.1
 """Steps whose smoothed loss rests on too few batches, and share of the fall from which a step can be the steepest."""
-OF_LEAST, OF_STEEPEST = 1 / 3, 1 / 10
+OF_LEAST, OF_STEEPEST = 1 / 3, 1 / 15
 """Largest share of the rate of least loss, and least share of the rate at which it falls fastest."""
 
 
