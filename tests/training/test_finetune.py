@@ -135,7 +135,7 @@ def test_steps_that_make_a_probe_worse_are_not_kept(encoder: Path, tmp_path: Pat
         kept = [(name, p) for name, p in run.model.named_parameters() if name in source]
         assert kept and all(torch.equal(p, source[name]) for name, p in kept)
     evaluation = (tmp_path / "whole" / "report.md").read_text(encoding="utf-8")
-    assert "Fine-tuning gained nothing" in evaluation
+    assert "Fine-tuning gained nothing" in evaluation and "Kept: the weights before the first step" in evaluation
 
 
 def test_a_head_that_an_import_drew_at_random_is_fitted_once(

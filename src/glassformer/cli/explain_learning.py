@@ -1,4 +1,4 @@
-"""What `glassformer explain --learn` prints: the loss of an answer, its gradients, and what steps on it change."""
+"""What `explain --learn` prints: the loss of an answer, its gradients, and what steps on it change."""
 
 from __future__ import annotations
 

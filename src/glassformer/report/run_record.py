@@ -17,7 +17,7 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.origin import IMPORT, Origin
-from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
+from glassformer.runs.records import INITIAL, DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
 from glassformer.tasks import task_class
 from glassformer.tasks.reporting import Score, TaskReport
 
@@ -86,8 +86,17 @@ class RunRecord:
         score = (row.valid or {}).get(self.metric.name)
         return math.nan if score is None else score
 
+    @property
+    def initial_score(self) -> float | None:
+        """Return the validation metric of the weights before the first step; None where it was not computed."""
+        score = self.data.base.get(INITIAL)
+        return float(score) if isinstance(score, int | float) else None
+
     def best_validation(self) -> StepMetrics | None:
-        """Return the validation whose weights are kept, as training logged it; None without any."""
+        """Return the validation whose weights are kept, as training logged it.
+
+        None without any, and where the weights before the first step are kept.
+        """
         return next((row for row in reversed(self.validations) if row.best), None)
 
 

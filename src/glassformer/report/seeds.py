@@ -73,7 +73,7 @@ def load_seeds(folder: SeedsFolder) -> SeedsRecord:
 def best_validation_score(run: RunRecord) -> float | None:
     """Return the validation metric of the selected weights."""
     best = run.best_validation()
-    return None if best is None else run.validation_score(best)
+    return run.initial_score if best is None else run.validation_score(best)
 
 
 def summary_stats(values: Sequence[float]) -> JsonObject:

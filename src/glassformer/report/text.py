@@ -231,6 +231,9 @@ def _how_it_went(facts: RunRecord) -> list[str]:
         value = facts.validation_score(best)
         score = f"{facts.metric.title} on validation: {facts.metric.write(value)}{_interval(facts, value)}"
         lines.append(f"Kept: the weights of step {best.step:,} ({score}).")
+    elif (value := facts.initial_score) is not None:
+        score = f"{facts.metric.title} on validation: {facts.metric.write(value)}{_interval(facts, value)}"
+        lines.append(f"Kept: the weights before the first step ({score}).")
     return lines
 
 

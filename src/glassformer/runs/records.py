@@ -104,6 +104,10 @@ NOT_LOGGED = {"progress", "eta_seconds", "stop"}
 LOGGED_IF_SET = {"best", "paused"}
 
 
+INITIAL = "initial"
+"""Key of the validation metric of the weights that a run begins with, in `DataRecord.base`."""
+
+
 @dataclass(frozen=True)
 class SplitRecord:
     """A part of the data as the model sees it; what was not counted is None.
@@ -142,7 +146,8 @@ class DataRecord:
     Attributes:
         metric: what chooses the weights. splits: train, valid and perhaps test. hashes: file to SHA-256.
         notes: sentences for people. tokenizer: kind, vocab_size, sha256. preflight: size, work, memory, time.
-        base: the run it begins from, path and sha256 of its weights; empty where those are random.
+        base: the run it begins from, path and sha256 of its weights, and their validation metric where it was computed;
+            empty where they are random.
         columns: the columns that were read of the training table. counts: what was met in the files, by name.
         pipes: paths that could be read once.
     """

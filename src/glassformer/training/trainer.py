@@ -35,7 +35,7 @@ from glassformer.runs.checkpoints import (
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.model_folder import load_weights
-from glassformer.runs.records import UPDATES_EVERY, JsonObject, StepMetrics
+from glassformer.runs.records import INITIAL, UPDATES_EVERY, JsonObject, StepMetrics
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import budget_used, requested_stop, train_steps
@@ -178,19 +178,24 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) 
             context = prepare_distributed(config, group)  # data, tokenizer, ids
             state = new_state(context)  # model, optimizer
             context, facts = settle_budget(context, state)
-            begun_with = _begin(folder, context, facts)
+            begun_with = _begin(folder, context, facts, state.initial)
             model = Trainer(context, folder, state, begun_with, on_step).fit(request)
         if group.is_main:
             finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
 
 
-def _begin(folder: RunFolder, context: RunContext, facts: Preflight) -> JsonObject:
-    """Write what is known before the first step, and return the record of it; in the main process alone."""
+def _begin(folder: RunFolder, context: RunContext, facts: Preflight, initial: tuple[float, float] | None) -> JsonObject:
+    """Write what is known before the first step, and return the record of it; in the main process alone.
+
+    `initial` are metric and loss of the weights, where these count as validated.
+    """
     begun_with: JsonObject = {}
     with context.group.raise_together():
         if context.group.is_main:
             environment = describe_environment(context.device, context.precision)
             data, tokenizer = describe_data(context, facts), context.task.tokenizer
+            if initial is not None:
+                data = replace(data, base=data.base | {INITIAL: initial[0]})
             begun_with = folder.begin(context.config, environment, data, tokenizer)
     with context.group.raise_together():
         if not folder.resumable:
