@@ -48,8 +48,9 @@ const inOnePiece = {
   }),
 };
 // For the server: app.js and shared.js make the first view; later.js loads screens.js, and effects.js changes.js besides,
-// the other screens; learning.js is Learn; tour.js has the help and the tour, and imports both. A saved page has no server to ask for more, so it gets the same sources in
-// one piece, whole.js. Each leaves out the source of the other's data.
+// the other screens; learning.js is Learn, watching.js Training; tour.js has the help and the tour, and imports both. A
+// saved page has no server to ask for more, so it gets the same sources in one piece, whole.js. Each leaves out the
+// source of the other's data.
 const served = { SAVED: "false" }, saved = { SAVED: "true" };
 const { metafile: { outputs } } = await build({
   ...scripts, define: served, entryPoints: { app: "src/main.tsx" }, format: "esm", splitting: true, chunkNames: "[name]-[hash]", metafile: true,
@@ -76,7 +77,7 @@ for (const [made, name] of names) {
 }
 
 // A second minifier: what esbuild leaves can be shortened by about 3%.
-for (const name of ["app", "shared", "screens", "changes", "later", "effects", "learning", "tour", "whole"]) {
+for (const name of ["app", "shared", "screens", "changes", "later", "effects", "learning", "watching", "tour", "whole"]) {
   const script = join(outdir, `${name}.js`);
   const { code } = await minify(readFileSync(script, "utf8"), {
     ecma: 2022,

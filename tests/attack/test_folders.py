@@ -70,7 +70,8 @@ def test_records_of_other_types_are_refused(victims: Victims, tmp_path: Path, fi
     attacks = key_attacks(file, record(victims, file), depth=1)
     values = [attack for attack in attacks if attack.name.split(" = ")[-1] in FAST]
     codes = judge(victims, tmp_path, values, "doctor")
-    assert codes[4] > 0 or file == "env.json", "of versions and machine, which doctor does not read, none is refused"
+    # Versions and machine are not read, and lines of the log that are damaged are left out and counted.
+    assert codes[4] > 0 or file in ("env.json", "metrics.jsonl"), "none is refused"
 
 
 def test_a_model_configuration_of_other_types_is_refused(victims: Victims, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_parts_are_the_whole(kind: str, extra: str, text: str, window: int) -> N
     for keep in ("head", "tail", "head+tail"):
         for max_len in (1, 5, 64):
             cut = cut_long(encoder.parts(text, surfaces=bool(t.ngrams)), max_len, keep)
-            assert cut == (truncate(ids, max_len, keep), truncate(words, max_len, keep), len(ids) > max_len)
+            assert cut[:3] == (truncate(ids, max_len, keep), truncate(words, max_len, keep), len(ids) > max_len)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -105,7 +105,7 @@ def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
 
 def test_report_holds_the_weights_of_each_member(run: Run) -> None:
     first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (2, 3))
-    html, _ = saved_page_html(first, other=second, subject=run)
+    html, _ = saved_page_html(first, other=second)
     data = json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', html)[0])
     assert [trace["together"]["member"] for trace in data["traces"]] == [2, 3]
     assert data["run"]["model"]["ensemble_size"] == 3

@@ -117,4 +117,4 @@ def test_a_request_is_answered_from_what_is_kept() -> None:
     before = service.trace({"text": TEXTS["classify"], "answer": "good"})
     assert before["id"] == f"{first['id']}-before"
     assert service.tensor(first["id"], f"{WEIGHT}.before", "").shape == (16, 16)
-    assert COPIES == 8, "before, after, two gradients, two averages and those before"
+    assert COPIES == 10, "after, before, clipped gradient, two averages and those before; three more gradients"

@@ -98,13 +98,14 @@ def test_the_manifest_says_what_is_refused(family: str, case: str, tmp_path: Pat
     """The page offers what the manifest does not name, so it must name what is refused, in the same words."""
     cell = make_cell(FAMILIES[family], case, tmp_path)
     refused = {}
-    for what, name in {"edits": "trace:edits", "contributions": "sweep:contributions"}.items():
+    for what, name in {"edits": "trace:edits", "learn": "trace:answer", "contributions": "sweep:contributions"}.items():
         try:
             CALLS["Service"][name](cell)
         except UsageError as error:
             refused[what] = error.message
     assert manifest(cell.e)["refused"] == refused
-    expected = {"edits", "contributions"} if case == "long" else {"contributions"} if family == "masked" else set[str]()
+    always = {"contributions"} if family == "masked" else set[str]()
+    expected = {"edits", "learn", "contributions"} if case == "long" else always
     assert set(refused) == expected
 
 

@@ -8,6 +8,7 @@ import type * as effects from "./screens/effects";
 import { FlowScreen } from "./screens/flow/screen";
 import type * as later from "./screens/later";
 import type * as learning from "./screens/learning";
+import type * as watching from "./screens/watching";
 import { type Screen, SCREENS } from "./state/address";
 import { framed } from "./state/frame";
 import { guide, offered, openTour } from "./state/guide";
@@ -25,7 +26,7 @@ declare const SAVED: boolean;
 
 /** For the type checker: each screen is in one of the bundles. */
 type Complete<Screens extends Record<Screen, ComponentType<{ trace: Manifest }>>> = Screens;
-export type Screens = Complete<{ flow: typeof FlowScreen } & typeof later & typeof effects & typeof learning>;
+export type Screens = Complete<{ flow: typeof FlowScreen } & typeof later & typeof effects & typeof learning & typeof watching>;
 
 /** What is loaded: the other screens, and the help and the tour, are in bundles that are loaded when one is opened. */
 const loaded = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour" | "share", ComponentType>>>({ flow: FlowScreen });
@@ -94,7 +95,7 @@ function Content({ screen }: { screen: Screen }) {
   const trace = useValue(manifest);
   const Component = useValue(loaded)[screen];
   useEffect(() => {
-    if (!Component) add(screen === "learn" ? import("./screens/learning") : screen === "compare" || screen === "why" ? import("./screens/effects") : import("./screens/later"));
+    if (!Component) add(screen === "learn" ? import("./screens/learning") : screen === "training" ? import("./screens/watching") : screen === "compare" || screen === "why" ? import("./screens/effects") : import("./screens/later"));
   }, [Component, screen]);
   const answered = !useValue(framed);
   if (screen === "training") return Component ? <Component trace={trace!} /> : null;

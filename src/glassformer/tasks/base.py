@@ -66,6 +66,7 @@ class Task(ABC):
         fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
         explain_as: the kind of model that `explain` traces; None where it cannot.
         needs_tokens: roles of special tokens without which it cannot be trained, such as "mask".
+        pools: whether its models pool the vectors of tokens into one, so that they can take the pooling of another.
         imported_start: settings of the training for the weights of another library, which change less than random ones
             have to.
         imported_auto: settings of the training that are then chosen from the data, besides those of the recipe.
@@ -79,6 +80,7 @@ class Task(ABC):
     report: ClassVar[TaskReport] = TaskReport()
     fits_baselines: ClassVar[bool] = False
     needs_tokens: ClassVar[tuple[str, ...]] = ()
+    pools: ClassVar[bool] = False
     imported_start: ClassVar[Mapping[str, Any]] = {}
     imported_auto: ClassVar[tuple[str, ...]] = ()
     explain_as: ClassVar[

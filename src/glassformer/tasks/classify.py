@@ -171,6 +171,7 @@ class Classify(Task):
     explain_as = "classifier"
     imported_start: ClassVar = {"word_unknown_prob": 0.0}
     imported_auto = ("adversarial",)
+    pools = True
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:

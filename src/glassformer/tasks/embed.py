@@ -59,6 +59,7 @@ class Embed(Task):
     metric = "loss"
     report = EmbedReport()
     explain_as = "text_embedder"
+    pools = True
     ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "model.output_bias", "model.pooler", "decode"}
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:

@@ -259,7 +259,8 @@ class Translate(Task):
             if not text.strip():
                 hypotheses = hypotheses * decode.n_best
             ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in hypotheses]
-            best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True}) | cut.mark
+            mark = cut.mark if text.strip() else {}
+            best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True}) | mark
             results.append({"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {}))
         return results
 

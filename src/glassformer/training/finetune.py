@@ -121,7 +121,7 @@ def with_pretrained_settings(config: Config, path: str) -> Config:
     for section, name, _, pretrained_value in _differences(config, pretrained.config):
         changes[section][name] = pretrained_value
     task_type = task_class(config.task)
-    if config.task == "classify" and pretrained.config.task in ("classify", "embed"):
+    if task_type.pools and task_class(pretrained.config.task).pools:
         theirs = {name: getattr(pretrained.config.model, name) for name in POOLINGS}
         changes["model"] |= {name: value for name, value in theirs.items() if value != getattr(config.model, name)}
     if pretrained.imported:

@@ -5,4 +5,3 @@ import "../views/Text";
 export { AttentionScreen as attention } from "./attention/screen";
 export { DecodeScreen as decode } from "./decode/screen";
 export { StepScreen as step } from "./step/screen";
-export { TrainingScreen as training } from "./training/screen";

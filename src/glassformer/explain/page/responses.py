@@ -25,11 +25,12 @@ CONTENT_TYPES = {
     "changes.js": "text/javascript; charset=utf-8",
     "effects.js": "text/javascript; charset=utf-8",
     "learning.js": "text/javascript; charset=utf-8",
+    "watching.js": "text/javascript; charset=utf-8",
     "tour.js": "text/javascript; charset=utf-8",
     "app.css": "text/css; charset=utf-8",
 }
 """The served files. app.js loads shared.js at once. When needed it loads later.js with screens.js, effects.js with
-changes.js too, learning.js, and tour.js with all but that."""
+changes.js too, learning.js and watching.js, and tour.js with all but that."""
 WHOLE = "whole.js"
 """All scripts in one, for a page without a server."""
 

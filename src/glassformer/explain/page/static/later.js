@@ -1,1 +1,1 @@
-import{B as s,C as a,m as e,v as t}from"./screens.js";import"./shared.js";export{e as attention,t as decode,s as step,a as training};
+import{B as s,m as a,v as e}from"./screens.js";import"./shared.js";export{a as attention,e as decode,s as step};
