@@ -220,5 +220,5 @@ def test_a_key_opens_the_screen(context: Callable[..., BrowserContext], finished
         page.click("[data-nav=flow]")
         page.wait_for_selector("main[data-screen=flow] [data-role=answer]")
         title = str(page.get_attribute("[data-nav=training]", "title"))
-        page.keyboard.press(title.removeprefix("Key "))
+        page.keyboard.press(title.removeprefix("Press "))
         page.wait_for_selector("main[data-screen=training] [data-role=training]")

@@ -59,7 +59,7 @@ function Header() {
       <nav aria-label="Screens">
         {SCREENS.map((name, index) => (
           <a
-            key={name} data-nav={name} href={hrefTo(name)} onClick={lead(name)} title={`Key ${index + 1}`}
+            key={name} data-nav={name} href={hrefTo(name)} onClick={lead(name)} title={`Press ${index + 1}`}
             aria-current={name === screen ? "page" : undefined}
           >
             {capital(name)}
