@@ -227,8 +227,10 @@ RUN: dict[str, Call] = {
     "explain": lambda c: c.run.explain(c.e.request.text, member=c.e.request.member, **c.e.request.decode),
 }
 RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)
-NO_CELL = {"train", "evaluate", "evaluate_edits", "export", "path", "task", "model", "device", "precision", "config"}
-"""Of `Run`: scores of a whole split and exports are of no text; the others are attributes."""
+NO_CELL = {"Run": {"train", "evaluate", "evaluate_edits", "export", "watch"}, "Service": {"subject"}}
+NO_CELL["Run"] |= {"path", "task", "model", "device", "precision", "config"}
+NO_CELL["Service"] |= {"training", "probes", "probe", "control"}
+"""Scores of a whole split, exports and what is shown of a training are of no text; the others are attributes."""
 CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": RUN}
 
 NOT_EDITED = "words are weighed without edits only"
