@@ -232,7 +232,9 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         answer = encode_answer(member, without, request.answer)
         longest = max(map(len, answer.encoded.streams))
         if longest > MAX_FULL_TOKENS:
-            raise UsageError(f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {longest}", "shorten it")
+            raise UsageError(
+                f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {longest}", "shorten it"
+            )
         config = training_settings(subject, request)
         learner = Learner(member, answer, config, _state(subject, request))
         facts = partial(learning_facts, learner, answer, whole)
