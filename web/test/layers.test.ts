@@ -49,5 +49,5 @@ test("no file depends on the task of a model", () => {
 
 test("no file has fewer than 30 lines", () => {
   const few = FILES.filter((name) => !FRAME.includes(name) && TEXTS.get(name)!.split("\n").length < 30);
-  assert.deepEqual(few, ["screens/effects.ts", "screens/later.ts", "screens/learning.ts", "screens/tour.ts"]); // they are what bundles of their own begin with
+  assert.deepEqual(few, ["screens/effects.ts", "screens/later.ts", "screens/learning.ts", "screens/tour.ts", "screens/watching.ts"]); // they are what bundles of their own begin with
 });
