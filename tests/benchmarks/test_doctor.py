@@ -28,7 +28,7 @@ LIMITS = [
     ("rate / steepest", OF_STEEPEST, "recipe's rate ÷ 100"),
     ("rate / least", OF_LEAST, "recipe's rate × 30"),
 ]
-"""A quantity, its threshold, and a disease that it tells."""
+"""A quantity, its threshold, and a disease that it shows."""
 OVERLAPPING = [("dead units", DEAD, "rate × 30"), ("update ratio", UPDATE_RATIOS[1], "rate × 30")]
 """Quantities that tell nothing certain of a disease, of which the documentation says so."""
 NO_TRAINING = {"bias of a class + 5": 2, "output × 10": 2, "labels not shifted": 2, "no causal mask": 2}

@@ -203,7 +203,7 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest
 
 
 def test_a_checkpoint_continues_with_its_own_averages(tmp_path: Path) -> None:
-    """A step from a checkpoint is the one that its optimizer would take; another optimizer begins anew."""
+    """A step from a checkpoint is the one that its optimizer would take; another optimizer begins without averages."""
     data = tmp_path / "table.csv"
     data.write_text("text,label\n" + "".join(f"a {w} film {i},{w}\n" for i in range(30) for w in ("good", "bad")))
     model = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "ensemble_size": 2}

@@ -425,7 +425,7 @@ export interface LearningFacts {
   groups: ParameterGroup[];
   /** The optimizer's averages before the first step: none, or those of the checkpoint whose weights these are. */
   state: "new" | "checkpoint";
-  /** What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members", "average", "schedule". */
+  /** What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members", "average", "frozen layers", "schedule". */
   left_out: string[];
   /** What the steps taken changed; null before the first. */
   learned: Learned | null;
@@ -887,7 +887,7 @@ export interface TrainingNow {
   has_model: boolean;
   /** Whether the page may pause and stop it now. */
   control: boolean;
-  /** Why it may not, a sentence; null: it may, or nothing goes on. */
+  /** Why it may not, a sentence; null: it may, or nothing runs. */
   refused: string | null;
 }
 

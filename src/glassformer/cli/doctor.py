@@ -63,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _of_log(path: Path) -> Checkup:
-    """Return what the folder alone tells; nothing where a model was imported, or copied without its run."""
+    """Return what the folder alone shows; nothing where a model was imported, or copied without its run."""
     if not RunFolder(path).resumable:
         return Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
     record = load_run_record(path, damaged_log=True)
@@ -72,7 +72,7 @@ def _of_log(path: Path) -> Checkup:
 
 
 def _of_weights(path: Path, arguments: RunArguments) -> Checkup:
-    """Return what a look at the weights tells, if one is asked for."""
+    """Return what a look at the weights shows, if one is asked for."""
     if not arguments.examine and arguments.text_file is None:
         return Checkup(not_made=dict.fromkeys(EXAMINED, "needs the weights: --examine"))
     from glassformer.explain.examine import examine, examine_texts

@@ -123,7 +123,7 @@ class Watching:
         self._process: subprocess.Popen[bytes] | None = None
 
     def on_step(self, report: StepMetrics) -> None:
-        """Start the page, once; where it cannot be started the training goes on."""
+        """Start the page, once; where it cannot be started the training continues."""
         if self._process is not None:
             return
         flags = ["--follow", "--control", "--device=cpu", *([] if self.browser else ["--no-browser"])]
@@ -134,7 +134,9 @@ class Watching:
             self._process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=nowhere)
         except OSError as error:
             again = glassformer_command("explain", "--follow", self.out)
-            logger.warning(f"the page cannot be started: {error.strerror or error}; the training goes on; try: {again}")
+            logger.warning(
+                f"the page cannot be started: {error.strerror or error}; the training continues; try: {again}"
+            )
             self.on_step = lambda report: None  # type: ignore[method-assign]
 
     def stay(self) -> None:

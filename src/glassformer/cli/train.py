@@ -56,7 +56,7 @@ class TrainArguments(NewRunArguments):
     auto_resume: bool = False
     """Resume the run in OUT if there is one, else start it, for schedulers that repeat the command."""
     watch: bool = False
-    """Show the training in the browser while it goes on; turns --snapshots on."""
+    """Show the training in the browser while it runs; turns --snapshots on."""
     browser: bool = True
     """With --watch, open the page in the browser; --no-browser only prints an address."""
 

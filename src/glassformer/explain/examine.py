@@ -1,6 +1,6 @@
 """What the doctor sees inside a run: attention scores, heads, dead units, its first loss and what its batches show.
 
-Everything here loads weights or data; what the log alone tells is in `report/diagnosis.py`.
+Everything here loads weights or data; what the log alone shows is in `report/diagnosis.py`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ with ten times their rate 240 and more in 150 steps (`benchmarks/doctor.json`)."
 SHARP, MOST_SHARP = 0.05, 0.15
 """Entropy, as a share of that of looking at all keys alike, under which a head looks at one, and the share of such."""
 UNIFORM, MOST_UNIFORM = 0.999, 0.4
-"""Likewise of heads that look at all tokens alike; those of the last layer of a sound classifier reach 0.997."""
+"""The same for heads that look at all tokens alike; those of the last layer of a sound classifier reach 0.997."""
 DEAD, MOST_DEAD = 0.2, 0.8
 """Share of the units of a block that are silent on all tokens, for `look` and for `stop`."""
 FRESH_SEEDS = 3

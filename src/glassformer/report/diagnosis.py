@@ -36,11 +36,11 @@ NEGLIGIBLE = 0.005
 FEW_EXAMPLES = 500
 OF_ACTIVITY = ("scores", "heads", "dead-units")
 EXAMINED = ("first-loss", "answer-visible", "frozen", *OF_ACTIVITY)
-"""The checks of `explain/examine.py`, which need the weights; of some the log tells a part."""
+"""The checks of `explain/examine.py`, which need the weights; of some the log shows a part."""
 GRADES = ("stop", "look", "know")
 CAUSES = ("divergence", "answer-visible", "first-loss", "frozen", "rate-range", "scores", "update-ratio")
 SYMPTOMS = ("heads", "dead-units")
-"""What is told before and after all else of the same grade."""
+"""What is listed before and after all else of the same grade."""
 BELOW_CHANCE, ABOVE_CHANCE = 0.3, 1.5
 """Nats below and above ln of the number of answers between which first losses of untrained models lie, unless their
 output is tied: up to 1 above, and 1.9 or more with a bias of 5."""
@@ -67,7 +67,7 @@ class Checkup:
     not_made: dict[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Checkup) -> Checkup:
-        """Return both; what one could make was made, and what this one found is not told again."""
+        """Return both; what one could make was made, and what this one found is not listed again."""
         made = list(dict.fromkeys([*self.made, *other.made]))
         not_made = {name: why for name, why in {**other.not_made, **self.not_made}.items() if name not in made}
         known = {finding.place for finding in self.findings}

@@ -57,7 +57,7 @@ class Pauses:
         return pause
 
     def wait(self, step: int) -> signal.Signals | None:
-        """Wait after a step until the training goes on, for one more step perhaps; return the signal that ends it.
+        """Wait after a step until the training continues, for one more step perhaps; return the signal that ends it.
 
         Processes that read no file wait for the main one in each message.
         """

@@ -149,7 +149,7 @@ class Progress:
             self.epoch, self.position = self.epoch + 1, 0
 
     def take_counts(self) -> tuple[float, float]:
-        """Return the shares of steps that were clipped and of time spent making batches; count anew."""
+        """Return the shares of steps that were clipped and of time spent making batches; begin to count from zero."""
         shares = self.steps_clipped / self.steps_counted, self.seconds_batching / self.seconds_counted
         self.steps_counted = self.steps_clipped = 0
         self.seconds_counted = self.seconds_batching = 0.0

@@ -59,7 +59,7 @@ def _card(explanation: Explanation, source: Path) -> str:
         f"# {cell_text(explanation.run.path.resolve().name)} after {counted(len(steps), 'steps')} on one text",
         f"The model of {code(explanation.run.path.resolve().name)} ({code(explanation.request.checkpoint)}), after "
         f"{counted(len(steps), 'steps')} of {optimizer} with learning rate {lr:g} on the text below alone. Its loss "
-        f"fell from {facts.loss:.4g} to {facts.learned.loss:.4g} nats per label. It was not evaluated.",
+        f"went from {facts.loss:.4g} to {facts.learned.loss:.4g} nats per label. It was not evaluated.",
         f"| text | answer |\n| --- | --- |\n"
         f"| {cell_text(explanation.request.text, 1000)} | {cell_text(facts.answer, 1000)} |",
     ]

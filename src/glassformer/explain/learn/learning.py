@@ -99,7 +99,7 @@ class LearningFacts:
     """The optimizer's averages before the first step: none, or those of the checkpoint whose weights these are."""
     left_out: list[str]
     """What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members",
-    "average", "schedule"."""
+    "average", "frozen layers", "schedule"."""
     learned: Learned | None
     """What the steps taken changed; null before the first."""
 
@@ -276,6 +276,7 @@ def learning_facts(
         "adversarial": config.adversarial > 0,
         "members": isinstance(whole.model, Ensemble),
         "average": config.ema_decay > 0,
+        "frozen layers": config.frozen_layers > 0,
         "schedule": config.schedule != "constant" or config.warmup > 0,
     }
     return LearningFacts(

@@ -30,7 +30,7 @@ class GrowingLog:
 
     Attributes:
         rows: one for each step, in order; of a step that was logged twice the later line.
-        generation: how often the log was read anew, so that who holds earlier rows drops them.
+        generation: how often the log was read again from the start, so that who holds earlier rows drops them.
     """
 
     def __init__(self, path: Path) -> None:

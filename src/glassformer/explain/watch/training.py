@@ -1,4 +1,4 @@
-"""The training of a run as a page shows it while it goes on, and afterwards: curves, state, findings, snapshots.
+"""The training of a run as a page shows it while it runs, and afterwards: curves, state, findings, snapshots.
 
 Everything is read from the run folder, and nothing of it is written but `control.json`, where that is allowed.
 """
@@ -30,7 +30,7 @@ TrainingState: TypeAlias = Literal["waiting", "running", "paused", "finished", "
 """waiting: no step is logged yet. stopped: it ended, or died, before its last step. gone: its folder disappeared."""
 Action: TypeAlias = Literal["pause", "step", "go_on", "stop"]
 DIAGNOSE_SECONDS = 10.0
-"""Least time between two diagnoses of a training that goes on, since each looks at every step."""
+"""Least time between two diagnoses of a training that runs, since each looks at every step."""
 QUIET_SECONDS = 60.0
 """Where locks are unknown, a log that has not grown for so long is not written any more."""
 MAX_VALIDATIONS, MAX_UPDATES = 1000, 200
@@ -101,7 +101,7 @@ class TrainingNow(TypedDict):
     control: bool
     """Whether the page may pause and stop it now."""
     refused: str | None
-    """Why it may not, a sentence; null: it may, or nothing goes on."""
+    """Why it may not, a sentence; null: it may, or nothing runs."""
 
 
 _NAME = re.compile(r"step-([0-9]{8})")
@@ -174,7 +174,7 @@ class Training:
         """Write what is asked into `control.json`.
 
         Raises:
-            UsageError: nothing goes on, or the file may not be written.
+            UsageError: nothing runs, or the file may not be written.
             ResourceError: it cannot be written.
         """
         with self._lock:

@@ -50,6 +50,7 @@ export function LearnScreen({ trace: shown }: { trace: Manifest }) {
 
 const SENTENCES: Record<string, string> = {
   dropout: "Dropout is off: training hides a random part of the activations in each step.",
+  "frozen layers": "All layers learn; this run's training kept the lower ones.",
   "word dropout": "No words are hidden: training masks some of them.",
   adversarial: "The loss has no adversarial term, which this run's training adds.",
   members: "The member shown learns alone; the others of the ensemble stay as they are.",

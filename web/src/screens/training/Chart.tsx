@@ -38,12 +38,12 @@ export function Chart({ name, title, lines, xs, by, log = false, zero = false }:
     cursor.value = first + Math.max(0, Math.min(1, share)) * (last - first);
   };
   const last = (line: Line | undefined) => line?.points.at(-1)?.[1];
-  const told = lines.filter(({ kind }) => kind !== "faint").map((line) => `${line.name} ${last(line) === undefined ? "–" : number(last(line)!)}`);
+  const newest = lines.filter(({ kind }) => kind !== "faint").map((line) => `${line.name} ${last(line) === undefined ? "–" : number(last(line)!)}`);
   return (
     <figure class="chart" data-chart={name} data-points={Math.max(0, ...lines.map(({ points }) => points.length))}>
       <figcaption>{title}{log && <span class="note"> (logarithmic)</span>}</figcaption>
       <svg
-        ref={svg} class="plot" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${title}; newest: ${told.join(", ") || "nothing yet"}`}
+        ref={svg} class="plot" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${title}; newest: ${newest.join(", ") || "nothing yet"}`}
         onPointerMove={point} onPointerDown={point} onPointerLeave={() => (cursor.value = null)}
       >
         {y.ticks.map((tick) => (

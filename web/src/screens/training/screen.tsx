@@ -7,12 +7,12 @@ import { adopt } from "../../views/Terms";
 import { Controls, StateLine } from "./Controls";
 import { Curves } from "./Curves";
 import { Probes } from "./Probes";
-import { failure, follow, now as told } from "./store";
+import { failure, follow, now as received } from "./store";
 
 export function TrainingScreen() {
   adopt(sheet);
   useEffect(follow, []);
-  const now = useValue(told);
+  const now = useValue(received);
   const lost = useValue(failure);
   if (!now) return <p class="waiting">{lost ? [lost.message, lost.hint].filter(Boolean).join(": ") : "Reading the log …"}</p>;
   return (

@@ -1,10 +1,10 @@
-/** The training as the server tells it, asked for again and again while the screen is open; and the probe texts. */
+/** The training as the server sends it, asked for again and again while the screen is open; and the probe texts. */
 import { probeTexts, runFacts, source, start } from "../../state/page";
 import { type ErrorMessage, signal, toErrorMessage } from "../../state/signals";
 import type { ControlRequest, ProbeAnswer, TrainingNow } from "../../types";
 import { extended, type History, nothing } from "./series";
 
-/** Milliseconds between two questions while the training goes on, and where nothing moves or nobody looks. */
+/** Milliseconds between two questions while the training runs, and where nothing moves or nobody looks. */
 const LIVE = 1000, QUIET = 5000;
 export const MAX_PROBES = 8;
 
@@ -25,16 +25,16 @@ async function ask() {
   const id = open;
   try {
     const after = history.value.curve.step.at(-1) ?? 0;
-    let told = await source.training(after);
-    let next = extended(history.value, told);
+    let received = await source.training(after);
+    let next = extended(history.value, received);
     if (!next) {
-      told = await source.training(0);
-      next = extended(nothing(), told)!;
+      received = await source.training(0);
+      next = extended(nothing(), received)!;
     }
     history.value = next;
-    now.value = told;
+    now.value = received;
     failure.value = null;
-    if (source.live && !runFacts.value && told.snapshots.length) await start(); // the first weights are there
+    if (source.live && !runFacts.value && received.snapshots.length) await start(); // the first weights are there
   } catch (error) {
     failure.value = toErrorMessage(error);
   }
