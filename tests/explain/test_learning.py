@@ -193,6 +193,10 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest
     assert printed["answer"] == "neg" and len(printed["learned"]["steps"]) == 2
     assert printed["gradients"]["embedding.weight"] > 0
     assert glassformer.load(tmp_path / "kept").predict("a good film")["label"] in ("neg", "pos")
+    page = tmp_path / "page.html"
+    assert main(["explain", str(runs.classify), "a good film", "--learn", "neg", "--steps", "2", "-o", str(page)]) == 0
+    assert '"learn_steps":2' in page.read_text(encoding="utf-8").replace(": ", ":")
+    capsys.readouterr()
     for flags, words in (
         (["--lr", "1"], "--lr belongs to --learn"),
         (["--learn", "neg", "--edit", "encoder.0.self.out=0"], "--edit does not go with --learn"),
