@@ -80,6 +80,20 @@ def test_steps_are_taken_and_put_back(app: Callable[..., App], name: str) -> Non
     assert page.page.locator("[data-role=update]").count() == 0
 
 
+def test_no_loss_of_other_steps_is_shown_as_that_after_these(app: Callable[..., App]) -> None:
+    page = app(CLASSIFIER, "learn", **at(CLASSIFIER, learn_steps=1))
+    number(page, "mean-after")
+    held: list[Any] = []
+    page.page.route("**/t/loss.each*", lambda route: held.append(route))
+    with page.page.expect_request("**/t/loss.each*"):
+        page.page.locator("[data-role=ten-steps]").click()
+    page.page.wait_for_selector("[data-step='11']")
+    assert page.page.locator("[data-role=mean-after]").count() == 0 and held
+    for route in held:
+        route.continue_()
+    assert number(page, "mean-after") == pytest.approx(learned(CLASSIFIER, 11).learning.learned.loss, rel=1e-3)  # pyright: ignore
+
+
 @pytest.mark.parametrize("optimizer", list(CHECKED))
 @pytest.mark.parametrize("steps", [1, 3])
 def test_every_number_of_an_update_is_the_optimizers(app: Callable[..., App], optimizer: str, steps: int) -> None:

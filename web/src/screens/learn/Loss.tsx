@@ -22,6 +22,7 @@ interface Part {
 }
 
 interface Spelled {
+  trace: Manifest;
   parts: Part[];
   mean: number;
   recorded: number;
@@ -42,22 +43,23 @@ async function spelledOut(trace: Manifest): Promise<Spelled> {
   };
   const parts = await Promise.all(rows.slice(0, LISTED).map(async (row): Promise<Part> => ({ row, label: labels[row]!, probability: await probability(row), loss: each[row]! })));
   const mean = rows.reduce((sum, row) => sum + each[row]!, 0) / rows.length;
-  return { parts, mean, recorded: (await get("loss"))[0]! };
+  return { trace, parts, mean, recorded: (await get("loss"))[0]! };
 }
 
-export function LossSection({ before, after }: { before: Manifest; after: Manifest | null }) {
-  const first = useResource(before.id, () => spelledOut(before), { within: "loss" });
-  const then = useResource(after && after.id, () => spelledOut(after!), { within: "after" });
-  const { smoothing } = before.learning!;
-  const logits = before.nodes.find(({ id }) => id === "logits");
+export function LossSection({ before: asked, after }: { before: Manifest; after: Manifest | null }) {
+  const first = useResource(asked.id, () => spelledOut(asked), { within: "loss" });
+  const then = useResource(after && after.id, () => spelledOut(after!));
   if (first.error) return <p class="note">{first.error.message}</p>;
-  if (!first.value || !logits) return null;
-  const { parts, mean } = first.value;
+  if (!first.value) return null;
+  // While the next answer is computed the last one stays, with the names and the labels of its own trace.
+  const { trace: before, parts, mean } = first.value;
+  const { smoothing } = before.learning!;
+  const logits = before.nodes.find(({ id }) => id === "logits")!;
   const labels = labelsOf(before.nodes.find(({ op }) => op === "targets")!).filter((one) => one !== null).length;
   const classes = logits.axes.at(-1)!.name === "class";
   const pieces = outputStream(before).pieces;
   const masked = isMasked(before);
-  const last = after ? then.value : null;
+  const last = first.stale ? null : then.value;
   return (
     <section aria-labelledby="loss-title" data-role="loss-section">
       <h2 id="loss-title"><Terms>The loss of the answer</Terms></h2>
