@@ -13,6 +13,7 @@ export const REQUEST_FIELDS: Record<keyof TraceRequest, FieldKind> = {
   member: "number",
   edits: "words",
   other_text: "text",
+  label: "text",
   answer: "text",
   learn_steps: "number",
   lr: "number",

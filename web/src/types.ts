@@ -31,6 +31,8 @@ export interface Manifest {
   /** ["text"], or ["source", "target"]. */
   streams: Stream[];
   answer: Answer;
+  /** Of a classifier of several labels all of them, and which is looked at; null for any other. */
+  labels: Labels | null;
   /** The member of an ensemble that is traced, and the answer of all. null: a single model. */
   together: EnsembleMember | null;
   /** In order of computation, with an answer to learn up to its loss. */
@@ -119,6 +121,8 @@ export interface TraceRequest {
   edits?: string[];
   /** A second text, whose values the edits with =B take. */
   other_text?: string;
+  /** Of several labels the one that is looked at; null: that of the answer, or the most probable one. */
+  label?: string;
   /** The answer to learn: a class, a translation, the next words, the words at [MASK]. */
   answer?: string;
   /** Steps of the optimizer on the answer, before the pass that is shown. */
@@ -164,6 +168,21 @@ export interface Answer {
   headline: string;
   /** Its probability in percent, or its log-probability; of a vector its length. */
   detail: string;
+}
+
+/** The labels of a text, in the order of the model, and which of them is looked at. */
+export interface Labels {
+  /** Its index. */
+  shown: number;
+  each: LabelChoice[];
+}
+
+/** One of several labels, as all models of an ensemble together see it. */
+export interface LabelChoice {
+  name: string;
+  probability: number;
+  /** From this probability on it is answered. */
+  threshold: number;
 }
 
 /** The model of an ensemble that is traced. */

@@ -128,6 +128,8 @@ class EvaluateArguments:
     """Column with the text; as in training when absent."""
     label_column: str | None = None
     """Column with the label; as in training when absent."""
+    label_separator: str | None = None
+    """What parts the labels of a cell, where a text may have several; as in training when absent."""
     src_column: str | None = None
     """Column with the source sentence; as in training when absent."""
     tgt_column: str | None = None
@@ -196,4 +198,6 @@ def test_data(arguments: EvaluateArguments, config: Config, record: DataRecord) 
     names = ("text_column", "label_column", "src_column", "tgt_column")
     given = {name: getattr(arguments, name) for name in names}
     columns = {n: value or (None if record.columns else getattr(config.data.files, n)) for n, value in given.items()}
-    return DataConfig(files=FilesConfig(test_file=test, test_src_file=src, test_tgt_file=ref, **columns))
+    separator = arguments.label_separator or config.data.files.label_separator
+    files = FilesConfig(test_file=test, test_src_file=src, test_tgt_file=ref, label_separator=separator, **columns)
+    return DataConfig(files=files)

@@ -72,6 +72,8 @@ class ExplainArguments:
     """A checkpoint of the run, such as step-00001000; the finished model when absent."""
     member: int | None = None
     """Which model of an ensemble, counted from 1; the first when absent."""
+    label: str | None = None
+    """Of a classifier of several labels the one to look at; the most probable when absent."""
     method: Literal["erase", "integrated_gradients"] = "erase"
     """How words are weighed, for --figure attribution and --json."""
     follow: bool = False
@@ -170,9 +172,9 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     if arguments.check is not None and (has_text or out is not None):
         raise UsageError("--check reads the texts from its file", "leave out the text and --out")
     for_a_text = (arguments.compare, arguments.edit, arguments.sweep, arguments.target, arguments.checkpoint)
-    if not has_text and (*for_a_text, arguments.member) != (None,) * 6:
-        hint = "give the text after the run folder"
-        raise UsageError("--compare, --edit, --sweep, --target, --checkpoint and --member go with a text", hint)
+    if not has_text and (*for_a_text, arguments.member, arguments.label) != (None,) * 7:
+        hint, named = "give the text after the run folder", "--sweep, --target, --checkpoint, --member and --label"
+        raise UsageError(f"--compare, --edit, {named} go with a text", hint)
     if arguments.sweep is not None and out is not None:
         raise UsageError("--sweep prints its result", "leave out --out; --json prints all numbers")
     if arguments.sweep == "states" and arguments.compare is None:
@@ -193,7 +195,7 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
     """Return the `TraceRequest`s of the flags: none, one, or two to compare."""
-    weights = {"checkpoint": arguments.checkpoint, "member": arguments.member}
+    weights = {"checkpoint": arguments.checkpoint, "member": arguments.member, "label": arguments.label}
     learning = {"answer": arguments.learn, "learn_steps": arguments.steps}
     learning |= {"lr": arguments.lr, "optimizer": arguments.optimizer}
     requests = [

@@ -127,6 +127,8 @@ class FilesConfig:
     """Name of the text column; without it, it is guessed and printed."""
     label_column: str | None = None
     """Name of the label column; without it, it is guessed and printed."""
+    label_separator: str = string(8, ";", (".+", "one character or more"))
+    """What parts the labels of a cell, where a text may have several; JSONL may hold lists instead."""
     src_column: str | None = None
     """Name of the source column of a TSV or JSONL of pairs."""
     tgt_column: str | None = None

@@ -320,6 +320,10 @@ class CorpusWriter:
         """Return a new column of token ids."""
         return TokenColumn(self, name)
 
+    def numbers(self, name: str) -> SequenceColumn:
+        """Return a new column of other numbers than tokens, such as those of labels."""
+        return SequenceColumn(self.arrays, name, "<i4")
+
     def surfaces(self) -> SurfaceColumn | None:
         """Return a new column of the tokens' n-grams; None if the tokenizer has no n-grams."""
         ngrams = self.tokenizer.ngrams

@@ -185,11 +185,8 @@ def _tfidf_logistic(
 ) -> tuple[Float[np.ndarray, "N C"], dict[str, Any]] | None:
     """Fit logistic regression on TF-IDF of words and word bigrams; return probabilities and settings.
 
-    None if there is nothing to fit. In scripts without spaces a "word" would be a clause that never recurs, and the
-    baseline too weak; there the features are character 1- to 3-grams.
+    None if there is nothing to fit.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
     rng = np.random.default_rng(0)
     if len(train_texts) > MAX_TRAIN:
         kept = np.sort(rng.choice(len(train_texts), MAX_TRAIN, replace=False))
@@ -197,15 +194,38 @@ def _tfidf_logistic(
         y_train = y_train[kept]
     if len(np.unique(y_train)) < 2:
         return None
+    if (features := tfidf_features(train_texts, test_texts)) is None:
+        return None
+    x_train, x_test, units = features
+    model, penalty = _fit_logistic(x_train, y_train, rng)
+    probabilities = np.zeros((len(test_texts), n_classes))
+    probabilities[:, model.classes_] = model.predict_proba(x_test)
+    n = len(train_texts)
+    return probabilities, {
+        "n_train": n,
+        "n_features": int(x_train.shape[1]),
+        "settings": f"TF-IDF of {units}; "
+        f"logistic regression, L2, C = {penalty:g} chosen on a tenth of the {n:,} training texts",
+    }
+
+
+def tfidf_features(train_texts: Sequence[str], test_texts: Sequence[str]) -> tuple[Any, Any, str] | None:
+    """Return the TF-IDF of training and test texts as sparse matrices, and of what; None for texts without a word.
+
+    In scripts without spaces a "word" would be a clause that never recurs, and the features too weak; there they are
+    character 1- to 3-grams.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     n = len(train_texts)
     min_df = 5 if n >= 10_000 else 2 if n >= 1_000 else 1
     characters = mostly_unspaced(train_texts)
     counted = CHARACTERS if characters else "words and word pairs"
-    units: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3)}
+    how: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3)}
     if not characters:  # words of one letter too, so that no text with words is empty
-        units = {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
+        how = {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
     vectorizer = TfidfVectorizer(
-        **units,
+        **how,
         min_df=min_df,
         sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
         dtype=np.float32,  # pyright: ignore[reportArgumentType]  (half the memory)
@@ -214,15 +234,8 @@ def _tfidf_logistic(
         x_train = vectorizer.fit_transform(train_texts)
     except ValueError:  # "empty vocabulary": texts without a single word
         return None
-    model, penalty = _fit_logistic(x_train, y_train, rng)
-    probabilities = np.zeros((len(test_texts), n_classes))
-    probabilities[:, model.classes_] = model.predict_proba(vectorizer.transform(test_texts))
-    return probabilities, {
-        "n_train": n,
-        "n_features": int(x_train.shape[1]),
-        "settings": f"TF-IDF of {counted} seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear counts; "
-        f"logistic regression, L2, C = {penalty:g} chosen on a tenth of the {n:,} training texts",
-    }
+    units = f"{counted} seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear counts"
+    return x_train, vectorizer.transform(test_texts), units
 
 
 def _fit_logistic(x: Any, y: np.ndarray, rng: np.random.Generator) -> tuple[Any, float]:

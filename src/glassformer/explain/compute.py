@@ -19,6 +19,7 @@ from glassformer.explain.capture.tape import Check
 from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode, family_of, filled_answer
+from glassformer.explain.one_label import of_one_label
 from glassformer.explain.predictions import (
     Answer,
     DecodeLog,
@@ -44,11 +45,12 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
     """Encode and decode a text as `predict` would, record one forward pass, and return all that is known of it."""
     started = time.perf_counter()
     with tuned(subject.device):
-        run, whole = subject, with_checkpoint(subject, request.checkpoint)
+        run, (whole, labels) = subject, of_one_label(with_checkpoint(subject, request.checkpoint), request)
         subject = with_member(whole, request.member)
         encoded = encode(subject, request)
         records = RecordStore(subject.model, encoded.model_inputs, encoded.streams)
-        return explain_encoded(run, whole, subject, request, encoded, records, trace_id, started)
+        explained = explain_encoded(run, whole, subject, request, encoded, records, trace_id, started)
+        return replace(explained, labels=labels)
 
 
 def explain_encoded(

@@ -21,6 +21,7 @@ from glassformer.config.validation import check_type
 from glassformer.errors import UsageError
 from glassformer.explain.capture.tape import Check
 from glassformer.explain.inputs.encoded_text import GenerationInfo
+from glassformer.explain.one_label import Labels
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
@@ -71,6 +72,7 @@ class Explanation:
         generation: where the generated tokens begin.
         decode: how the target was generated.
         answer: the output in one line, with its probability.
+        labels: of a classifier of several labels all of them, and which is looked at; None for any other.
         together: the member of an ensemble that is explained, and the answer of all; None for a single model.
         records: every tensor by id, a mapping like a trace.
         checks: comparisons of two computations that must agree.
@@ -103,6 +105,7 @@ class Explanation:
     base: Explanation | None = None
     other: Explanation | None = None
     learning: LearningFacts | None = None
+    labels: Labels | None = None
 
     def __repr__(self) -> str:
         answer = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"

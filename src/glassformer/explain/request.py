@@ -68,6 +68,8 @@ class TraceRequest(Request):
     other_text: str | None = string(MAX_TEXT, None)
     """A second text, whose values the edits with =B take."""
 
+    label: str | None = string(MAX_TEXT, None)
+    """Of several labels the one that is looked at; null: that of the answer, or the most probable one."""
     answer: str | None = string(MAX_TEXT, None)
     """The answer to learn: a class, a translation, the next words, the words at [MASK]."""
     learn_steps: int = number(0, "[0, 100]")
@@ -83,7 +85,9 @@ class TraceRequest(Request):
 
     def of_other_text(self) -> TraceRequest:
         """Return the request for the second text, of the same weights."""
-        return TraceRequest(self.other_text or "", decode=self.decode, checkpoint=self.checkpoint, member=self.member)
+        return TraceRequest(
+            self.other_text or "", decode=self.decode, checkpoint=self.checkpoint, member=self.member, label=self.label
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults as JSON data."""

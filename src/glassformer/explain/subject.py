@@ -71,10 +71,14 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LoadedSubject:
-    """A subject whose model is replaced: by a checkpoint's weights, or by one model of its ensemble."""
+    """A subject whose model is replaced: by a checkpoint's weights, one model of its ensemble, or one of its labels.
+
+    `own_task` is the task of the model where it is another than the run's.
+    """
 
     base: Subject
     model: nn.Module
+    own_task: Task | None = None
 
     @property
     def path(self) -> Path:
@@ -82,7 +86,7 @@ class LoadedSubject:
 
     @property
     def task(self) -> Task:
-        return self.base.task
+        return self.own_task or self.base.task
 
     @property
     def device(self) -> torch.device:

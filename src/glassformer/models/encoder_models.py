@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Literal
 
@@ -108,7 +109,8 @@ class TextClassifier(TextEncoder):
     """Text encoder, pooling, one linear layer; before it a pooler where the configuration has one.
 
     Two classes share one logit: the other is fixed at zero, so that softmax is the sigmoid of that logit and
-    cross-entropy is binary cross-entropy.
+    cross-entropy is binary cross-entropy. Where a text may have several classes, each is such a decision of its own,
+    and has two logits: for "no" and for "yes".
 
     Args:
         config: sizes and choices of the Transformer.
@@ -117,6 +119,7 @@ class TextClassifier(TextEncoder):
         max_len: maximum length of a text, in tokens.
         n_ngrams: rows of the table of character n-grams; 0 for none.
         bigrams: pairs of ids that have an embedding.
+        several: whether a text may have several classes, or none.
     """
 
     def __init__(
@@ -127,14 +130,15 @@ class TextClassifier(TextEncoder):
         max_len: int,
         n_ngrams: int = 0,
         bigrams: Sequence[tuple[int, int]] = (),
+        several: bool = False,
     ) -> None:
         super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
         if n_classes < 2:
             raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
-        self.n_classes = n_classes
+        self.n_classes, self.several = n_classes, several
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
         self.pooler = None if config.pooler == "none" else Pooler(width, config.pooler)
-        self.head = nn.Linear(width, 1 if n_classes == 2 else n_classes)
+        self.head = nn.Linear(width, 1 if n_classes == 2 and not several else n_classes)
         initialise(self)
 
     def forward(
@@ -142,14 +146,29 @@ class TextClassifier(TextEncoder):
         ids: Int[Tensor, "B S"],
         padding_mask: Bool[Tensor, "B S"] | None = None,
         ngram_batch: NgramBatch | None = None,
-    ) -> Float[Tensor, "B C"]:
-        """Return logits (B, C) of texts (B, S); arguments as in `TextEncoder.encode`."""
+    ) -> Float[Tensor, "B C"] | Float[Tensor, "B C 2"]:
+        """Return logits (B, C) of texts (B, S), or (B, C, 2) of several classes.
+
+        Arguments as in `TextEncoder.encode`.
+        """
         x = self.encode(ids, padding_mask, ngram_batch)
         x = pool(x, padding_mask, self.config.pooling)
         logits = self.head(x if self.pooler is None else self.pooler(x))
-        if self.n_classes == 2:
+        if self.several:
+            logits = logits[:, :, None]  # (B, C, 1): each class is a classifier of two
+        if self.several or self.n_classes == 2:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
         return logits
+
+    def of_label(self, number: int) -> TextClassifier:
+        """Return, of several classes, the classifier of two that decides on one; it shares all but the head's row."""
+        one = copy.copy(self)
+        one._modules = dict(self._modules)
+        one.n_classes, one.several = 2, False
+        one.head = nn.Linear(self.head.in_features, 1, device="meta")
+        one.head.weight = nn.Parameter(self.head.weight.detach()[number : number + 1])
+        one.head.bias = nn.Parameter(self.head.bias.detach()[number : number + 1])
+        return one
 
 
 class TextEmbedder(TextEncoder):

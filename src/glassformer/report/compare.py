@@ -20,6 +20,7 @@ from glassformer.report.run_record import RunRecord, load_run_record, readable_r
 from glassformer.report.seeds import load_seeds, summary_stats
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import SplitRecord
+from glassformer.tasks.reporting import answer_text
 
 Answers = tuple[list[str], list[str]]
 """What was right and what was predicted, example by example."""
@@ -129,11 +130,11 @@ def load_predictions(run: RunRecord) -> Answers | None:
     predicted: list[str] = []
     for number, row in enumerate(rows, start=1):
         values = [row.get(column) for column in columns] if isinstance(row, dict) else []
-        if not values or not all(isinstance(value, str | int | float) for value in values):
+        if not values or not all(isinstance(value, str | int | float | list) for value in values):
             wanted = " and ".join(columns)
             raise CheckpointError(f"{folder.predictions}:{number} is not an object with {wanted}.")
         for kept, value in zip((right, predicted), values, strict=True):
-            kept.append(str(value).strip())
+            kept.append(answer_text(value))
     return right, predicted
 
 

@@ -34,6 +34,7 @@ from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks.reporting import TaskReport
+from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.console import announced
 from glassformer.utils.process_settings import turns
@@ -44,6 +45,8 @@ PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) i
 """Settings of sentence pairs, for the `ignores` of tasks without them."""
 HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
 """Settings of the n-gram embeddings of running text, for the `ignores` of tasks that read examples."""
+SEVERAL_LABELS = frozenset({"data.files.label_separator"})
+"""Settings of texts that may have several labels, for the `ignores` of the other tasks."""
 WORD_VOCAB_SIZE = 20_000
 """Automatic vocabulary size of word tokenizers."""
 
@@ -65,6 +68,7 @@ class Task(ABC):
         report: how its runs are reported.
         fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
         explain_as: the kind of model that `explain` traces; None where it cannot.
+        decision: how probabilities become answers, as chosen on validation.
         needs_tokens: roles of special tokens without which it cannot be trained, such as "mask".
         pools: whether its models pool the vectors of tokens into one, so that they can take the pooling of another.
         imported_start: settings of the training for the weights of another library, which change less than random ones
@@ -84,8 +88,17 @@ class Task(ABC):
     imported_start: ClassVar[Mapping[str, Any]] = {}
     imported_auto: ClassVar[tuple[str, ...]] = ()
     explain_as: ClassVar[
-        Literal["classifier", "masked_language_model", "translator", "language_model", "text_embedder"] | None
+        Literal[
+            "classifier",
+            "multilabel_classifier",
+            "masked_language_model",
+            "translator",
+            "language_model",
+            "text_embedder",
+        ]
+        | None
     ] = None
+    decision: Decision = Decision()
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
         self.config, self.tokenizer, self.label_names = config, tokenizer, label_names
@@ -96,6 +109,14 @@ class Task(ABC):
         tokenizer = tokenizer or data.tokenizer
         tokenizer = tokenizer or Tokenizer.train(cls.tokenizer_texts(data.train), config.text, data.extra_tokens)
         return cls(config, tokenizer, cls.classes_of(data.train))
+
+    def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
+        """Set what a random model answers before its first step to what is frequent in training, where that helps."""
+        return
+
+    def decided(self, model: nn.Module, corpus: EncodedCorpus) -> Task:
+        """Return the task with the `decision` that suits a trained model, chosen on the validation texts."""
+        return self
 
     def start_head(self, model: nn.Module, corpus: EncodedCorpus) -> bool:
         """Fit a head that is new to what a pretrained model gives for the training texts; True where there is a way."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -32,7 +32,7 @@ from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import evaluation_mode, members_of
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks import register
-from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
+from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, SEVERAL_LABELS, Task
 from glassformer.tasks.classify_report import ClassifyReport
 from glassformer.tasks.probe import fit_probe
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
@@ -133,16 +133,27 @@ def check_labels(rows: Mapping[str, Rows], diagnostics: Diagnostics, known: Sequ
             diagnostics.error(rows["train"].path, 0, "label", error.message)
             return
         _check_guess(rows["train"], known, diagnostics)
+    unknown = known_labels(known)
+    for part in rows.values():
+        for line, label in zip(part.lines, part.answer, strict=True):
+            if label and (what := unknown(label)):  # an empty one was noted when it was read
+                diagnostics.error(part.path, line, "label", what)
+
+
+def known_labels(known: Sequence[str]) -> Callable[[str], str]:
+    """Return a function that says why a label is not among the known ones; "" if it is."""
     shown = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
     names = {*known, *map(normalised_label, known)}
     similar = {similarity_key(name): name for name in known}
-    for part in rows.values():
-        for line, label in zip(part.lines, part.answer, strict=True):
-            if label and label not in names:  # an empty one was noted when it was read
-                near = similar.get(similarity_key(label))
-                but = f"; it differs from {near!r} in case, spaces or number form alone" if near else ""
-                what = f"label {label!r} is not one of the training data's ({shown}){but}"
-                diagnostics.error(part.path, line, "label", what)
+
+    def why_unknown(label: str) -> str:
+        if label in names:
+            return ""
+        near = similar.get(similarity_key(label))
+        but = f"; it differs from {near!r} in case, spaces or number form alone" if near else ""
+        return f"label {label!r} is not one of the training data's ({shown}){but}"
+
+    return why_unknown
 
 
 def _check_guess(train: Rows, names: Sequence[str], diagnostics: Diagnostics) -> None:
@@ -166,7 +177,7 @@ class Classify(Task):
     schema = DataSchema("classify", (TEXT, LABEL), check=check_labels)
     metric = "accuracy"
     report = ClassifyReport()
-    ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "model.output_bias", "decode"}
+    ignores = PARALLEL_FILES | HASHED_NGRAMS | SEVERAL_LABELS | {"model.tie_embeddings", "model.output_bias", "decode"}
     fits_baselines = True
     explain_as = "classifier"
     imported_start: ClassVar = {"word_unknown_prob": 0.0}
@@ -283,8 +294,11 @@ class Classify(Task):
             if surfaces is not None:
                 surfaces.append_surfaces(cut.surfaces)
         probabilities = self._probabilities(model, EncodedCorpus.from_arrays(arrays.in_memory(), writer.stats, str))
-        answers = (class_answer(text, p, self.labels) for text, p in zip(texts, probabilities, strict=True))
+        answers = (self._answer(text, p) for text, p in zip(texts, probabilities, strict=True))
         return [answer | cut.mark for answer, cut in zip(answers, encoded, strict=True)]
+
+    def _answer(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
+        return class_answer(text, probabilities, self.labels)
 
     def start_head(self, model: nn.Module, corpus: EncodedCorpus) -> bool:
         """Set the head of each member to a logistic regression on the pooled vectors of the training texts."""
@@ -297,12 +311,17 @@ class Classify(Task):
                     self.logits(member, batch)
                     index.append(batch.index)
             handle.remove()
-            vectors, labels = torch.cat(pooled).double().numpy(), np.array(corpus.labels)[np.concatenate(index)]
-            weight, bias, _ = fit_probe(vectors, labels, head.out_features)
+            weight, bias = self._fit_head(torch.cat(pooled).double().numpy(), corpus, np.concatenate(index))
             with torch.no_grad():
                 head.weight.copy_(torch.from_numpy(weight))
                 head.bias.copy_(torch.from_numpy(bias))
         return True
+
+    def _fit_head(self, vectors: np.ndarray, corpus: EncodedCorpus, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return weight and bias of a logistic regression on the pooled vectors of the texts at `index`."""
+        n_outputs = 1 if len(self.labels) == 2 else len(self.labels)
+        weight, bias, _ = fit_probe(vectors, np.array(corpus.labels)[index], n_outputs)
+        return weight, bias
 
     def _numbers(self, split: Split) -> list[int]:
         """Return the class index of each example; raise DataError for a class that training lacks."""
@@ -318,7 +337,11 @@ class Classify(Task):
 
     def _all_logits(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Tensor:
         """Return logits (N, C) on the CPU, in the order of the texts."""
-        logits = torch.zeros(len(corpus), len(self.labels))
+        return self._gathered(model, corpus, group, (len(self.labels),))
+
+    def _gathered(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup, shape: tuple[int, ...]) -> Tensor:
+        """Return logits of one shape for each text, on the CPU, in the order of the texts."""
+        logits = torch.zeros(len(corpus), *shape)
         with evaluation_mode(model):
             for batch in self.batches(model, corpus, group):
                 logits[torch.from_numpy(batch.index)] = self.logits(model, batch).float().cpu()

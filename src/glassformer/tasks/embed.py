@@ -25,7 +25,7 @@ from glassformer.models.encoder_models import TextEmbedder
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
-from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, Task
+from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, SEVERAL_LABELS, Task
 from glassformer.tasks.reporting import TaskReport
 
 SHOWN = 4
@@ -60,7 +60,12 @@ class Embed(Task):
     report = EmbedReport()
     explain_as = "text_embedder"
     pools = True
-    ignores = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "model.output_bias", "model.pooler", "decode"}
+    ignores = (
+        PARALLEL_FILES
+        | HASHED_NGRAMS
+        | SEVERAL_LABELS
+        | {"model.tie_embeddings", "model.output_bias", "model.pooler", "decode"}
+    )
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write one column, ids, a sequence per text."""

@@ -32,7 +32,7 @@ from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, LinearCrossEntropy
 from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
-from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, PARALLEL_FILES, SEVERAL_LABELS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import continuation_lines, unknown_mark
 from glassformer.text.backends import SPECIAL_TOKENS
@@ -168,22 +168,26 @@ class LanguageModelling(Task):
     explain_as = "language_model"
     imported_start: ClassVar = {"lr": 1e-4}
     report = LanguageModellingReport()
-    ignores = PARALLEL_FILES | {
-        "data.files.text_column",
-        "data.files.label_column",
-        "text.truncate",
-        "text.ngrams",
-        "text.bigrams",
-        "model.pooling",
-        "model.pooler",
-        "model.n_segments",
-        "model.output_bias",
-        "decode.beam_size",
-        "decode.length_penalty",
-        "decode.n_best",
-        "decode.sample",
-        "decode.bleu_tokenize",
-    }
+    ignores = (
+        PARALLEL_FILES
+        | SEVERAL_LABELS
+        | {
+            "data.files.text_column",
+            "data.files.label_column",
+            "text.truncate",
+            "text.ngrams",
+            "text.bigrams",
+            "model.pooling",
+            "model.pooler",
+            "model.n_segments",
+            "model.output_bias",
+            "decode.beam_size",
+            "decode.length_penalty",
+            "decode.n_best",
+            "decode.sample",
+            "decode.bleu_tokenize",
+        }
+    )
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:

@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 PENALTIES = 0.001, 0.003, 0.01, 0.03, 0.1
 """Inverse strengths of the L2 penalty to choose from, for vectors whose features have a mean square of 1."""
@@ -45,6 +45,29 @@ def fit_probe(
     bias = fitted.intercept_ - weight @ center
     assert weight.shape[0] == n_outputs
     return weight, bias, penalty
+
+
+def fit_probes(
+    vectors: Float[np.ndarray, "N P"], labels: Bool[np.ndarray, "N L"]
+) -> tuple[Float[np.ndarray, "L P"], Float[np.ndarray, " L"]]:
+    """Return weight and bias of a logistic regression for each of several labels, some of which all texts may have.
+
+    The penalty is that of the label that most texts have.
+    """
+    shares = (labels.sum(axis=0) + 1) / (len(labels) + 2)
+    weight, bias = np.zeros((labels.shape[1], vectors.shape[1])), np.log(shares / (1 - shares))
+    center = vectors.mean(axis=0)
+    scale = max(float(np.sqrt(np.square(vectors - center).mean())), 1e-12)
+    mixed = [k for k in range(labels.shape[1]) if 0 < labels[:, k].sum() < len(labels)]
+    if not mixed:
+        return weight, bias
+    frequent = max(mixed, key=lambda k: labels[:, k].sum())
+    penalty = fit_probe(vectors, labels[:, frequent].astype(np.int64), 1)[2]
+    for k in mixed:
+        fitted = _fit((vectors - center) / scale, labels[:, k], penalty)
+        weight[k] = fitted.coef_[0] / scale
+        bias[k] = fitted.intercept_[0] - weight[k] @ center
+    return weight, bias
 
 
 def _fit(x: np.ndarray, labels: np.ndarray, penalty: float) -> Any:

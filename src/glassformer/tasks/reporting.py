@@ -26,6 +26,11 @@ class Score(NamedTuple):
         return "" if self.value is None else self.metric.write(self.value)
 
 
+def answer_text(value: object) -> str:
+    """Return a stored answer as text that equals another's where the answers do; of several labels one a line."""
+    return "\n".join(sorted(map(str, value))) if isinstance(value, list) else str(value).strip()
+
+
 class TaskReport:
     """Texts and plots for a task's runs, without state. Text is Markdown where it goes into a report.
 

@@ -16,6 +16,7 @@ from glassformer.runs.folder import MODEL_CONFIG, RunFolder
 from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
 from glassformer.runs.records import JsonObject, dataclass_from_json
 from glassformer.tasks import Task, task_class
+from glassformer.text.decision import Decision
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class ModelFacts:
     vocab_size: int
     label_names: list[str] | None = None
     precision: str = "auto"
+    decision: JsonObject | None = None
 
 
 MAX_POSITIONS = 1 << 25
@@ -92,9 +94,11 @@ def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Ta
         raise CheckpointError(message, "copy model folders whole; their files cannot be exchanged")
     kind = task_class(config.task)
     names = known.label_names or []
-    if kind.explain_as == "classifier" and len(set(names)) < max(2, len(names)):
+    if kind.explain_as in ("classifier", "multilabel_classifier") and len(set(names)) < max(2, len(names)):
         raise CheckpointError(f"{where}: label_names should be two different names or more")
-    return kind(config, tokenizer, known.label_names)
+    task = kind(config, tokenizer, known.label_names)
+    task.decision = Decision.from_json(known.decision, known.label_names, where)
+    return task
 
 
 def restore_begun_task(folder: RunFolder) -> Task:

@@ -82,6 +82,7 @@ def model_metadata(task: Task) -> dict[str, Any]:
         "task": task.name,
         "recipe": config.recipe,
         "label_names": task.label_names,
+        **({"decision": decision} if (decision := task.decision.to_json()) else {}),
         "vocab_size": tokenizer.vocab_size,
         "tokenizer_sha256": tokenizer.sha256,
         "text": asdict(config.text),
@@ -108,6 +109,8 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None
     The model and a card without scores are saved before its evaluation begins, so that a kill costs no training.
     """
     record = load_run_record(folder.path, context.config)
+    if not folder.finished:
+        context = replace(context, task=context.task.decided(model, context.valid))
     if not folder.trained:
         save_task_model(context.task, model, folder)
         replace_card(folder.model, model_card(record))
@@ -136,9 +139,11 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
         return None
     if not fitted:
         return None
-    scores = context.task.evaluate(model, split, context.config.decode)
+    scores = context.task.decided(model, context.valid).evaluate(model, split, context.config.decode)
     settings = "the pretrained encoder as it was, and a logistic regression on its vectors of the training texts"
-    return {name: scores[name] for name in ("accuracy", "ci95", "macro_f1")} | {"settings": settings}
+    metric = context.task.report.headline
+    names = (metric, "ci95" if metric == "accuracy" else f"{metric}_ci95", "macro_f1")
+    return {name: scores[name] for name in names} | {"settings": settings}
 
 
 def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:

@@ -74,7 +74,8 @@ class PretrainedModel:
         ours, theirs = task.label_names, self.labels
         if ours is None or theirs is None:
             return self
-        same = all(getattr(task.config.model, name) == getattr(self.config.model, name) for name in POOLINGS)
+        taken = all(getattr(task.config.model, name) == getattr(self.config.model, name) for name in POOLINGS)
+        same = taken and task.name == self.config.task
         if not same or {*ours} != {*theirs}:
             return replace(self, weights={name: w for name, w in self.weights.items() if not _HEAD.match(name)})
         order = [theirs.index(name) for name in ours]

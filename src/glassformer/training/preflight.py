@@ -18,6 +18,7 @@ from torch import nn
 
 from glassformer.data.check import OTHER_MODEL, REMEDY, count_unknown_tokens, n_texts_with_unknown, unknown_finding
 from glassformer.data.corpus import EncodedCorpus, fingerprint
+from glassformer.data.datasets.labels import labels_of
 from glassformer.data.diagnostics import FEW_EXAMPLES, Finding
 from glassformer.data.splits import Overlap, Split, n_duplicates, overlap_text, overlap_with_training
 from glassformer.evaluate.significance import FEW, wilson_interval
@@ -217,7 +218,8 @@ def _findings(context: RunContext, splits: dict[str, SplitRecord]) -> Iterator[F
         begun = context.config.train.init_from is not None
         yield from _too_few(len(context.train), len(context.valid), context.task.label_names, begun)
     if context.task.schema.target == "label":
-        yield from _lopsided(context.data.train.answers)
+        answers = context.data.train.answers
+        yield from _lopsided([label for answer in answers for label in labels_of(answer)], len(answers))
 
 
 def _more_room(context: RunContext) -> str:
@@ -246,8 +248,8 @@ def _too_few(n: int, n_valid: int, classes: list[str] | None, begun: bool) -> It
         yield Finding(matter, remedy, "few validation examples", {"n": n_valid}, "know")
 
 
-def _lopsided(labels: Sequence[str]) -> Iterator[Finding]:
-    """Yield findings about classes that are very rare or very frequent in training."""
+def _lopsided(labels: Sequence[str], n: int) -> Iterator[Finding]:
+    """Yield findings about classes of the n training texts that are very rare or very frequent."""
     counts = Counter(labels).most_common()
     lonely, (most_frequent, highest) = sorted(label for label, n in counts if n == 1), counts[0]
     if lonely:
@@ -255,11 +257,11 @@ def _lopsided(labels: Sequence[str]) -> Iterator[Finding]:
         share = f"{len(lonely)} of {len(counts)} classes have one training example ({named})"
         matter, remedy = f"{share}: expect them never to be answered", "give more of them, or leave them out"
         yield Finding(matter, remedy, "classes of one example", {"n": len(lonely), "n_all": len(counts)})
-    if highest > MOST_OF_A_CLASS * len(labels):
-        share = percent(highest / len(labels))
+    if highest > MOST_OF_A_CLASS * n:
+        share = percent(highest / n)
         matter = f"{share} of the training texts are {most_frequent!r}: guessing is right as often"
         remedy = "read macro F1 and the table of classes, not accuracy"
-        yield Finding(matter, remedy, "prevailing class", {"n": highest, "n_all": len(labels)})
+        yield Finding(matter, remedy, "prevailing class", {"n": highest, "n_all": n})
 
 
 def describe_splits(context: RunContext) -> dict[str, SplitRecord]:

@@ -144,6 +144,7 @@ def new_state(context: RunContext) -> TrainState:
 def initial_model(context: RunContext) -> tuple[nn.Module, bool]:
     """Return the model before the first step, and whether its head is fitted to the vectors of a pretrained encoder."""
     model = context.task.build_model().to(context.device)
+    context.task.initialise_output(model, context.train)
     if (pretrained := context.pretrained) is None:
         return model, False
     new = copy_pretrained_weights(model, pretrained)

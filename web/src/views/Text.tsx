@@ -3,7 +3,7 @@ import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { busy, other, runFacts, source, text, trace as ask } from "../state/page";
 import { type ErrorMessage, useValue } from "../state/signals";
-import { capital } from "../tensors/format";
+import { capital, percent } from "../tensors/format";
 import type { Manifest } from "../types";
 import { Choices } from "./Choices";
 
@@ -81,6 +81,13 @@ export function Answer({ trace }: { trace: Manifest }) {
           name="member" label="Ensemble member" chosen={`${trace.together.member}`} onChoose={(member) => ask({ ...trace.request, member: +member })}
           options={Array.from({ length: trace.together.size }, (_, i) => [`${i + 1}`, `Member ${i + 1}`])}
         />
+      )}
+      {source.live && trace.labels && (
+        <label>
+          Label <select data-role="label" onChange={({ currentTarget }) => ask({ ...trace.request, label: currentTarget.value })}>
+            {[...trace.labels.each].sort((a, b) => b.probability - a.probability).map(({ name, probability }) => <option key={name} value={name} selected={name === trace.labels!.each[trace.labels!.shown]!.name}>{name} {percent(probability)}</option>)}
+          </select>
+        </label>
       )}
       {!source.live && alone && <p class="note">A saved page shows only what was traced. To trace other texts, open the run with glassformer explain.</p>}
     </section>

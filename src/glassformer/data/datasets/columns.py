@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from glassformer.data.datasets import headers
 from glassformer.data.datasets.headers import plain
-from glassformer.data.datasets.labels import clean_labels, label_of_number
+from glassformer.data.datasets.labels import clean_label_sets, clean_labels, joined_labels, label_of_number
 from glassformer.data.datasets.tables import JoinedRows, Row, other_delimiter, read_rows
 from glassformer.data.diagnostics import Diagnostics, IssueKind
 from glassformer.data.splits import Split
@@ -63,12 +63,14 @@ class ColumnSpec:
         flag: the flag that selects the column.
         usual: usual headers, the likeliest first.
         requested: the header given with the flag; None to guess.
+        separator: what parts the labels of a cell, where a text may have several.
     """
 
     name: str
     flag: str
     usual: tuple[str, ...]
     requested: str | None = None
+    separator: str | None = None
 
     @property
     def is_label(self) -> bool:
@@ -87,6 +89,7 @@ _SOURCES = "src source source_text input original from"
 _TARGETS = "tgt trg target target_text translation output to"
 TEXT = ColumnSpec("text", "--text-column", tuple(_TEXTS.split()))
 LABEL = ColumnSpec("label", "--label-column", tuple(_LABELS.split()))
+LABELS = ColumnSpec("label", "--label-column", ("labels", "tags", "categories", "topics", *_LABELS.split()), None, ";")
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
 
@@ -161,7 +164,11 @@ def read_table(
         if columns.n_fields:
             lines, texts, targets = headers.without_named_rows(path, (lines, texts, targets), usual, diagnostics)
         joined.report(path, targets, len(texts), diagnostics)
-        targets = clean_labels(path, lines, targets, diagnostics)
+        separator = specs[-1].separator
+        if separator is None:
+            targets = clean_labels(path, lines, targets, diagnostics)
+        else:
+            targets = clean_label_sets(path, lines, targets, separator, diagnostics)
     else:
         joined.report(path, (), len(texts), diagnostics)
     guessed = of_label and specs[-1].requested is None
@@ -291,6 +298,12 @@ def _values(
     values = []
     for key, spec in zip(columns.keys, specs, strict=True):
         value = _fields(row).get(str(key))
+        if isinstance(value, list) and spec.separator is not None:
+            try:
+                value = joined_labels(value, spec.separator)
+            except ValueError as error:
+                diagnostics.error(path, row.line, "label", str(error))
+                return None
         if spec.is_label and isinstance(value, bool | int | float):
             try:
                 written, value = value, label_of_number(value)

@@ -13,7 +13,7 @@ from typing import Any
 
 from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, ResolvedColumns, Rows, json_names
 from glassformer.data.datasets.headers import plain
-from glassformer.data.datasets.labels import normalised_label
+from glassformer.data.datasets.labels import labels_of, normalised_label
 from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
 
@@ -36,7 +36,8 @@ class KnownColumns:
     @staticmethod
     def of_rows(rows: Rows, specs: ColumnSpecs) -> KnownColumns | None:
         """Return the columns of a part that was read; None if it was no table."""
-        labels = frozenset(rows.answer) if specs and specs[-1].is_label else frozenset[str]()
+        of_label = bool(specs) and specs[-1].is_label
+        labels = frozenset(label for answer in rows.answer for label in labels_of(answer)) if of_label else frozenset()
         return None if rows.resolved is None else KnownColumns(rows.resolved, labels)
 
     @staticmethod
@@ -123,20 +124,26 @@ class KnownColumns:
             header = all(_is_usual(first[int(key)], spec) for key, spec in zip(keys, specs, strict=True))
             return ResolvedColumns(keys, nothing, n, has_header=header and len(rows) > 1)
         below = rows[1:] or rows
-        share = [sum(normalised_label(row[i]) in self.labels for row in below) / len(below) for i in range(n)]
+        separator = specs[-1].separator
+        share = [sum(self._is_known(row[i], separator) for row in below) / len(below) for i in range(n)]
         label = int(keys[-1]) if same else -1
         if not same or share[label] < KNOWN_SHARE:
             label = max(range(n), key=lambda i: share[i])
             same = False
         if share[label] < KNOWN_SHARE:
             return None
-        known = normalised_label(first[label]) in self.labels
+        known = self._is_known(first[label], separator)
         if not known and self.columns.has_header:
             return None  # it has a header, though not that of training
         others = [i for i in range(n) if i != label]
         text = int(keys[0]) if same else max(others, key=lambda i: sum(len(row[i]) for row in below), default=label)
         header = not known and any(_is_usual(first[i], spec) for i, spec in zip((text, label), specs, strict=True))
         return ResolvedColumns((text, label), nothing, n, has_header=header)
+
+    def _is_known(self, cell: str, separator: str | None) -> bool:
+        """Return whether a cell holds a label of training, or only such ones where it may hold several."""
+        parts = [cell] if separator is None else [part for part in cell.split(separator) if part.strip()]
+        return bool(parts) and all(normalised_label(part) in self.labels for part in parts)
 
     def _note_guess(self, path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> None:
         named = [repr(header) for header in self.columns.headers if header is not None]

@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from glassformer.data.diagnostics import Diagnostics
@@ -112,6 +112,55 @@ def clean_labels(path: Path, lines: Sequence[int], labels: Sequence[str], diagno
     _note_missing(path, {label: n for label, n in counts.items() if label not in refused}, diagnostics)
     _note_similar(path, counts, diagnostics)
     return cleaned
+
+
+def joined_labels(labels: Iterable[object], separator: str) -> str:
+    """Return the labels of a JSON list as a cell of a table holds them.
+
+    Raises:
+        ValueError: one is no string and no number, or holds the separator.
+    """
+    cells = []
+    for label in labels:
+        if isinstance(label, bool | int | float):
+            label = label_of_number(label)
+        if not isinstance(label, str):
+            raise ValueError(f"a list of labels holds strings, not {type(label).__name__}")
+        if separator in label:
+            raise ValueError(f"the label {label[:40]!r} holds {separator!r}, which parts labels: --label-separator")
+        cells.append(label)
+    return separator.join(cells)
+
+
+def labels_of(answer: str) -> list[str]:
+    """Return the labels of an example: one, or, where a text may have several, each of the lines."""
+    return answer.split("\n") if answer else []
+
+
+def rarest_labels(answers: Sequence[str]) -> list[str]:
+    """Return of each example the label that fewest others have; "" for none."""
+    counts = Counter(label for answer in answers for label in labels_of(answer))
+    return [min(labels_of(answer), key=lambda label: (counts[label], label), default="") for answer in answers]
+
+
+def clean_label_sets(
+    path: Path, lines: Sequence[int], cells: Sequence[str], separator: str, diagnostics: Diagnostics
+) -> list[str]:
+    """Return the labels of each cell, spelled one way, sorted, one a line; a text may have none.
+
+    Labels hold no line breaks, so that the lines are read again as they were, whatever parted them in the file.
+    """
+    parted = [[part for part in cell.split(separator) if part.strip()] for cell in cells]
+    where = [line for line, labels in zip(lines, parted, strict=True) for _ in labels]
+    clean = iter(clean_labels(path, where, [label for labels in parted for label in labels], diagnostics))
+    sets = [sorted({next(clean) for _ in labels}) for labels in parted]
+    if twice := sum(len(labels) - len(found) for labels, found in zip(parted, sets, strict=True)):
+        diagnostics.counts["labels that stand twice in a text"] += twice
+    if sets and not any(len(found) > 1 for found in sets):
+        other = max("|,;/ \t", key=lambda c: sum(c in cell for cell in cells))
+        hint = f"; if {other!r} parts them, --label-separator '{other}'" if any(other in cell for cell in cells) else ""
+        diagnostics.notes.append(f"{path.name}: no text has more than one label, parted by {separator!r}{hint}")
+    return ["\n".join(found) for found in sets]
 
 
 def _note_changes(path: Path, written: Counter[str], clean: dict[str, str], diagnostics: Diagnostics) -> None:

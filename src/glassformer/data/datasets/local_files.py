@@ -19,6 +19,7 @@ from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, DataSchema, Rows, read_table
 from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
 from glassformer.data.datasets.known_columns import KnownColumns
+from glassformer.data.datasets.labels import labels_of, rarest_labels
 from glassformer.data.diagnostics import Diagnostics, read_lines
 from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
 from glassformer.data.sources import TABLES, format_of, is_pipe, pipes_kept, suffix_of
@@ -165,7 +166,12 @@ def read_parts(
     """
     rows: dict[str, Rows] = {}
     specs = tuple(
-        replace(spec, requested=getattr(data.files, spec.flag[2:].replace("-", "_"))) for spec in schema.columns or ()
+        replace(
+            spec,
+            requested=getattr(data.files, spec.flag[2:].replace("-", "_")),
+            separator=spec.separator and data.files.label_separator,
+        )
+        for spec in schema.columns or ()
     )
     for name, part in parts.items():
         if part:
@@ -218,7 +224,8 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
         raise DataError(what, more)
     if labelled := schema.target == "label":
         try:
-            parts = stratified_group_split(train.text, train.answers, data.valid_fraction, data.split_seed)
+            rarest = rarest_labels(train.answers)
+            parts = stratified_group_split(train.text, rarest, data.valid_fraction, data.split_seed)
         except DataError as error:
             raise DataError(f"{train.source}: {error.message}", more) from None
     else:
@@ -231,11 +238,15 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     diagnostics.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
     valid = train.take(held_out, f"{train.source} (set aside)")
-    if labelled and (unseen := sorted(set(train.answers) - set(valid.answers))):
+    if labelled and (unseen := sorted(_labels(train) - _labels(valid))):
         names = ", ".join(unseen[:5]) + (", …" if len(unseen) > 5 else "")
         have = f"{counted(len(unseen), 'labels')} {'has' if len(unseen) == 1 else 'have'}"
         diagnostics.notes.append(f"validation: {have} too few examples to be in it ({names})")
     return train.take(rest), valid
+
+
+def _labels(split: Split) -> set[str]:
+    return {label for answer in split.answers for label in labels_of(answer)}
 
 
 def _part(files: FilesConfig, name: str) -> Part:

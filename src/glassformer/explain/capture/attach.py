@@ -244,8 +244,8 @@ def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> li
     if model.pooler is not None:
         hooks.record_output(recorder, "pooler", model.pooler.dense)
         hooks.on_output(model.pooler, pooler_hidden)
-    hooks.record_output(recorder, "head" if two_classes else "logits:class", model.head)
-    if two_classes:
+    hooks.record_output(recorder, "head" if two_classes or model.several else "logits:class", model.head)
+    if two_classes and not model.several:  # several labels are traced one at a time, as two classes each
         hooks.on_output(model, lambda output: recorder.record("logits:pin_zero", output))
     return [model.head, *([] if model.pooler is None else [model.pooler.dense])]
 

@@ -42,6 +42,7 @@ from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256, with_
 from glassformer.explain.trace import trace
 from glassformer.models.ensemble import members_of
 from glassformer.runs.records import Evaluation
+from glassformer.tasks.reporting import answer_text
 from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text
 from glassformer.utils.device import tuned
@@ -101,7 +102,7 @@ def evaluate_edits(
     scores = [task.report.score(Evaluation(task.name, "", each)) for each in (before, after)]
     truth_key, key = task.report.comparison_keys
     truth, was, is_now = (
-        [str(row[name]).strip() for row in rows["predictions"]]
+        [answer_text(row[name]) for row in rows["predictions"]]
         for rows, name in ((before, truth_key), (before, key), (after, key))
     )
     metric = scores[0].metric.name

@@ -21,6 +21,7 @@ from glassformer.explain.edits.apply import VariantEffect, edited_logits, follow
 from glassformer.explain.edits.what_if import predictions_of, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import filled_answer
+from glassformer.explain.one_label import of_one_label
 from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.subject import LoadedSubject, Subject, list_checkpoints, with_checkpoint, with_member
@@ -199,7 +200,8 @@ def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
     found = []
     for info in list_checkpoints(explanation.run):
         check_cancelled()
-        model = with_member(with_checkpoint(explanation.run, info["name"]), request.member)
+        whole, _ = of_one_label(with_checkpoint(explanation.run, info["name"]), request)
+        model = with_member(whole, request.member)
         at = _at(base, model)
         result = what_if(at, request.edits, None if other is None else _at(other, model), again=False)
         logits = [rows_of(one.records["logits"].value) for one in (at, result)]

@@ -36,7 +36,13 @@ def keep(explanation: Explanation, out: Path | str) -> Path:
     whole = with_checkpoint(explanation.run, explanation.request.checkpoint).model
     weights = {name: p.detach() for name, p in whole.named_parameters()}
     prefix = f"members.{explanation.request.member - 1}." if isinstance(whole, Ensemble) else ""
-    weights |= {f"{prefix}{name}": p.detach() for name, p in explanation.subject.model.named_parameters()}
+    learned = {f"{prefix}{name}": p.detach() for name, p in explanation.subject.model.named_parameters()}
+    if (labels := explanation.labels) is not None:  # of which one learned: its row of the head
+        for name in (f"{prefix}head.weight", f"{prefix}head.bias"):
+            rows = weights[name].clone()
+            rows[labels.shown] = learned[name][0]
+            learned[name] = rows
+    weights |= learned
     config, _ = read_description(source)
     tokenizers = {name: (source / name).read_bytes() for name in TOKENIZERS if (source / name).exists()}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -38,11 +38,13 @@ from glassformer.explain.learn.learner import (
     loss_of,
 )
 from glassformer.explain.learn.loss import LOSS, NO_ANSWER, EncodedAnswer, encode_answer, loss_steps
+from glassformer.explain.one_label import NOT, has_several_labels, of_one_label
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.subject import LoadedSubject, Subject, optimizer_state, with_checkpoint, with_member
 from glassformer.models.ensemble import Ensemble
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import JsonObject
 from glassformer.utils.device import tuned
 
 if TYPE_CHECKING:
@@ -179,8 +181,19 @@ def known_answers(subject: Subject) -> list[tuple[str, str]]:
     except CheckpointError:
         return []
     rows = evaluation.examples if evaluation else []
-    found = [(str(row.get("text", "")), str(row.get("truth") or row.get("reference") or "")) for row in rows]
+    found = [(str(row.get("text", "")), _known_answer(subject, row)) for row in rows]
     return [(text, answer) for text, answer in found if text and answer]
+
+
+def _known_answer(subject: Subject, row: JsonObject) -> str:
+    """Return the right answer of an evaluated text; of several labels whether it has the one that is looked at."""
+    truth = row.get("truth") or row.get("reference") or ""
+    if not isinstance(row.get("truth"), list):
+        return str(truth)
+    label = (subject.task.label_names or [""])[-1]
+    if has_several_labels(subject):  # before one is chosen: the first
+        return next(iter(row["truth"]), "")
+    return label if label in row["truth"] else f"{NOT}{label}"
 
 
 def other_texts(learner: Learner) -> list[OtherText]:
@@ -225,7 +238,7 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         raise UsageError("a model learns without edits only", "remove the edits, or the answer to learn")
     started = time.perf_counter()
     with tuned(subject.device):
-        whole = with_checkpoint(subject, request.checkpoint)
+        whole, labels = of_one_label(with_checkpoint(subject, request.checkpoint), request)
         member = with_member(whole, request.member)
         check_size(member.model)
         without = replace(request, answer=None, learn_steps=0, lr=None, optimizer=None)
@@ -243,7 +256,8 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
             taken = learner if steps else None
             records = LearningStore(model.model, answer, config.label_smoothing, taken)
             own_request = replace(request, learn_steps=steps)
-            return explain_encoded(subject, whole, model, own_request, answer.encoded, records, id, started)
+            explained = explain_encoded(subject, whole, model, own_request, answer.encoded, records, id, started)
+            return replace(explained, labels=labels)
 
         base = explained(member, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)
@@ -258,7 +272,9 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
 
 def _state(subject: Subject, request: TraceRequest) -> dict[str, Tensor] | None:
     """Return the state of the run's own optimizer in the requested checkpoint; of an ensemble, that of the member."""
-    state = None if request.optimizer is not None else optimizer_state(subject, request.checkpoint)
+    if request.optimizer is not None or has_several_labels(subject):  # whose averages are those of all labels
+        return None
+    state = optimizer_state(subject, request.checkpoint)
     if state is None or not isinstance(subject.model, Ensemble):
         return state
     prefix = f"members.{request.member - 1}."

@@ -24,6 +24,7 @@ from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
 from glassformer.explain.learn.operations import is_gradient
+from glassformer.explain.one_label import Labels
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction, settings_json
 from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, weak_cache, wire_dtype
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
@@ -191,6 +192,8 @@ class Manifest(TypedDict):
     streams: list[Annotated[Json, Stream]]
     """["text"], or ["source", "target"]."""
     answer: Answer
+    labels: Annotated[Json, Labels] | None
+    """Of a classifier of several labels all of them, and which is looked at; null for any other."""
     together: Annotated[Json, EnsembleMember] | None
     """The member of an ensemble that is traced, and the answer of all. null: a single model."""
     nodes: list[TraceNode]
@@ -226,6 +229,7 @@ def manifest(explanation: Explanation) -> Manifest:
         "request": explanation.request.to_json(),
         "streams": [stream.to_json() for stream in explanation.streams],
         "answer": explanation.answer,
+        "labels": explanation.labels and asdict(explanation.labels),
         "together": explanation.together and asdict(explanation.together),
         "nodes": [node_json(step) for id, step in steps.items() if not is_gradient(id)],
         "gradients": [node_json(step) for id, step in reversed(steps.items()) if is_gradient(id)],

@@ -7,7 +7,7 @@ import { useTensor } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { number, percent, signed, tiny, visible } from "../../tensors/format";
 import { contributions, type Contributions, softmax } from "../../tensors/pooling";
-import type { Candidate, Manifest, Prediction } from "../../types";
+import type { Candidate, Labels, Manifest, Prediction } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Tokens } from "../../views/Tokens";
 import { SamplingSlider } from "./Sampling";
@@ -48,7 +48,24 @@ export function ClassifierView({ manifest }: { manifest: Manifest }) {
           {binary && <p class="note">Two classes share one logit: the logit of {visible(first!.piece)} is fixed at 0.</p>}
         </section>
       </div>
+      {manifest.labels && <LabelsSection labels={manifest.labels} />}
     </>
+  );
+}
+
+/** All labels that a text may have, the most probable first, with their thresholds. */
+function LabelsSection({ labels: { shown, each } }: { labels: Labels }) {
+  const order = each.map((label, i) => ({ ...label, i })).sort((a, b) => b.probability - a.probability).slice(0, 20);
+  return (
+    <section aria-labelledby="labels-title" data-role="labels">
+      <h2 id="labels-title">Each label by itself</h2>
+      <p>A text may have several labels, or none: each is a decision of its own, on the same vector. This page looks at one, {each[shown]!.name}. A label is answered from its threshold on, which was chosen on the validation texts.</p>
+      <Bars
+        label="Labels" bars={order.map(({ name, probability, threshold, i }) => ({
+          key: i, label: name, value: probability, text: percent(probability), note: `threshold ${percent(threshold)}`, strong: probability >= threshold,
+        }))}
+      />
+    </section>
   );
 }
 

@@ -1,0 +1,67 @@
+"""How the probabilities of a trained classifier become answers; stored with its weights. No torch is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from glassformer.errors import CheckpointError
+from glassformer.utils.safe_read import dataclass_from_json
+
+THRESHOLD = 0.5
+"""From this probability on a label is answered where no threshold was chosen."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is chosen on the validation split and applied to the probabilities.
+
+    Attributes:
+        thresholds: of several labels the probability of each from which it is answered; None for classes, of which the
+            most probable is answered.
+    """
+
+    thresholds: list[float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, value: Any, labels: Sequence[str] | None, where: Path | str) -> Decision:
+        """Read what `to_json` returned; raise CheckpointError for anything else."""
+        decision = dataclass_from_json(cls, value or {}, where)
+        found = decision.thresholds
+        if found is not None and (len(found) != len(labels or ()) or not all(0 <= t <= 1 for t in found)):
+            raise CheckpointError(f"{where}: expected a threshold from 0 to 1 for each of {len(labels or ())} labels")
+        return decision
+
+    def thresholds_of(self, labels: Sequence[str]) -> list[float]:
+        """Return the threshold of each of several labels."""
+        return [THRESHOLD] * len(labels) if self.thresholds is None else self.thresholds
+
+    def answered(self, probabilities: Float[np.ndarray, "N L"]) -> Bool[np.ndarray, "N L"]:
+        """Return which of several labels are answered, by their probabilities."""
+        thresholds = THRESHOLD if self.thresholds is None else np.array(self.thresholds)
+        return probabilities >= thresholds
+
+
+def labels_answer(
+    text: str, probabilities: Float[np.ndarray, " L"], labels: Sequence[str], decision: Decision
+) -> dict[str, Any]:
+    """Return the labels of a text, the most probable first, and the probability of each."""
+    kept = decision.answered(probabilities[None])[0]
+    order = [int(i) for i in (-probabilities).argsort(kind="stable") if kept[i]]
+    named = dict(zip(labels, probabilities.tolist(), strict=True))
+    return {"text": text, "labels": [labels[i] for i in order], "probabilities": named}
+
+
+def labels_lines(answer: dict[str, Any]) -> list[str]:
+    """Return the labels of a text and their probabilities, each apart by "; "."""
+    shares = (f"{answer['probabilities'][label]:.4f}" for label in answer["labels"])
+    return ["\t".join(["; ".join(answer["labels"]), "; ".join(shares)])]
