@@ -121,7 +121,14 @@ class Run:
             done += len(chunk)
 
     def explain(
-        self, text: str, *, target: str | None = None, checkpoint: str = "model", member: int = 1, **options: Any
+        self,
+        text: str,
+        *,
+        target: str | None = None,
+        checkpoint: str = "model",
+        member: int = 1,
+        label: str | None = None,
+        **options: Any,
     ) -> Explanation:
         """Look at one text as the model does: every tensor, every prediction, every step of decoding.
 
@@ -130,13 +137,14 @@ class Run:
             target: a translation to look at instead of the model's own.
             checkpoint: "model", or a snapshot or checkpoint of the run: "step-00000016".
             member: which model of an ensemble, counted from 1.
+            label: which of several labels, where a text may have them; the most probable one by default.
             options: fields of `DecodeConfig`.
 
         Raises:
             UsageError, CheckpointError, DivergedError: see `explain.explanation.explain`.
         """
         self._decode(options)  # refuses options that are none
-        return self._explained(text, target=target, checkpoint=checkpoint, member=member, decode=options)
+        return self._explained(text, target=target, checkpoint=checkpoint, member=member, label=label, decode=options)
 
     def learn(self, text: str, answer: str, *, steps: int = 0, **options: Any) -> Explanation:
         """Look at one step of learning: the loss of an answer, the gradient of every tensor, and what steps change.
@@ -146,7 +154,7 @@ class Run:
             answer: what the model should answer: a class, a translation, the next words, or the words at [MASK].
             steps: steps of the optimizer on this answer, in a copy of the model; the explanation is that after them,
                 and its `base` that before.
-            options: `lr` and `optimizer` instead of the run's; `checkpoint`, `member`, as of `explain`.
+            options: `lr` and `optimizer` instead of the run's; `checkpoint`, `member`, `label`, as of `explain`.
 
         Raises:
             UsageError: the answer does not suit the task, or the model or the text is too large.

@@ -21,21 +21,35 @@ from glassformer.cli.flags import run_folder
 from glassformer.errors import UsageError
 from glassformer.explain.edits.states import sweep_states
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.one_label import of_same_label
 from glassformer.explain.page.service import Service
 from glassformer.interop.export import export
 from glassformer.interop.exported import ExportedModel, load_exported
+from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks import TASKS
 
-FAMILIES = {"classifier": "classify", "translator": "translate", "language model": "lm", "masked": "pretrain"}
+FAMILIES = {
+    "classifier": "classify",
+    "several labels": "multilabel",
+    "translator": "translate",
+    "language model": "lm",
+    "masked": "pretrain",
+}
 """The task of each family."""
 CASES = ("plain", "edited", "ensemble", "edited ensemble", "long")
 """Those with an explanation; "exported" has none, and what is asked of it stands in `EXPORTED`."""
-TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc", "pretrain": "a [MASK] b c d"}
-ANSWERS = {"classify": "good", "translate": "fedc", "lm": " ab", "pretrain": "g"}
+TEXTS = {
+    "classify": "a b good b a",
+    "multilabel": "a b good odd b a",
+    "translate": "abcdef",
+    "lm": "abc",
+    "pretrain": "a [MASK] b c d",
+}
+ANSWERS = {"classify": "good", "multilabel": "good", "translate": "fedc", "lm": " ab", "pretrain": "g"}
 LETTERS = "abcdefg"
 MAX_LEN = 560
-LONG = {"classify": "abcdefg" * 90, "translate": "abcdefg" * 90, "lm": "abcdefg" * 90}
+LONG = {"classify": "abcdefg" * 90, "multilabel": "abcdefg" * 90, "translate": "abcdefg" * 90, "lm": "abcdefg" * 90}
 LONG["pretrain"] = "abcdefg" * 40 + " [MASK] " + "abcdefg" * 50
 
 
@@ -100,6 +114,12 @@ def matrix_run(task: str, members: int = 1, max_len: int = MAX_LEN, seed: int = 
     with torch.no_grad():
         for p in network.parameters():
             p.mul_(3.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
+    if task == "multilabel":  # each label is near its threshold, so that other texts have other answers
+        for member in members_of(network):
+            [answer] = built.predict(member, [TEXTS[task]], decode)
+            p = torch.tensor([*answer["probabilities"].values()])
+            with torch.no_grad():
+                member.head.bias.sub_(p.logit() - 0.01)  # pyright: ignore
     return Run(Path("runs") / task, built, network.eval(), CPU)
 
 
@@ -128,7 +148,7 @@ def second_text(e: Explanation) -> Explanation:
     text, rng = e.request.text[:30], random.Random(0)
     for _ in range(1 if len(text) < len(e.request.text) else 60):  # a long text has no sweep to compare by
         moved = "".join(rng.choice(LETTERS) if c in LETTERS else c for c in text)
-        other = explain(e.run, replace(e.request.without_edits(), text=moved))
+        other = explain(e.run, of_same_label(replace(e.request.without_edits(), text=moved), e.labels))
         try:
             sweep_states(e, other)
         except UsageError:

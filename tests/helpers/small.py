@@ -23,7 +23,7 @@ TRAIN = TrainConfig(epochs=2, max_tokens=128, lr=3e-3, precision="fp32", device=
 
 def config_of(task: str, **train: object) -> Config:
     """A small configuration of a task."""
-    text = TextConfig(tokenizer="word" if task == "classify" else "char", vocab_size=200, max_len=24)
+    text = TextConfig(tokenizer="word" if task in ("classify", "multilabel") else "char", vocab_size=200, max_len=24)
     decode = DecodeConfig(beam_size=1, max_new_tokens=24)
     return Config(task=task, text=text, model=MODEL, train=replace(TRAIN, **train), decode=decode)
 
@@ -38,6 +38,10 @@ def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
             labels = [("bad", "good")[x] for x in rng.integers(0, 2, n)]
             texts = [f"{w} {label} {w[::-1]}" for w, label in zip(words, labels, strict=True)]
             return Split(texts, labels, name)
+        if task == "multilabel":
+            sets = [[name for name in ("bad", "good", "odd") if rng.random() < 0.4] for _ in range(n)]
+            texts = [f"{w} {' '.join(names)} {w[::-1]}" for w, names in zip(words, sets, strict=True)]
+            return Split(texts, ["\n".join(names) for names in sets], name)
         if task == "translate":
             sources = [w.replace(" ", "") for w in words]
             return Split(sources, [s[::-1] for s in sources], name)

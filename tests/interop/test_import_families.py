@@ -83,6 +83,12 @@ def unigram(folder: Path) -> None:
 CASES: list[tuple[str, dict[str, Any], Callable[[Path], None], str]] = [
     ("BertForSequenceClassification", {**BERT, "num_labels": 3}, wordpiece, "classify"),
     ("BertForSequenceClassification", {**BERT, "num_labels": 2}, wordpiece, "classify"),
+    (
+        "BertForSequenceClassification",
+        {**BERT, "num_labels": 2, "problem_type": "multi_label_classification"},
+        wordpiece,
+        "multilabel",
+    ),
     ("BertForPreTraining", BERT, wordpiece, "pretrain"),
     ("BertModel", BERT, wordpiece, "embed"),
     ("DistilBertForSequenceClassification", {**DISTIL, "num_labels": 3}, wordpiece, "classify"),

@@ -29,8 +29,8 @@ SHOWN_CHARS = 100
 class DataArguments:
     """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text.
 
-    The word after check or show is a recipe: classify, translate, lm or pretrain for files of your own. What encode
-    takes is told by `data encode --help`.
+    The word after check or show is a recipe: classify, translate, lm, pretrain or multilabel for files of your own.
+    What encode takes is told by `data encode --help`.
     """
 
     sections: ClassVar = ("data",)

@@ -141,7 +141,7 @@ def best_threshold(truth: Bool[np.ndarray, " N"], probabilities: Float[np.ndarra
 
 
 def fit_baselines(
-    train_texts: Sequence[str], train: Labels, test_texts: Sequence[str], test: Labels
+    train_texts: Sequence[str], train: Labels, test_texts: Sequence[str], test: Bool[np.ndarray, "T L"]
 ) -> dict[str, dict[str, Any]]:
     """Fit and score what a classifier of several labels has to beat, on what it was trained and is scored on.
 
@@ -184,7 +184,7 @@ def _choose_penalty(x: Any, truth: Labels) -> tuple[float, float]:
     return penalty, best_threshold(truth[held].ravel(), p.ravel())
 
 
-def _one_against_rest(x: Any, truth: Labels, x_test: Any, penalty: float) -> Probabilities:
+def _one_against_rest(x: Any, truth: Labels, x_test: Any, penalty: float) -> Float[np.ndarray, "T L"]:
     """Return each label's probability by a logistic regression of its own; its share where all texts agree."""
     from sklearn.linear_model import LogisticRegression
 

@@ -5,7 +5,7 @@ So every screen, edit and attribution of a classifier of two classes is that of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import nn
@@ -73,6 +73,11 @@ def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
     model: nn.Module = members[0] if len(members) == 1 else Ensemble(members)
     task = Classify(whole.task.config, whole.task.tokenizer, [f"{NOT}{names[shown]}", names[shown]])
     return LoadedSubject(whole, model.eval(), task), Labels(shown, each)
+
+
+def of_same_label(request: TraceRequest, labels: Labels | None) -> TraceRequest:
+    """Return the request of a second text, which is looked at for the label of the first."""
+    return request if labels is None else replace(request, label=labels.each[labels.shown].name)
 
 
 def _index(request: TraceRequest, names: list[str], probabilities: np.ndarray) -> int:

@@ -75,6 +75,7 @@ def bake(path: Path, task: Task, model: nn.Module, allow_changed: bool = False) 
         for member in members_of(baked):
             cast(Any, member).config = config.model
     without = type(task)(config, task.tokenizer.without_ngrams(), task.label_names)
+    without.decision = task.decision
     try:
         valid = load_run_data(path, task.schema, task.config.data, allow_changed=allow_changed).text.valid
         note = _scores(task, model, without, baked, valid)

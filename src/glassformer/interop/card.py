@@ -48,6 +48,9 @@ result = model.generate_batch([prompt], max_length=40, sampling_topk=0)[0]
 print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequences[0]]))
 """,
     ("hf", "classifier"): _PIPELINE.format("text-classification").replace('"."', '".", truncation=True'),
+    ("hf", "multilabel_classifier"): _PIPELINE.format("text-classification").replace(
+        '"."', '".", truncation=True, top_k=None'
+    ),
     ("hf", "masked_language_model"): _PIPELINE.format("fill-mask").replace("a text", "a [MASK] text"),
     ("hf", "language_model"): _PIPELINE.format("text-generation"),
     ("hf", "translator"): """\
@@ -128,7 +131,14 @@ rows = [[0], *(spelled(word) for word in words)]  # row 0 has no n-grams
 ngrams = np.array([[*row, *[0] * (spelling["most"] - len(row))] for row in rows])
 inputs |= {"ngram_index": np.arange(1, len(rows))[None], "ngrams": ngrams}
 """
+_WORDS["multilabel_classifier"] = _WORDS["classifier"]
 _RESULT = {
+    "multilabel_classifier": """\
+facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
+probabilities = 1 / (1 + np.exp(-logits[0]))
+thresholds = facts["decision"]["thresholds"]
+print([name for name, p, t in zip(facts["labels"], probabilities, thresholds, strict=True) if p >= t])
+""",
     "classifier": """\
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
 print(facts["labels"][logits[0].argmax()])
@@ -179,6 +189,7 @@ PIPELINES = {
     "translator": "translation",
     "language_model": "text-generation",
     "classifier": "text-classification",
+    "multilabel_classifier": "text-classification",
     "masked_language_model": "fill-mask",
 }
 LIBRARIES = {"hf": "transformers", "gguf": "llama.cpp"}

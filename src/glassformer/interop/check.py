@@ -31,6 +31,7 @@ ANSWERS = {
     "translator": "translation",
     "language_model": "text",
     "classifier": "label",
+    "multilabel_classifier": "labels",
     "masked_language_model": "filled",
 }
 """The key of an answer, by kind of model."""
@@ -96,7 +97,7 @@ def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_chang
             worst = _translator_difference(task, model, exported, texts[:N_SCORED], answers)
         case "language_model":
             worst = _language_model_difference(task, model, exported, texts[:N_SCORED])
-        case "classifier":
+        case "classifier" | "multilabel_classifier":
             pairs = [(a["probabilities"], b["probabilities"]) for a, b in zip(ours, theirs, strict=True)]
             worst = max(abs(a[name] - b[name]) for a, b in pairs for name in a)
         case _:

@@ -33,7 +33,7 @@ class Engine:
     n_tokens: int | None = None
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
-        """Return the probabilities (C,) of the classes of a text.
+        """Return the probabilities (C,) of the classes of a text, or of each of several labels.
 
         There is one token at least; `words` are the surface forms of the tokens, or "".
         """
@@ -137,6 +137,7 @@ Target: TypeAlias = Literal["ctranslate2", "hf", "onnx", "gguf"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 REGISTERED = {
     "classifier": "GlassformerForSequenceClassification",
+    "multilabel_classifier": "GlassformerForSequenceClassification",
     "masked_language_model": "GlassformerForMaskedLM",
     "translator": "GlassformerForConditionalGeneration",
     "language_model": "GlassformerForCausalLM",
@@ -220,7 +221,7 @@ def _choose_hf(kind: str, config: Config, n_members: int, native: bool) -> Choic
         message = f"transformers itself has no class for this {_words(kind)}: {obstacle}"
         raise UsageError(message, f"{others}, or leave out --native, for a class that Glassformer registers")
     notes = [f"transformers itself has no class for it ({obstacle}): import glassformer.interop.hf_class first"]
-    if kind in ("classifier", "masked_language_model"):
+    if kind not in ("translator", "language_model"):
         notes.append("a text longer than the context needs truncation=True there, which cuts its end")
         if config.text.ngrams:
             return Choice(REGISTERED[kind], tuple(notes), "a word that is not in the vocabulary has no n-grams there")
@@ -273,7 +274,7 @@ def _of_own_class(m: ModelConfig) -> str:
 def _choose_onnx(kind: str, n_members: int) -> Choice:
     if kind in ("translator", "language_model"):
         _check_members("onnx", n_members)
-    return Choice("one graph" if kind in ("classifier", "masked_language_model") else "a step graph with a cache")
+    return Choice("a step graph with a cache" if kind in ("translator", "language_model") else "one graph")
 
 
 def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:

@@ -273,6 +273,7 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
         labels=list(run.task.label_names or []),
         notes=notes,
         special=None if special is None else special.to_json(),
+        decision=run.task.decision.to_json() or None,
     )
 
 

@@ -22,6 +22,7 @@ from glassformer.config.recipes import config_from_dict
 from glassformer.config.validation import TASK_NAMES, build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
+from glassformer.text.decision import Decision
 from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import LIMITS, check_regular, open_regular, read_json_object, read_text
@@ -40,16 +41,20 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("ctranslate2", "translator"): {"model.bin", "config.json", "shared_vocabulary.json"},
     ("ctranslate2", "language_model"): {"model.bin", "config.json", "vocabulary.json"},
     ("hf", "classifier"): _HF,
+    ("hf", "multilabel_classifier"): _HF,
     ("hf", "masked_language_model"): _HF,
     ("hf", "translator"): _HF | {"generation_config.json"},
     ("hf", "language_model"): _HF | {"generation_config.json"},
     ("onnx", "classifier"): {"model.onnx"},
+    ("onnx", "multilabel_classifier"): {"model.onnx"},
     ("onnx", "masked_language_model"): {"model.onnx"},
     ("onnx", "translator"): {"encoder.onnx", "decoder_step.onnx"},
     ("onnx", "language_model"): {"decoder_step.onnx"},
     ("gguf", "language_model"): {"model.gguf"},
 }
 """The kinds of models that each library holds, and the files of the library."""
+CLASSIFIERS = ("classifier", "multilabel_classifier")
+"""Kinds of models that have labels."""
 MAX_BYTES = {".json": 128 << 20, ".onnx": 2 << 30, ".md": 16 << 20}
 """Largest size of a file of an export by the end of its name."""
 MAX_WEIGHTS = 16 << 30
@@ -129,7 +134,8 @@ class ExportFacts:
         dtype: numbers of the weights: "float32", "float16", "bfloat16", "int8".
         decode: settings of decoding of the run.
         truncate: which part of a text that is too long is kept: "head", "tail" or "head+tail".
-        labels: the classes of a classifier, in the order of the logits.
+        labels: the classes or labels of a classifier, in the order of the logits.
+        decision: how their probabilities become answers (`text/decision.py`); None for the most probable class.
         notes: what differs from the run, one sentence each.
         check: the comparison with the run (`interop/check.py`); None if it was not made.
         special: special tokens of an imported tokenizer, by role (`text/special_tokens.py`); None for those of ours.
@@ -149,6 +155,7 @@ class ExportFacts:
     notes: list[str] = field(default_factory=list)
     check: dict[str, Any] | None = None
     special: dict[str, Any] | None = None
+    decision: dict[str, Any] | None = None
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
@@ -189,7 +196,7 @@ def read_facts(folder: Path) -> ExportFacts:
     if unknown := values.keys() - known.keys():
         raise CheckpointError(f"{path} names {min(unknown)!r}, which this version does not know", "update Glassformer")
     for name in known:
-        if name not in values and name not in ("truncate", "labels", "notes", "check", "special"):
+        if name not in values and name not in ("truncate", "labels", "notes", "check", "special", "decision"):
             raise not_exported(f"{path} lacks {name}")
     facts = ExportFacts(**values)
     for name in known:
@@ -199,10 +206,11 @@ def read_facts(folder: Path) -> ExportFacts:
             raise CheckpointError(f"{path}: {name} is {shown[:80]}, as in no export", hint)
     if (facts.target, facts.kind) not in FILES:
         raise not_exported(f"{path}: {facts.target} holds no {facts.kind.replace('_', ' ')}")
-    if (facts.kind == "classifier") != bool(facts.labels):
+    if (facts.kind in CLASSIFIERS) != bool(facts.labels):
         raise not_exported(f"{path}: a {facts.kind} with {len(facts.labels)} labels")
     if facts.special is not None:
         SpecialTokens.from_json(facts.special, path)
+    Decision.from_json(facts.decision, facts.labels, path)
     try:
         config_from_dict({"task": facts.task, "decode": facts.decode}, str(path))
     except UsageError as error:
@@ -285,5 +293,6 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "notes": _are_texts,
     "check": _is_check,
     "special": lambda value: value is None or isinstance(value, dict),
+    "decision": lambda value: value is None or isinstance(value, dict),
 }
 """Test of each field."""

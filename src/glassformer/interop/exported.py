@@ -45,6 +45,7 @@ from glassformer.text.answers import (
     warn_at_end,
     warn_of_cut,
 )
+from glassformer.text.decision import Decision, labels_answer, labels_lines
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.utils.safe_read import sha256_regular
 
@@ -167,7 +168,7 @@ class ExportedModel:
                 return self._translate(texts, decode)
             case "language_model":
                 return self._continue(texts, decode, first)
-            case "classifier":
+            case "classifier" | "multilabel_classifier":
                 return self._classify(texts)
             case _:
                 return self._fill(texts, decode)
@@ -175,6 +176,7 @@ class ExportedModel:
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
         lines = {"translator": translation_lines, "language_model": continuation_lines, "classifier": class_lines}
+        lines |= {"multilabel_classifier": labels_lines}
         return lines.get(self.facts.kind, masked_lines)(answer)
 
     @cached_property
@@ -188,10 +190,15 @@ class ExportedModel:
 
     def _classify(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         facts, answers = self.facts, []
+        decision = Decision.from_json(facts.decision, facts.labels, self.path)
         encoded = self.tokenizer.encode_cut(texts, facts.max_len, facts.truncate)
         for text, cut in zip(texts, encoded, strict=True):
             probabilities = self._answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
-            answers.append(class_answer(text, probabilities, facts.labels) | cut.mark)
+            if facts.kind == "classifier":
+                answer = class_answer(text, probabilities, facts.labels)
+            else:
+                answer = labels_answer(text, probabilities, facts.labels, decision)
+            answers.append(answer | cut.mark)
         return answers
 
     def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:

@@ -116,21 +116,28 @@ class GlassformerModel(PreTrainedModel):
         return NgramBatch(index, cast(Tensor, self.word_ngrams)[tokens].long())
 
 
+MULTI_LABEL = "multi_label_classification"
+"""The `problem_type` of texts that may have several labels."""
+
+
 class GlassformerForSequenceClassification(GlassformerModel):
     """A classifier, or an ensemble of them; it pools over the tokens where `attention_mask` is 1."""
 
     def _build(self, config: GlassformerConfig) -> nn.Module:
         c, v = config, config.vocab_size
         pairs = [(0, i) for i in range(c.n_bigrams)]
-        return TextClassifier(_settings(c), v, int(c.num_labels or 2), c.max_position_embeddings, c.n_ngrams, pairs)
+        sizes = v, int(c.num_labels or 2), c.max_position_embeddings, c.n_ngrams
+        return TextClassifier(_settings(c), *sizes, pairs, several=c.problem_type == MULTI_LABEL)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
     ) -> SequenceClassifierOutput:
-        """Return logits (B, C), and the cross-entropy if there are labels (B,)."""
+        """Return logits (B, C), and the cross-entropy if there are labels (B,), or (B, C) of 0 and 1 for several."""
         self.check_length(input_ids)
         logits = self.model(input_ids, _boolean(attention_mask), self._ngram_batch(input_ids))
-        loss = None if labels is None else _cross_entropy(logits, labels)
+        several = self.config.problem_type == MULTI_LABEL
+        loss = None if labels is None else _cross_entropy(logits, labels.long() if several else labels)
+        logits = logits[..., 1] - logits[..., 0] if several else logits
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 

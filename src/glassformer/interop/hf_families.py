@@ -240,12 +240,17 @@ def masked_head(
     return state, []
 
 
-def classifier_head(family: str, tensors: SourceTensors, n_labels: int) -> tuple[dict[str, Tensor], list[str]]:
-    """Return the weights of the head of a classifier with its pooler, and notes; two classes share one logit."""
+def classifier_head(
+    family: str, tensors: SourceTensors, n_labels: int, several: bool = False
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Return the weights of the head of a classifier with its pooler, and notes.
+
+    Two classes share one logit, unless a text may have `several`.
+    """
     pooler, head, _ = POOLERS[family]
     state = _linear(tensors, pooler, "pooler.dense")
     weight, bias = tensors.take(f"{head}.weight"), tensors.take(f"{head}.bias", (n_labels,))
-    if n_labels != 2:
+    if several or n_labels != 2:
         return {**state, "head.weight": weight, "head.bias": bias}, []
     note = "folded: two classes share one logit, the difference of the two; probabilities are the same"
     return {**state, "head.weight": weight[1:] - weight[:1], "head.bias": bias[1:] - bias[:1]}, [note]

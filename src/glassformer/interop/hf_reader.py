@@ -34,6 +34,7 @@ from glassformer.interop.marian_tokenizer import has_marian_tokenizer, read_mari
 from glassformer.interop.own_export import own_facts, own_tokenizer, registered_parts, registered_settings
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
 from glassformer.tasks.restoring import MAX_POSITIONS
+from glassformer.text.decision import Decision
 
 OWN = "glassformer"
 """The model type of the classes that `hf_class.py` registers."""
@@ -100,6 +101,7 @@ def read_hf(
         untrained=tuple(parts.untrained),
         decode=decode_of(facts) if facts else _decode(folder, config),
         truncate=facts.truncate if facts else "head",  # pyright: ignore[reportArgumentType]
+        decision=Decision.from_json(facts.decision, parts.labels, "glassformer.json") if facts else Decision(),
     )
 
 
@@ -179,7 +181,7 @@ def _read_registered(
     for name in [name for name in state if name.endswith("embedding.positions.weight")]:
         n = _shortened(len(state[name]) - (task == "translate"), max_len) + (task == "translate")
         state[name] = state[name][:n].clone()
-    labels = own_labels(config) if task == "classify" else None
+    labels = own_labels(config) if task in ("classify", "multilabel") else None
     return _Parts(task, state, [], _shortened(context, max_len), labels)
 
 
@@ -209,6 +211,10 @@ def _shortened(positions: int, max_len: int | None) -> int:
     if max_len is not None and not 1 <= max_len <= positions:
         raise UsageError(f"max_len should be from 1 to {positions:,}, the positions of the model, not {max_len:,}")
     return positions if max_len is None else max_len
+
+
+MULTI_LABEL = "multi_label_classification"
+"""The `problem_type` of texts that may have several labels."""
 
 
 class _Encoder:
@@ -260,11 +266,12 @@ class _Encoder:
         if len(labels) < 2 or len({*labels}) < len(labels) or not all(labels):
             raise UsageError(f"expected two or more different labels, not {', '.join(labels)[:100]!r}")
         pooler, _, activation = POOLERS[self.family]
-        parts.task, parts.labels = "classify", labels
+        several = trained and self.config.get("problem_type") == MULTI_LABEL
+        parts.task, parts.labels = "multilabel" if several else "classify", labels
         pooling = self._pooling()
         if trained:
             self.settings |= {"pooling": "first", "pooler": activation}
-            head, notes = classifier_head(self.family, self.tensors, len(labels))
+            head, notes = classifier_head(self.family, self.tensors, len(labels), several)
             parts.state |= head
             parts.notes += notes
             return
@@ -316,8 +323,8 @@ def own_labels(config: Mapping[str, Any]) -> list[str]:
         UsageError: its answers are no classes.
     """
     kind = config.get("problem_type")
-    if kind not in (None, "single_label_classification"):
-        raise UsageError(f"a classifier with the problem type {str(kind)[:40]!r} does not choose one class")
+    if kind not in (None, "single_label_classification", MULTI_LABEL):
+        raise UsageError(f"a classifier with the problem type {str(kind)[:40]!r} does not choose classes")
     names = config.get("id2label")
     if names is None:
         n = config.get("num_labels", 2)

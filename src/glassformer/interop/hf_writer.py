@@ -265,7 +265,7 @@ def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[
         config |= {"n_bigrams": 0 if first.bigrams is None else len(first.bigrams.keys)}
     if isinstance(first, TextClassifier):
         config |= {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
-        config |= {"problem_type": "single_label_classification"}
+        config |= {"problem_type": f"{'multi' if first.several else 'single'}_label_classification"}
     if isinstance(first, Translator):
         config |= {"decoder_start_token_id": 2, "is_encoder_decoder": True}
     return config

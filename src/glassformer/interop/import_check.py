@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from glassformer.interop.hf_seq2seq import NEVER_WRITTEN, SEQ2SEQ
 from glassformer.interop.hf_writer import sines_first
 from glassformer.interop.imported import ImportCheck, ImportedModel
+from glassformer.models.encoder_models import label_logits
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import Decoder, Encoder
 from glassformer.tasks import Task
@@ -60,6 +61,9 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
             start = [task.tokenizer.bos_id, *ids][: task.config.text.max_len + 1]
             rows = [torch.tensor([task.tokenizer.with_end(ids)]), torch.tensor([start])]
         ours, answer = _our_states(model, rows)
+        if imported.task == "multilabel":  # yes or no to each label
+            ours["logits"] = label_logits(model, ours["logits"])
+            answer = answer.argmax(dim=-1)
         found, their_answer = _their_states(theirs, rows, imported.source.family)
         for place, value in ours.items():
             if (other := found.get(place)) is None:
@@ -70,7 +74,10 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
                 value, other = answers(value.where(comparable, 0.0)), answers(other.where(comparable, 0.0))
             difference = float((value - other).abs().max())
             differences[place] = max(differences.get(place, 0.0), difference)
-        equal += _same_answer(answer, their_answer)
+        if imported.task == "multilabel" and their_answer is not None:
+            equal += bool((answer == (their_answer > 0)).all())
+        else:
+            equal += _same_answer(answer, their_answer)
         n += 1
     largest = max(differences.values(), default=0.0)
     if largest > TOLERANCE:
@@ -95,6 +102,7 @@ def _load(transformers: Any, imported: ImportedModel, folder: Path) -> Any:
     """Return their model, without code of the folder and without the network."""
     kinds = {
         "classify": "AutoModelForSequenceClassification",
+        "multilabel": "AutoModelForSequenceClassification",
         "pretrain": "AutoModelForMaskedLM",
         "lm": "AutoModelForCausalLM",
         "translate": "AutoModelForSeq2SeqLM",

@@ -23,6 +23,7 @@ from glassformer.runs.folder import IMPORT_RECORD, TOKENIZER, RunFolder
 from glassformer.runs.model_folder import check_shapes, save_model, shapes_of
 from glassformer.runs.origin import IMPORT, Origin
 from glassformer.tasks import Task, task_class
+from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.finalize import model_metadata
 from glassformer.utils.atomic_io import write_json
@@ -97,6 +98,7 @@ class ImportedModel:
         untrained: names of weights that the source lacks, such as a new head; they are drawn at random.
         decode: settings of decoding.
         truncate: which part of a text that is too long is kept.
+        decision: how probabilities become answers.
     """
 
     task: str
@@ -110,6 +112,7 @@ class ImportedModel:
     untrained: tuple[str, ...] = ()
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     truncate: Literal["head", "tail", "head+tail"] = "head"
+    decision: Decision = field(default_factory=Decision)
 
     def make_task(self) -> Task:
         """Return the task of the run."""
@@ -121,7 +124,9 @@ class ImportedModel:
             truncate=self.truncate,
         )
         config = Config(task=self.task, text=text, model=self.model, decode=self.decode)
-        return task_class(self.task)(config, self.tokenizer, self.labels)
+        task = task_class(self.task)(config, self.tokenizer, self.labels)
+        task.decision = self.decision
+        return task
 
 
 def restore_imported(imported: ImportedModel) -> tuple[Task, torch.nn.Module]:

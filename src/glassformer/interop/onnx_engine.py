@@ -20,7 +20,7 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import DivergedError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.export_facts import MAX_BYTES, ExportFacts, library, not_exported, tokenizer_of
+from glassformer.interop.export_facts import CLASSIFIERS, MAX_BYTES, ExportFacts, library, not_exported, tokenizer_of
 from glassformer.text.ngrams import LENGTHS, MOST
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
@@ -286,23 +286,24 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
             graphs[file.stem] = onnxruntime.InferenceSession(data, options, providers=[provider])
         except Exception as error:  # the library raises classes of its own that share no base
             raise not_exported(f"onnxruntime cannot read {file}: {error}") from error
-    return OnnxEngine(graphs, tokenizer_of(path, facts), facts.kind != "classifier")
+    return OnnxEngine(graphs, tokenizer_of(path, facts), facts.kind)
 
 
 class OnnxEngine(Engine):
-    """The graphs of a model.
+    """The graphs of a model of a kind, `Task.explain_as`."""
 
-    With `gives_tokens` the logits are of tokens, and not of classes.
-    """
-
-    def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer, gives_tokens: bool = True) -> None:
-        self._graphs, self._t = graphs, tokenizer
+    def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer, kind: str = "language_model") -> None:
+        self._graphs, self._t, self._kind = graphs, tokenizer, kind
+        gives_tokens = kind not in CLASSIFIERS  # whose logits are of classes
         [outputs] = [graph.get_outputs() for name, graph in graphs.items() if name != "encoder"]
         sizes = [size for output in outputs[:1] for size in output.shape[-1:]]
         self.n_tokens = sizes[0] if gives_tokens and sizes and isinstance(sizes[0], int) else None
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
-        return np.exp(log_softmax(self._of_text(ids, words).astype(np.float64)))[0]
+        logits = self._of_text(ids, words).astype(np.float64)[0]
+        if self._kind == "classifier":
+            return np.exp(log_softmax(logits))
+        return 1 / (1 + np.exp(-logits))  # of several labels each is a decision of its own
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
         masked = [i for i, token in enumerate(ids) if token == self._t.mask_id]

@@ -33,7 +33,7 @@ from glassformer.interop.export_facts import library
 from glassformer.interop.onnx_engine import SPELLING, spelling_json
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import d_head_of
-from glassformer.models.encoder_models import TextEncoder
+from glassformer.models.encoder_models import TextEncoder, label_logits
 from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramCache, NgramEmbedding
 from glassformer.text.tokenizer import Tokenizer
@@ -88,7 +88,7 @@ class _OfTexts(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor, ngram_index: Tensor | None = None, ngrams: Tensor | None = None
     ) -> Tensor:
         batch = None if ngram_index is None or ngrams is None else NgramBatch(ngram_index, ngrams)
-        return self.model(input_ids, attention_mask == 1, batch)
+        return label_logits(self.model, self.model(input_ids, attention_mask == 1, batch))
 
 
 class _LanguageModelStep(nn.Module):

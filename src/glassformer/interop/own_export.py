@@ -85,7 +85,9 @@ def registered_parts(
         UsageError: it is an ensemble, or has n-grams or bigrams of words, whose spelling the folder does not hold.
     """
     names = config.get("architectures")
-    kinds = {name: kind for kind, name in REGISTERED.items()}
+    several = config.get("problem_type") == "multi_label_classification"
+    other = "classifier" if several else "multilabel_classifier"
+    kinds = {name: kind for kind, name in REGISTERED.items() if kind != other}
     kind = kinds.get(str(names[0])) if isinstance(names, list) and len(names) == 1 else None
     context = config.get("max_position_embeddings")
     if kind is None or type(context) is not int or context < 1:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_embedding, make_encoder, make_norm, make_rotation
+from glassformer.models.ensemble import members_of
 from glassformer.nn.attention import Mask
 from glassformer.nn.embeddings import positions_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding, SegmentEmbedding
@@ -169,6 +170,11 @@ class TextClassifier(TextEncoder):
         one.head.weight = nn.Parameter(self.head.weight.detach()[number : number + 1])
         one.head.bias = nn.Parameter(self.head.bias.detach()[number : number + 1])
         return one
+
+
+def label_logits(model: nn.Module, logits: Tensor) -> Tensor:
+    """Return logits as other libraries give them: of several labels (B, L), each that of "yes" minus that of "no"."""
+    return logits[..., 1] - logits[..., 0] if getattr(members_of(model)[0], "several", False) else logits
 
 
 class TextEmbedder(TextEncoder):

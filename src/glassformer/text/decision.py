@@ -54,11 +54,10 @@ class Decision:
 def labels_answer(
     text: str, probabilities: Float[np.ndarray, " L"], labels: Sequence[str], decision: Decision
 ) -> dict[str, Any]:
-    """Return the labels of a text, the most probable first, and the probability of each."""
+    """Return the labels of a text, in the order of the model, and the probability of each label."""
     kept = decision.answered(probabilities[None])[0]
-    order = [int(i) for i in (-probabilities).argsort(kind="stable") if kept[i]]
     named = dict(zip(labels, probabilities.tolist(), strict=True))
-    return {"text": text, "labels": [labels[i] for i in order], "probabilities": named}
+    return {"text": text, "labels": [name for name, k in zip(labels, kept, strict=True) if k], "probabilities": named}
 
 
 def labels_lines(answer: dict[str, Any]) -> list[str]:

@@ -187,7 +187,11 @@ export async function start() {
   const json = (make: () => TraceRequest | null) => computed([route], () => JSON.stringify(make()));
   const [baseRequest, otherRequest, editedRequest] = [
     json(() => unchanged(requestOf(route.value))),
-    json(() => requestFromParams(route.value.params, "o.") ?? secondRequest()),
+    json(() => {
+      const second = requestFromParams(route.value.params, "o.") ?? secondRequest();
+      const label = requestOf(route.value).label;
+      return second && label && source.live ? { ...second, label } : second;
+    }),
     json(() => (changes() ? requestOf(route.value) : null)),
   ];
   /** The request and the parameters of the address that are shown, and the second request; null before the first. */
@@ -212,7 +216,11 @@ export async function start() {
     const asked = JSON.parse(request) as TraceRequest | null;
     otherText.value = asked?.text;
     refusal.value = null;
-    const error = await second.load("Tracing the second", asked && (() => source.trace(asked)));
+    // Of several labels, both texts are looked at for the same one.
+    const error = await second.load("Tracing the second", asked && (async () => {
+      const labels = (await base) ? null : first.result.value?.labels;
+      return source.trace(labels && source.live ? { ...asked, label: labels.each[labels.shown]!.name } : asked);
+    }));
     if (request !== otherRequest.value) return;
     if (!error) acceptedOther = asked;
     else takeBack(withPatch(route.value.params, paramsFromRequest(acceptedOther, "o.")), toErrorMessage(error), () => (otherText.value = asked?.text));

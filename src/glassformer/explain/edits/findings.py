@@ -37,6 +37,7 @@ from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation import Explanation
+from glassformer.explain.one_label import of_same_label
 from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_FULL_TOKENS, MAX_TEXT, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256, with_member
 from glassformer.explain.trace import trace
@@ -325,7 +326,8 @@ def measure_again(subject: Subject, finding: Finding) -> Finding:
     """Return a finding with the same edits measured on the model as it is now."""
     request = finding.request
     base = compute_explanation(subject, request.without_edits())
-    other = None if request.other_text is None else compute_explanation(subject, request.of_other_text())
+    second = of_same_label(request.of_other_text(), base.labels)
+    other = None if request.other_text is None else compute_explanation(subject, second)
     now = make_finding(base, finding.edits, other, finding.name)
     after = [Control(one.edits, what_if(base, one.edits, other).answer_after or "") for one in finding.control]
     return replace(now, control=after)

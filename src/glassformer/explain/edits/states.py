@@ -197,6 +197,9 @@ def _logit_differences(
 
 def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:
     """Return the index of the first prediction that differs, and what is predicted there in both texts."""
+    if a.labels is not None and b.labels is not None and a.labels.shown != b.labels.shown:
+        name = a.labels.each[a.labels.shown].name
+        raise UsageError("the two texts are looked at for different labels", f"choose {name!r} for the second, too")
     if a.is_classifier:
         first, second = a.predictions[0].top[0].id, b.predictions[0].top[0].id
         if first == second:

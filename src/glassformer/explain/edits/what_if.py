@@ -21,6 +21,7 @@ from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edi
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import encode, filled_answer
+from glassformer.explain.one_label import of_same_label
 from glassformer.explain.predictions import (
     Answer,
     Prediction,
@@ -133,7 +134,8 @@ def explain_edited(
         base = explain(subject, request.without_edits())
     other = None
     if request.other_text is not None:
-        other = (explain or compute_explanation)(subject, request.of_other_text())
+        second = of_same_label(request.of_other_text(), base.labels)
+        other = (explain or compute_explanation)(subject, second)
     return with_edits(base, request.edits, other, trace_id=trace_id)
 
 
