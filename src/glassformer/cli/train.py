@@ -55,6 +55,8 @@ class TrainArguments(NewRunArguments):
     """Run to resume instead of starting a new one."""
     auto_resume: bool = False
     """Resume the run in OUT if there is one, else start it, for schedulers that repeat the command."""
+    track: str | None = None
+    """Experiment tracker that gets what is logged: tensorboard, trackio, wandb or mlflow."""
     watch: bool = False
     """Show the training in the browser while it runs; turns --snapshots on."""
     browser: bool = True
@@ -104,7 +106,9 @@ def train(config: Config, out: Path, arguments: NewRunArguments, page: Watching 
     from glassformer.api import train_checked
     from glassformer.report.progress import TrainingProgress
 
-    modes = {name: getattr(arguments, name) for name in ("dry_run", "overfit_batch", "seeds")}
+    modes: dict[str, Any] = {
+        name: getattr(arguments, name, None) for name in ("dry_run", "overfit_batch", "seeds", "track")
+    }
     with TrainingProgress() as progress:
         return train_checked(config, out=out, on_step=_both(progress, page), **modes)
 
@@ -132,7 +136,7 @@ def _both(progress: TrainingProgress, page: Watching | None) -> Callable[[StepMe
 def _resume(words: list[str], flag_args: list[str]) -> int:
     """Resume a run with its own configuration."""
     names = [flag.partition("=")[0] for flag in flag_args]
-    kept = ("--resume", "--json", "--help", "--watch", "--browser", "--no-browser")
+    kept = ("--resume", "--json", "--help", "--track", "--watch", "--browser", "--no-browser")
     if extra := words + [name for name in names if name not in kept]:
         message = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
         raise UsageError(message, "resume it as it is, or start a new run with these values")
@@ -147,9 +151,11 @@ def _resume_run(out: Path, arguments: TrainArguments) -> int:
 
     if arguments.watch and SeedsFolder(out).exists:
         raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
+    if arguments.track is None and RunFolder(out).tracking.is_file():
+        logger.info(f"{out} was tracked before; --track goes on with that, and without it nothing is sent")
     with watching(out, arguments.browser) if arguments.watch else nullcontext() as page:
         with TrainingProgress() as progress:
-            run = glassformer.resume(out, on_step=_both(progress, page))
+            run = glassformer.resume(out, on_step=_both(progress, page), track=arguments.track)
         if run is not None:
             _finish(run, out, arguments.json)
         if page is not None:

@@ -21,6 +21,8 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -31,6 +33,7 @@ MAX_FILE_BYTES = 16 << 20
 MAX_MEMBER_BYTES = 64 << 20
 MAX_TOTAL_BYTES = 1 << 30
 MAX_MEMBERS = 1_000_000
+_own_cache: ContextVar[Path | None] = ContextVar("_own_cache", default=None)
 
 
 def read_members(
@@ -159,8 +162,20 @@ class Remote:
     check: Callable[[Path], None]
 
 
+@contextmanager
+def cache_in(folder: Path) -> Iterator[None]:
+    """Let this thread use a folder of its own as the cache within the block."""
+    token = _own_cache.set(folder)
+    try:
+        yield
+    finally:
+        _own_cache.reset(token)
+
+
 def cache_dir() -> Path:
     """Return the folder of downloads and encoded corpora: GLASSFORMER_CACHE, or the platform's cache folder."""
+    if (own := _own_cache.get()) is not None:
+        return own
     if chosen := os.environ.get("GLASSFORMER_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":

@@ -78,6 +78,7 @@ class RunFolder:
         self.snapshots = path / "snapshots"
         self.diverged = path / "diverged.json"
         self.control = path / "control.json"  # written by who watches, see `control.py`
+        self.tracking = path / "tracking.json"  # ids of the run in experiment trackers, see `tracking.py`
         # After it; the evaluation last of what takes time, for its presence means "finished".
         self.model = path / "model"
         self.predictions, self.evaluation = path / "predictions.jsonl", path / "evaluation.json"

@@ -14,10 +14,10 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn, TextIO, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, get_args, get_type_hints
 
 from torch import Tensor, nn
 
@@ -47,6 +47,9 @@ from glassformer.training.state import Progress, RunContext, TrainState
 from glassformer.training.validation import Validator
 from glassformer.utils.device import choose_device, tuned
 from glassformer.utils.process_settings import turns
+
+if TYPE_CHECKING:
+    from glassformer.runs.tracking import Tracking
 
 LARGEST = 2**53
 """Counts beyond are not exact in the floats they are compared with."""
@@ -159,8 +162,8 @@ def _running(config: Config, folder: RunFolder) -> Iterator[tuple[StopRequest, E
         yield request, held
 
 
-def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) -> None:
-    """Train a new run into `folder`, evaluate it once and write its report.
+def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None, track: str | None = None) -> None:
+    """Train a new run into `folder`, evaluate it once and write its report; `track` names an experiment tracker.
 
     Raises:
         UsageError: the folder is not empty, cannot be written, or another process trains into it.
@@ -179,7 +182,8 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) 
             state = new_state(context)  # model, optimizer
             context, facts = settle_budget(context, state)
             begun_with = _begin(folder, context, facts, state.initial)
-            model = Trainer(context, folder, state, begun_with, on_step).fit(request)
+            tracking = _tracking(track, folder, context)
+            model = Trainer(context, folder, state, begun_with, on_step, tracking).fit(request)
         if group.is_main:
             finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
 
@@ -204,8 +208,10 @@ def _begin(folder: RunFolder, context: RunContext, facts: Preflight, initial: tu
     return begun_with
 
 
-def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
+def resume_run(folder: RunFolder, on_step: OnStep | None = None, track: str | None = None) -> None:
     """Resume a run as if it had never stopped; of a finished one only the report is written again.
+
+    `track` names an experiment tracker; the run goes on where it was tracked before.
 
     Raises:
         CheckpointError: there is no run in `folder`, its budget is not in steps, or its settings have changed.
@@ -225,10 +231,20 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
                     held.enter_context(lock_folder(folder.path))
                 begun_with = folder.check_unchanged()
             context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
+            tracking = _tracking(track, folder, context)  # which looks at the log before it is cut
             state = resumed_state(context, folder, begun_with)
-            model = Trainer(context, folder, state, begun_with, on_step).fit(request)
+            model = Trainer(context, folder, state, begun_with, on_step, tracking).fit(request)
         if group.is_main:
             finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
+
+
+def _tracking(track: str | None, folder: RunFolder, context: RunContext) -> Tracking | None:
+    """Return what sends steps to a tracker, in the main process."""
+    if track is None or not context.group.is_main:
+        return None
+    from glassformer.runs.tracking import Tracking
+
+    return Tracking(track, folder)
 
 
 def resumed_state(context: RunContext, folder: RunFolder, begun_with: JsonObject) -> TrainState:
@@ -273,6 +289,7 @@ class Trainer:
         state: the model and its optimizer, perhaps resumed.
         begun_with: the record of what the run was begun with, for its checkpoints.
         on_step: called with the metrics of each step in the main process.
+        tracking: sends them to an experiment tracker.
     """
 
     def __init__(
@@ -282,9 +299,10 @@ class Trainer:
         state: TrainState,
         begun_with: JsonObject,
         on_step: OnStep | None = None,
+        tracking: Tracking | None = None,
     ) -> None:
         self.context, self.folder, self.state = context, folder, state
-        self.begun_with, self.on_step = begun_with, on_step
+        self.begun_with, self.on_step, self.tracking = begun_with, on_step, tracking
         self.config, self.is_main = context.config.train, context.group.is_main
         self._flushed = time.monotonic()
 
@@ -304,7 +322,9 @@ class Trainer:
         hint = f"resume, with any number of processes: … {folder.resume_command}"
         pauses = Pauses(context.group, request, folder.control)
         pauses.remove_file()
-        with request.waiting_for_step(), open(path, "a", encoding="utf-8", newline="\n") as log:
+        tracking, done = self.tracking, state.progress.step
+        tracked = tracking.running(context.config, done) if tracking is not None else nullcontext()
+        with tracked, request.waiting_for_step(), open(path, "a", encoding="utf-8", newline="\n") as log:
             try:
                 with context.group.peer_failures(self._position, hint):
                     for report in train_steps(state, context, Validator(context), request, pauses):
@@ -342,12 +362,13 @@ class Trainer:
     def _after_step(self, report: StepMetrics, log: TextIO) -> None:
         """Log the step, save what is due, and end the run where a signal asks for it."""
         log.write(report.line())
-        if report.paused or time.monotonic() - self._flushed >= FLUSH_SECONDS:
+        if report.paused or self.tracking is not None or time.monotonic() - self._flushed >= FLUSH_SECONDS:
             log.flush()
             self._flushed = time.monotonic()
-        if self.on_step is not None and self.is_main:
-            with turns.released():  # it may wait for another thread that predicts
-                self.on_step(report)
+        for follow in (self.tracking, self.on_step if self.is_main else None):
+            if follow is not None:
+                with turns.released():  # it may wait for another thread that predicts
+                    follow(report)
         if self.config.snapshots and is_snapshot_step(report.step):
             self._save_snapshot()
         saved = False

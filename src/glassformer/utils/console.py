@@ -17,6 +17,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glassformer.utils.atomic_io import json_line
@@ -36,6 +37,7 @@ _showing, _n_showing = threading.Lock(), 0
 """Guards the handler of `log_to_stderr`; and the number of its open blocks, in all threads."""
 _handler: tuple[logging.Handler, bool] | None = None
 """The handler, and whether the logger propagated before."""
+_silent: ContextVar[bool] = ContextVar("_silent", default=False)
 
 
 def set_main_process(is_main: bool) -> None:
@@ -55,6 +57,8 @@ class StderrHandler(logging.Handler):
     """Logging handler that writes to stderr, above a running progress bar, from the main process only."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if _silent.get():
+            return
         if record.levelno >= logging.WARNING:
             _write_stderr(f"warning: {record.getMessage()}", "yellow")
         else:
@@ -88,6 +92,17 @@ def log_to_stderr() -> Iterator[None]:
                 logger.removeHandler(_handler[0])
                 logger.setLevel(logging.NOTSET)
                 logger.propagate = _handler[1]
+
+
+@contextmanager
+def log_silently() -> Iterator[None]:
+    """Write none of this thread's log messages to stderr within the block; handlers of the caller's own get them."""
+    token = _silent.set(True)
+    try:
+        with log_to_stderr():
+            yield
+    finally:
+        _silent.reset(token)
 
 
 def write_error(message: str, hint: str = "") -> None:

@@ -1,0 +1,148 @@
+"""The Python that how-to guides show is run: a server, with a run and with an export, and scikit-learn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.for_each import for_each
+from tests.helpers.tiny_runs import Runs
+
+import glassformer
+
+GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
+
+
+def python_of(guide: str) -> list[str]:
+    text = (GUIDES / f"{guide}.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def executed(code: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(code, "guide", "exec"), names)
+    return names
+
+
+CALL = """
+import asyncio, json
+async def call(app, body, path="/predict", method="POST", size=50_000):
+    chunks = [body[i : i + size] for i in range(0, len(body), size)] or [b""]
+    messages = [{"type": "http.request", "body": c, "more_body": i < len(chunks) - 1} for i, c in enumerate(chunks)]
+    sent = []
+    async def receive():
+        return messages.pop(0) if messages else {"type": "http.disconnect"}
+    async def send(message):
+        sent.append(message)
+    scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b"", "root_path": ""}
+    try:
+        await app(scope | {"http_version": "1.1", "scheme": "http", "server": ("localhost", 80)}, receive, send)
+    except Exception:  # the server logs it, after the answer
+        pass
+    return sent[0]["status"], json.loads(b"".join(m.get("body", b"") for m in sent[1:])), len(messages)
+"""
+"""One request to an application, without a socket: status, answer, and how many parts of the body were not read."""
+call = executed(CALL)["call"]
+
+
+@pytest.fixture(scope="module")
+def served(runs: Runs) -> dict[str, Any]:
+    return executed(python_of("serve-a-run")[0].replace('"runs/reviews"', repr(str(runs.classify))))
+
+
+def test_a_run_is_served(served: dict[str, Any], runs: Runs) -> None:
+    status, answer, _ = asyncio.run(call(served["app"], json.dumps({"text": "a good film"}).encode()))
+    assert status == 200 and answer == glassformer.load(runs.classify).predict("a good film")
+
+
+@for_each(
+    ("body", "status", "message"),
+    [
+        (b"", 400, "expected JSON"),
+        (b"{", 400, "expected JSON"),
+        (b"\xff", 400, "expected JSON"),
+        (b"[" * 50_000, 400, "expected JSON"),
+        (b"[]", 400, "expected JSON"),
+        (b"5", 400, "expected JSON"),
+        (b"{}", 400, "expected JSON"),
+        (b'{"text": null}', 400, "expected JSON"),
+        (b'{"text": ["a"]}', 400, "expected JSON"),
+        (b'{"text": "\\ud800"}', 400, "expected JSON"),
+        (b'{"text": "' + b"a" * 100_000 + b'"}', 413, "more than 100,000 bytes"),
+    ],
+)
+def test_what_is_no_text_is_refused_in_json(body: bytes, status: int, message: str, served: dict[str, Any]) -> None:
+    now, answer, _ = asyncio.run(call(served["app"], body))
+    assert now == status and message in answer["error"]
+
+
+def test_a_body_that_is_too_large_is_not_read_to_its_end(served: dict[str, Any]) -> None:
+    status, _, left = asyncio.run(call(served["app"], b"a" * 5_000_000))
+    assert status == 413 and left > 90
+
+
+def test_other_errors_are_json_too(served: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asyncio.run(call(served["app"], b"{}", path="/"))[:2] == (404, {"error": "Not Found"})
+    assert asyncio.run(call(served["app"], b"{}", method="GET"))[:2] == (405, {"error": "Method Not Allowed"})
+
+    def fail(text: str) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(served["model"], "predict", fail)
+    assert asyncio.run(call(served["app"], b'{"text": "a"}'))[:2] == (500, {"error": "internal error"})
+
+
+def test_one_request_is_answered_at_a_time(served: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    running = list[int]()
+    most = list[int]()
+
+    def predict(text: str) -> dict[str, str]:
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.005)  # long enough for another to begin, if it could
+        running.pop()
+        return {"text": text}
+
+    monkeypatch.setattr(served["model"], "predict", predict)
+
+    async def together() -> list[Any]:
+        return await asyncio.gather(*(call(served["app"], json.dumps({"text": str(i)}).encode()) for i in range(20)))
+
+    answers = asyncio.run(together())
+    assert [answer["text"] for _, answer, _ in answers] == [str(i) for i in range(20)] and {*most} == {1}
+
+
+def test_an_export_is_served_without_torch(runs: Runs, tmp_path: Path) -> None:
+    glassformer.load(runs.classify).export("onnx", tmp_path / "exported")
+    first, other = python_of("serve-a-run")
+    code = re.sub(r"^model = .*\n", other.replace('"exported"', repr(str(tmp_path / "exported"))), first, flags=re.M)
+    code += (
+        CALL
+        + """
+import sys
+print(json.dumps([*asyncio.run(call(app, b'{"text": "a good film"}')), "torch" in sys.modules]))
+"""
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    status, answer, _, torch = json.loads(done.stdout)
+    assert status == 200 and answer["label"] in ("pos", "neg") and not torch
+
+
+@pytest.mark.slow
+def test_the_guide_to_scikit_learn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("glassformer.report.write.draw_all", lambda *_, **__: {})
+    given = (
+        "texts = [f'a {word} film, number {i}' for i in range(30) for word in ('bad', 'good')]\nlabels = [0, 1] * 30\n"
+    )
+    names = executed(given + "\n".join(python_of("use-with-scikit-learn")))
+    assert names["search"].best_params_.keys() == {"options__train__lr"}
+    assert glassformer.load("runs/best").predict("a good film, number 1")["label"] in ("0", "1")
+    assert names["best"].classes_.tolist() == [0, 1]
