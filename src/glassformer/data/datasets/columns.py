@@ -20,7 +20,8 @@ from typing import Any, TypeAlias
 from glassformer.data.datasets import headers
 from glassformer.data.datasets.headers import plain
 from glassformer.data.datasets.labels import clean_labels, label_of_number
-from glassformer.data.datasets.tables import JoinedRows, Row, other_delimiter, read_rows
+from glassformer.data.datasets.quotes import JoinedRows
+from glassformer.data.datasets.tables import Row, other_delimiter, read_rows
 from glassformer.data.diagnostics import Diagnostics, IssueKind
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError

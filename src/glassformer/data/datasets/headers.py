@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from glassformer.data.datasets.labels import without_zero_width
-from glassformer.data.datasets.tables import JoinedRows, Row
+from glassformer.data.datasets.quotes import JoinedRows
+from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
 
 SENTENCE_WORDS = 4
