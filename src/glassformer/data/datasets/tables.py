@@ -26,7 +26,7 @@ from glassformer.data.datasets.quotes import (
     quotes_of_csv,
 )
 from glassformer.data.diagnostics import RETURNS_ALONE, Diagnostics, numbered_lines
-from glassformer.data.sources import format_of, unreadable
+from glassformer.data.sources import format_of, is_columnar, unreadable
 from glassformer.errors import UsageError
 
 LARGEST_FIELD = 1 << 30
@@ -39,7 +39,7 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 @dataclass(frozen=True)
 class Row:
-    """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines).
+    """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines, Parquet).
 
     `alone` are the lines of a row over several of them, each split as if quotes were characters; empty where all fields
     of it and of the rows before are in quotes, so that none of these is stray.
@@ -56,6 +56,11 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     Raises:
         UsageError: the file's name does not show its format (of a pipe, its first line does: `format_of`).
     """
+    if is_columnar(path):
+        from glassformer.data.datasets.arrow_files import read_fields
+
+        yield from itertools.starmap(Row, enumerate(read_fields(path, diagnostics), start=1))
+        return
     if path.exists() and (message := unreadable(path)):
         diagnostics.error(path, 0, "missing", message)
         return
@@ -68,7 +73,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             rows = _json_rows(path, diagnostics)
         case other:
             raise UsageError(
-                f"{path}: a table's name ends in .csv, .tsv or .jsonl, not {other or 'nothing'!r}",
+                f"{path}: a table's name ends in .csv, .tsv, .jsonl, .parquet or .arrow, not {other or 'nothing'!r}",
                 hint="rename the file after what it holds",
             )
     for row in rows:
