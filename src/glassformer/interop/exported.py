@@ -35,6 +35,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
+    PREDICTED_TOGETHER,
     checked_lines,
     checked_texts,
     class_answer,
@@ -48,8 +49,6 @@ from glassformer.text.answers import (
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.utils.safe_read import sha256_regular
 
-CHUNK = 256
-"""Texts of a stream that are answered together."""
 TORCH_FREE = ("ctranslate2", "onnx")
 """Libraries that answer without torch, in the order of preference."""
 
@@ -130,13 +129,12 @@ class ExportedModel:
         warn_of_cut(answers, self._most_tokens)
         return answers[0] if isinstance(texts, str) else answers
 
-    def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
-        """Yield `predict` of any number of texts, in order, at bounded memory."""
-        return warn_at_end(self._stream(checked_lines(lines), self._decode(options)), self._most_tokens)
+    def predict_stream(self, lines: Iterable[str], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
+        """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
+        return warn_at_end(self._stream(checked_lines(lines), self._decode(options), first), self._most_tokens)
 
-    def _stream(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
-        first = 0
-        for chunk in chunks_of(lines, CHUNK):
+    def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
+        for chunk in chunks_of(lines, PREDICTED_TOGETHER):
             yield from self._answers(chunk, first, decode)
             first += len(chunk)
 

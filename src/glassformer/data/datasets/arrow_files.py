@@ -100,6 +100,13 @@ def read_fields(path: Path, diagnostics: Diagnostics) -> Iterator[dict[str, Any]
             yield row
 
 
+def with_times_as_text(batch: Any) -> Any:
+    """Return a batch with its timestamps as text: Python's have no nanoseconds."""
+    pa = pyarrow_for(Path())
+    columns = [column.cast(pa.string()) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
 def _opened(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Yield the schema and the batches of each file; a file that is none is an error in `diagnostics`."""
     pa = pyarrow_for(path)

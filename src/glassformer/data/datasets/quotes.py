@@ -163,10 +163,25 @@ def quotes_of_csv(lines: Sequence[str]) -> bool:
     Each field with a quote begins and ends with one and has others doubled; and one of them has, or the header's are
     all in quotes. A text that is itself in quotes is no sign.
     """
+    if _whole_rows_are_quoted(lines):
+        return True
     fields = [field for line in lines if '"' in line for field in line.split("\t") if '"' in field]
     if not fields or not all(_WRITTEN.fullmatch(field) for field in fields):
         return False
     return all_quoted(lines[0], "\t") or any('""' in field[1:-1] for field in fields)
+
+
+def _whole_rows_are_quoted(lines: Sequence[str]) -> bool:
+    """Return whether each row of a TSV has all its fields in quotes; a row goes on while a quote is open."""
+    n_rows, row, is_open = 0, list[str](), False
+    for line in lines:
+        row.append(line)
+        is_open ^= line.count('"') % 2 == 1
+        if not is_open:
+            if not all_quoted("\n".join(row), "\t"):
+                return False
+            n_rows, row = n_rows + 1, []
+    return n_rows > 0
 
 
 def note_literal_quotes(path: Path, n: int, diagnostics: Diagnostics) -> None:
