@@ -134,8 +134,8 @@ class Run:
     def predict_table(
         self,
         table: Any,
-        *,
         text_column: str | None = None,
+        *,
         probabilities: bool = False,
         prefix: str = "",
         **options: Any,
@@ -160,10 +160,8 @@ class Run:
 
         known = known_columns(RunFolder(self.path).read_data())
         spec = text_spec(self.task.schema.columns, known.columns.headers[0] if known else None, text_column)
-        predicted = partial(self.predict, **options)
-        return answered_frame(
-            table, spec, lambda texts: [answer_columns(each, probabilities, prefix) for each in predicted(texts)]
-        )
+        columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
+        return answered_frame(table, spec, lambda texts: map(columns_of, self.predict(texts, **options)))
 
     def explain(
         self, text: str, *, target: str | None = None, checkpoint: str = "model", member: int = 1, **options: Any

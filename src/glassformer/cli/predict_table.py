@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from glassformer.config import DecodeConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets.columns import SOURCE, ColumnSpec, text_spec
+from glassformer.data.output_table import OutputTable, column_kinds
 from glassformer.data.sources import pipes_kept
 from glassformer.data.table_reader import InputTable, scan_table
-from glassformer.data.table_writer import OutputTable, column_kinds, format_for, table_bytes
+from glassformer.data.table_writer import format_for, table_bytes
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.partial_answers import PartialAnswers, partial_answers
@@ -87,8 +88,8 @@ class TableRequest:
         format_for(out)
         if out.exists() or out.is_symlink():
             raise UsageError(f"{out} exists", "name a new file, or remove this one")
-        asked = arguments.text_column, arguments.probabilities, arguments.prefix or "", arguments.json
-        return TableRequest(file, out, *asked)
+        others = arguments.text_column, arguments.probabilities, arguments.prefix or "", arguments.json
+        return TableRequest(file, out, *others)
 
     def answered_by_run(self, trained: Run, options: dict[str, Any]) -> int:
         """Call `predict_table` with a run, or several joined ones."""

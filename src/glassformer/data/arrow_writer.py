@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from glassformer.data.datasets.arrow_files import BATCH_ROWS, pyarrow_for, schema_of
-from glassformer.data.table_writer import ROWS_TOGETHER, OutputTable, cell_text
+from glassformer.data.output_table import OutputTable, cell_text
+
+ROWS_TOGETHER = 1 << 14
+"""Rows of a group in Parquet, or of a batch in Arrow."""
 
 
 def columnar_bytes(output: OutputTable, kind: str) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from glassformer.data.datasets.columns import SAMPLE_ROWS, ColumnSpec, resolve_c
 from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.download import cache_dir
-from glassformer.data.table_writer import json_text
+from glassformer.data.output_table import json_text
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import atomic_write_chunks
 
@@ -143,7 +143,7 @@ def _no_table(name: str, what: str) -> DataError:
     return DataError(f"{name}: expected a table, not {what}", hint)
 
 
-def answered_frame(table: Any, spec: ColumnSpec, answers_of: Callable[[list[str]], list[dict[str, Any]]]) -> Any:
+def answered_frame(table: Any, spec: ColumnSpec, answers_of: Callable[[list[str]], Iterable[dict[str, Any]]]) -> Any:
     """Return a table of the same kind with the columns that `answers_of` returns for each of its texts.
 
     Raises:
@@ -157,7 +157,7 @@ def answered_frame(table: Any, spec: ColumnSpec, answers_of: Callable[[list[str]
     column = resolve_columns(path, rows[:SAMPLE_ROWS], (replace(spec, flag="text_column"),), diagnostics)
     texts = [row_values(row, column, (spec,), path, diagnostics) for row in rows] if column else []
     diagnostics.raise_if_any()
-    answers = answers_of([text[0] for text in texts if text is not None])
+    answers = [*answers_of([text[0] for text in texts if text is not None])]
     new = {name: [answer.get(name) for answer in answers] for name in answers[0]}
     names = {name for row in rows for name in row.fields}
     if taken := [name for name in new if name in names]:

@@ -13,7 +13,7 @@ import importlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn, overload
 
@@ -36,6 +36,7 @@ from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_man
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
     PREDICTED_TOGETHER,
+    answer_columns,
     checked_lines,
     checked_texts,
     class_answer,
@@ -132,6 +133,23 @@ class ExportedModel:
     def predict_stream(self, lines: Iterable[str], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
         return warn_at_end(self._stream(checked_lines(lines), self._decode(options), first), self._most_tokens)
+
+    def predict_table(
+        self,
+        table: Any,
+        text_column: str | None = None,
+        *,
+        probabilities: bool = False,
+        prefix: str = "",
+        **options: Any,
+    ) -> Any:
+        """Return a table in memory with the columns of the answers behind its own; see `Run.predict_table`."""
+        from glassformer.data.datasets.columns import SOURCE, text_spec
+        from glassformer.data.frames import answered_frame
+
+        spec = text_spec((SOURCE,) if self.facts.kind == "translator" else None, None, text_column)
+        columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
+        return answered_frame(table, spec, lambda texts: map(columns_of, self.predict(texts, **options)))
 
     def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
         for chunk in chunks_of(lines, PREDICTED_TOGETHER):
