@@ -229,7 +229,7 @@ def test_a_damaged_batch_names_its_row(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_arrays([column], ["text"])
     with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
-    with pytest.raises(DataError, match="a.arrow, row 3: the file is damaged here"):
+    with pytest.raises(DataError, match=r"a\.arrow, row 3: the file is damaged here"):
         scanned(tmp_path / "a.arrow")
 
 
