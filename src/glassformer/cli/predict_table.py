@@ -215,7 +215,12 @@ def _answer(table: InputTable, partial: PartialAnswers, request: TableRequest, a
 
 
 def _named(partial: PartialAnswers, prefix: str) -> Iterator[dict[str, Any]]:
-    return ({f"{prefix}{name}": value for name, value in answer.items()} for answer in partial.read())
+    """Yield the answers as columns; U+FFFD stands for NUL, which a model of bytes may write and no text file holds."""
+    for answer in partial.read():
+        yield {
+            f"{prefix}{name}": value.replace("\0", "\ufffd") if isinstance(value, str) else value
+            for name, value in answer.items()
+        }
 
 
 def _refuse_taken_names(table: InputTable, request: TableRequest, answer: Mapping[str, Any]) -> None:
