@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from glassformer.data.datasets import headers
 from glassformer.data.datasets.columns import (
@@ -228,7 +228,7 @@ def _content_of(diagnostics: Diagnostics) -> str:
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
-def _refuse(path: Path, diagnostics: Diagnostics) -> Any:
+def _refuse(path: Path, diagnostics: Diagnostics) -> NoReturn:
     if not diagnostics.n_issues:
         diagnostics.error(path, 0, "empty file", "there is no row in this file")
     more = diagnostics.n_issues - 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,7 +177,14 @@ def test_a_saved_data_set_that_is_none(tmp_path: Path, state: dict[str, Any], me
     assert message in error.value.message
 
 
-def test_a_pipe_and_a_cut_file_are_refused(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes with a name")
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="this is a pipe, and columns are read from a file"):
+        load_text_data(CLASSIFY, files(train_file=tmp_path / "a.parquet"))
+
+
+def test_a_cut_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", pa.Table.from_pylist(ROWS))
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match="this is no Parquet or Arrow file, or a damaged one"):

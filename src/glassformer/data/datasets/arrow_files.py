@@ -69,7 +69,8 @@ def read_batches(path: Path, diagnostics: Diagnostics, columns: Sequence[str] | 
                 batch.validate(full=True)
             except damage as error:
                 what = f"the file is damaged here ({str(error).splitlines()[0][:200]})"
-                diagnostics.error(path, n + 1 + _first_bad(batch, damage), "format", what)
+                place = 0 if batch is None else _first_bad(batch, damage)
+                diagnostics.error(path, n + 1 + place, "format", what)
                 return
             n += batch.num_rows
             yield batch.select(kept)
@@ -111,8 +112,8 @@ def _opened(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[Any, Iterato
     """Yield the schema and the batches of each file; a file that is none is an error in `diagnostics`."""
     pa = pyarrow_for(path)
     for file in _files_of(path, diagnostics):
-        if is_pipe(file) or (message := unreadable(file)):
-            what = "this is a pipe, and columns are read from a file" if is_pipe(file) else message
+        what = "this is a pipe, and columns are read from a file" if is_pipe(file) else unreadable(file)
+        if what:
             diagnostics.error(file, 0, "missing", what)
             return
         diagnostics.read(file, sha256_file(file))
@@ -191,7 +192,7 @@ def _files_of(path: Path, diagnostics: Diagnostics) -> list[Path]:
 
 def _first_bad(batch: Any, damage: tuple[type[Exception], ...]) -> int:
     """Return the place of the first damaged row of a batch; 0 if it is not known."""
-    for i in range(batch.num_rows if batch is not None else 0):
+    for i in range(batch.num_rows):
         try:
             batch.slice(i, 1).validate(full=True)
         except damage:
