@@ -14,7 +14,7 @@ from typing import Any
 from tests.helpers.backtracking import backtracks
 from tests.helpers.for_each import for_each
 
-from glassformer.data.datasets import tables
+from glassformer.data.datasets import quotes
 from glassformer.explain.request import TraceRequest
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def test_no_expression_in_python_backtracks() -> None:
         form = field.metadata.get("form", ("", ""))[0]
         assert not backtracks(form, whole=True, anywhere=False)
     for delimiter in map(re.escape, ",;\t|"):
-        field = tables._WRITTEN.pattern
+        field = quotes._WRITTEN.pattern
         assert not backtracks(f"{field}(?:{delimiter}{field})*", whole=True, anywhere=False)
 
 
