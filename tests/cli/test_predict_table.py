@@ -17,6 +17,7 @@ from tests.helpers.forking import Command
 from tests.helpers.pretrained import bert_folder
 from tests.helpers.tiny_runs import SMALL, Runs
 
+import glassformer
 from glassformer.cli import predict_table
 from glassformer.cli.main import main
 from glassformer.runs import partial_answers
@@ -107,6 +108,8 @@ def test_an_exported_model_answers_without_torch(runs: Runs, cli: Callable, tabl
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     cli("predict", runs.classify, "--file", table, "--out", tmp_path / "run.csv")
+    [answered] = glassformer.load(exported).predict_table([{"text": "a good film"}], probabilities=True)
+    assert [*answered] == ["text", "label", "probability", "probability_neg", "probability_pos"]
     with (tmp_path / "out.tsv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [row["label"] for row in rows] == [row["label"] for row in rows_of(tmp_path / "run.csv")]

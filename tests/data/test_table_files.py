@@ -211,6 +211,16 @@ def test_what_is_malformed_is_refused_with_its_place(tmp_path: Path, name: str) 
     assert message in error.value.message
 
 
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    for path, message in ((tmp_path / "gone.csv", "there is no such file"), (tmp_path, "this is a folder")):
+        with pytest.raises(DataError, match=message) as error:
+            scanned(path)
+        assert error.value.hint == "check the path"
+    (tmp_path / "dataset_dict.json").write_text("{}", "utf-8")
+    with pytest.raises(UsageError, match="holds the splits of a data set"):
+        scanned(tmp_path)
+
+
 def test_a_header_that_stands_twice_is_kept_in_csv_and_refused_where_names_are_keys(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,id,id\na,1,2\n", "utf-8")
     table = scanned(tmp_path / "a.csv")

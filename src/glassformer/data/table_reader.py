@@ -26,8 +26,8 @@ from glassformer.data.datasets.columns import (
 from glassformer.data.datasets.quotes import JoinedRows
 from glassformer.data.datasets.tables import Layout, Row, layout_of, read_rows
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.sources import format_of, is_columnar
-from glassformer.errors import DataError
+from glassformer.data.sources import format_of, is_columnar, is_saved_dataset, is_saved_splits, unreadable
+from glassformer.errors import DataError, UsageError
 
 LARGEST_INTEGER, LARGEST_EXACT = 2**63, 2**53
 """Integers that 64 bits hold, and those that a float is sure to hold."""
@@ -121,6 +121,10 @@ def scan_table(path: Path, spec: ColumnSpec) -> InputTable:
         DataError: something is wrong in it; with the file and the line.
         UsageError: its name does not show its format, the column is missing, or pyarrow is not installed.
     """
+    if is_saved_splits(path):
+        raise UsageError(f"{path} holds the splits of a data set", f"name one of them, as in: {path / 'test'}")
+    if message := unreadable(path) if not is_saved_dataset(path) else "":
+        raise DataError(f"{path}: {message}", "check the path")
     diagnostics = Diagnostics()
     rows = read_rows(path, diagnostics)
     sample = list(itertools.islice(rows, SAMPLE_ROWS))

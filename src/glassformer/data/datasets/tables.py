@@ -73,7 +73,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             rows = _json_rows(path, diagnostics)
         case other:
             raise UsageError(
-                f"{path}: a table's name ends in .csv, .tsv, .jsonl, .parquet or .arrow, not {other or 'nothing'!r}",
+                f"{path}: a table's name ends in .csv, .tsv or .jsonl, .parquet or .arrow, not {other or 'nothing'!r}",
                 hint="rename the file after what it holds",
             )
     for row in rows:
