@@ -70,7 +70,7 @@ def answers_to(cells: Cells) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("second", FORMATS)
 @pytest.mark.parametrize("first", FORMATS)
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(cells=tables())
 def test_every_pair_of_formats_keeps_every_field(tmp_path: Path, first: str, second: str, cells: Cells) -> None:
     needs_pyarrow(first, second)
@@ -168,6 +168,18 @@ def test_parquet_keeps_its_schema(tmp_path: Path) -> None:
     write(scanned(tmp_path / "c.parquet"), tmp_path / "c.jsonl", answers)
     row = json.loads((tmp_path / "c.jsonl").read_text("utf-8").splitlines()[1])
     assert row["when"].startswith("2021-03-05 01:02:03") and row["vector"] == [1.5, 1.0] and row["small"] == 1
+
+
+def test_times_keep_their_nanoseconds_as_text(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    kinds = {"at": pa.timestamp("ns"), "clock": pa.time64("ns"), "long": pa.duration("ns"), "day": pa.date32()}
+    times = pa.table({"text": ["a"]} | {name: pa.array([1], kind) for name, kind in kinds.items()})
+    pq.write_table(times, tmp_path / "a.parquet")
+    write(scanned(tmp_path / "a.parquet"), tmp_path / "b.csv", [{"label": "x"}])
+    expected = ["a", "1970-01-01 00:00:00.000000001", "00:00:00.000000001", "1", "1970-01-02", "x"]
+    assert as_cells(scanned(tmp_path / "b.csv"))[1] == expected
 
 
 def test_types_of_json_become_types_of_columns(tmp_path: Path) -> None:

@@ -107,13 +107,13 @@ def _arrow_rows(table: Any) -> Iterator[dict[str, Any]] | None:
     try:
         import pyarrow as pa
 
-        from glassformer.data.datasets.arrow_files import with_times_as_text
+        from glassformer.data.datasets.arrow_files import python_rows
 
         reader = pa.RecordBatchReader.from_stream(table)
     except (ImportError, ValueError, TypeError):  # a column of mixed types has no Arrow type
         return None
     kept = [name for name in reader.schema.names if not _INDEX.fullmatch(name)]
-    return itertools.chain.from_iterable(with_times_as_text(batch.select(kept)).to_pylist() for batch in reader)
+    return itertools.chain.from_iterable(python_rows(batch.select(kept), "table") for batch in reader)
 
 
 def _holds_columns(table: Mapping[Any, Any]) -> bool:

@@ -86,10 +86,10 @@ class InputTable:
             DataError: the file is no longer what it was.
         """
         if self.is_columnar:
-            from glassformer.data.datasets.arrow_files import with_times_as_text
+            from glassformer.data.datasets.arrow_files import python_rows
 
             for batch in self.batches():
-                yield from with_times_as_text(batch).to_pylist()
+                yield from python_rows(batch, self.path)
         else:
             yield from (row.fields for row in self._read(Diagnostics()))
 

@@ -101,11 +101,22 @@ def read_fields(path: Path, diagnostics: Diagnostics) -> Iterator[dict[str, Any]
             yield row
 
 
-def with_times_as_text(batch: Any) -> Any:
-    """Return a batch with its timestamps as text: Python's have no nanoseconds."""
-    pa = pyarrow_for(Path())
-    columns = [column.cast(pa.string()) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+def python_rows(batch: Any, where: Path | str) -> list[dict[str, Any]]:
+    """Return the rows of a batch as Python values; times are text, for those of Python have no nanoseconds.
+
+    Durations are numbers of their unit, as text.
+
+    Raises:
+        DataError: a time within a list has no form as text.
+    """
+    pa = pyarrow_for(Path(where))
+    try:
+        as_text = pa.types.is_temporal
+        columns = [column.cast(pa.string()) if as_text(column.type) else column for column in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
+    except (pa.ArrowException, ValueError) as error:
+        reason = str(error).splitlines()[0][:100]
+        raise DataError(f"{where}: a time cannot be written as text ({reason})", "name the output .parquet") from error
 
 
 def _opened(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[Any, Iterator[Any]]]:
