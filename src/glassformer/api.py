@@ -48,13 +48,19 @@ def train(
         seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.md` and `.json`, and
             return the best run by validation.
         track: an experiment tracker that gets what is logged: "tensorboard", "trackio", "wandb" or "mlflow".
-        overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`.
+        overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`;
+            and as `train`, `valid` and `test` tables in memory: data frames, lists of dictionaries, dictionaries of
+            lists (`train=frame, text_column="review"`).
 
     Raises:
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
     """
     from glassformer.tasks import task_class
 
+    if overrides.keys() & {"train", "valid", "test"}:
+        from glassformer.data.frames import with_stored_tables
+
+        overrides = with_stored_tables(overrides)
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     begin = None if isinstance(recipe, Config) else config.train.init_from
     for name, value in overrides.items():  # as `override` reads them: alone or in a section, the last one counts

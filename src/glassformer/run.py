@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import DataConfig, DecodeConfig
 from glassformer.config.recipes import override
+from glassformer.data.datasets.columns import text_spec
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.text.answers import PREDICTED_TOGETHER, checked_lines, checked_texts, warn_at_end, warn_of_cut
+from glassformer.text.answers import (
+    PREDICTED_TOGETHER,
+    answer_columns,
+    checked_lines,
+    checked_texts,
+    warn_at_end,
+    warn_of_cut,
+)
 from glassformer.text.long_text import chunks_of
 from glassformer.utils.console import log_to_stderr
 
@@ -106,19 +114,54 @@ class Run:
             warn_of_cut(answers, self.config.text.max_len)
         return answers[0] if isinstance(texts, str) else answers
 
-    def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
-        """Yield `predict` of any number of texts, in order, at bounded memory."""
-        return warn_at_end(self._answers(checked_lines(lines), self._decode(options)), self.config.text.max_len)
+    def predict_stream(self, lines: Iterable[str], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
+        """Yield `predict` of any number of texts, in order, at bounded memory.
 
-    def _answers(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
+        `first` is the row number of the first text, on which sampling depends, where others were answered before.
+        """
+        answers = self._answers(checked_lines(lines), self._decode(options), first)
+        return warn_at_end(answers, self.config.text.max_len)
+
+    def _answers(self, lines: Iterable[str], decode: DecodeConfig, done: int) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned
 
-        done = 0
         for chunk in chunks_of(lines, PREDICTED_TOGETHER):
             with tuned(self.device):
                 answers = self.task.predict(self._answering, chunk, decode, first=done)
             yield from answers
             done += len(chunk)
+
+    def predict_table(
+        self,
+        table: Any,
+        text_column: str | None = None,
+        *,
+        probabilities: bool = False,
+        prefix: str = "",
+        **options: Any,
+    ) -> Any:
+        """Return a table in memory with the columns of the answers to its texts behind its own.
+
+        A file is answered by the command `glassformer predict --file`, at bounded memory.
+
+        Args:
+            table: a data frame, a list of dictionaries, or a dictionary of lists; the result is of the same kind.
+            text_column: the column of the texts; as in training, or guessed, when absent.
+            probabilities: whether a column is added for the probability of each class.
+            prefix: what stands before the names of the new columns.
+            options: fields of `DecodeConfig`.
+
+        Raises:
+            DataError: it is no table, or a text in it is missing.
+            UsageError: the column is missing, or a new name is taken.
+        """
+        from glassformer.data.frames import answered_frame
+        from glassformer.runs.run_data import known_columns
+
+        known = known_columns(RunFolder(self.path).read_data())
+        spec = text_spec(self.task.schema.columns, known.columns.headers[0] if known else None, text_column)
+        columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
+        return answered_frame(table, spec, lambda texts: map(columns_of, self.predict(texts, **options)))
 
     def explain(
         self,

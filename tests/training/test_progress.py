@@ -129,6 +129,14 @@ def test_a_long_pass_over_a_split_says_how_far_it_is(caplog: pytest.LogCaptureFi
         assert "".join(done) == "abcdef" and caplog.messages == expected
 
 
+def test_a_pass_that_continues_counts_what_was_done_before(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    caplog.set_level(logging.INFO, "glassformer")
+    for _ in announced("abc", 9, "answered", clock, unit="rows", first=6):
+        clock.now += 10.0
+    assert caplog.messages == ["answered 7 of 9 rows  left 20 s", "answered 8 of 9 rows  left 10 s"]
+
+
 def test_a_long_translation_says_how_far_it_is(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PREFIXED = ("text", "model")
 """Sections whose flags carry their name."""
-PLACEHOLDERS = {"_file": "FILE", "_dir": "DIR", "_column": "NAME", "_lang": "LANG", "out": "DIR", "init_from": "RUN"}
+PLACEHOLDERS = {"file": "FILE", "_dir": "DIR", "_column": "NAME", "_lang": "LANG", "out": "PATH", "init_from": "RUN"}
 """The end of a text field's name, and what stands for its value in the help."""
 
 A = TypeVar("A")

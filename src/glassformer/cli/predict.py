@@ -1,7 +1,8 @@
 """`glassformer predict`: text in, labels, translations or continuations out, in the order they came.
 
 Texts are arguments or lines of stdin, which are answered as they arrive, so a file of any length passes through, and
-a program that writes a line gets its answer. One line in is one line out, empty lines included.
+a program that writes a line gets its answer. One line in is one line out, empty lines included. A table is answered
+row by row (`predict_table.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glassformer.cli import flags
 from glassformer.config.recipes import override
@@ -20,6 +21,9 @@ from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, is_exported
 from glassformer.text.long_text import ArrivingLines
 from glassformer.utils import console
+
+if TYPE_CHECKING:
+    from glassformer.cli.predict_table import TableRequest
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +50,16 @@ class PredictArguments:
     library for an exported folder)."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
+    file: str | None = None
+    """Table to answer row by row instead: .csv, .tsv, .jsonl (or .gz of them), .parquet, .arrow."""
+    text_column: str | None = None
+    """Column of --file with the text; as in training, or guessed and printed, when absent."""
+    out: str | None = None
+    """With --file: where the table goes, with columns of answers, in the format of this name."""
+    probabilities: bool = False
+    """With --file: a column with the probability of each class."""
+    prefix: str | None = None
+    """With --file: what stands before the names of the new columns."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -64,11 +78,14 @@ def run(argv: Sequence[str]) -> int:
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
+    request = _table_request(arguments, texts)
 
     import glassformer
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     logger.info(f"answered by torch, {trained.precision}")
+    if request is not None:
+        return request.answered_by_run(trained, options)
     answers = trained.predict_stream(texts or stdin_lines(), **options)
     return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
 
@@ -128,13 +145,26 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     override(model.config, options, "flags")
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
-    logger.info(f"answered by {model.facts.target}, {model.facts.precision}")
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
+    request = _table_request(arguments, texts)
+    logger.info(f"answered by {model.facts.target}, {model.facts.precision}")
+    if request is not None:
+        return request.answered_by_export(model, options)
     return _write(
         model.predict_stream(texts or stdin_lines(), **options),
         model.answer_lines,
         model.facts.precision if arguments.json else None,
     )
+
+
+def _table_request(arguments: PredictArguments, texts: list[str]) -> TableRequest | None:
+    """Return what the flags of tables ask for; None where they are absent."""
+    given = arguments.file, arguments.out, arguments.text_column, arguments.prefix
+    if not (any(value is not None for value in given) or arguments.probabilities):
+        return None
+    from glassformer.cli.predict_table import TableRequest
+
+    return TableRequest.of_flags(arguments, texts)
 
 
 def _write(

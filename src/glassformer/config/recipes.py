@@ -75,11 +75,12 @@ def recipe_for_files(flag_args: Iterable[str], usage: str) -> str:
     """
     values = {name: value for name, _, value in (flag.partition("=") for flag in flag_args)}
     file = Path(values.get("--train-file", ""))
+    suffix = Path(file.name.lower().removesuffix(".gz")).suffix
     if values.keys() & {"--src-file", "--src-column", "--tgt-column"}:
         return "translate"
-    if values.keys() & {"--label-column", "--text-column"} or file.suffix.lower() == ".csv":
+    if values.keys() & {"--label-column", "--text-column"} or suffix == ".csv":
         return "classify"
-    if file.suffix.lower() == ".txt" or (file.name and file.is_dir()):
+    if suffix == ".txt" or (file.name and file.is_dir() and not [*file.glob("dataset_*.json")]):
         return "lm"
     hint = f"name it: {', '.join(trained_tasks())}, as in: {usage}"
     raise UsageError("the files do not say what they are for", hint)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal
 
-from glassformer.data.sources import DAMAGED, is_pipe, open_source, pipes_kept, unreadable
+from glassformer.data.sources import DAMAGED, is_columnar, is_pipe, open_source, pipes_kept, unreadable
 from glassformer.errors import DataError
 
 FEW_EXAMPLES = "few examples"
@@ -81,15 +81,20 @@ UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True)
 class DataIssue:
-    """Something that must be mended before training. Lines count from 1; 0 is the file as a whole."""
+    """Something that must be mended before training. Lines count from 1; 0 is the file as a whole.
+
+    A file of columns has no lines: its rows are counted.
+    """
 
     path: str
     line: int
     kind: IssueKind
     message: str
+    unit: Literal["line", "row"] = "line"
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.message}" if self.line else f"{self.path}: {self.message}"
+        place = f", row {self.line:,}" if self.unit == "row" else f":{self.line}"
+        return f"{self.path}{place if self.line else ''}: {self.message}"
 
 
 @dataclass
@@ -122,7 +127,7 @@ class Diagnostics:
         """Note an error."""
         self.n_issues += 1
         if len(self.issues) < MAX_KEPT:
-            self.issues.append(DataIssue(str(path), line, kind, message))
+            self.issues.append(DataIssue(str(path), line, kind, message, "row" if is_columnar(path) else "line"))
 
     def raise_if_any(self) -> None:
         """Raise a DataError of the first error's file and line, if there was one, with the number of others."""

@@ -36,6 +36,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 """What reading a damaged gzip file raises."""
 TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
+COLUMN_FILES = (".parquet", ".arrow", ".feather")
+"""Files of columns, which pyarrow reads."""
+SAVED_DATASET, SAVED_SPLITS = "state.json", "dataset_dict.json"
+"""What a folder holds that a `Dataset` or a `DatasetDict` of Hugging Face was saved to."""
 OTHER_SUFFIXES = {
     (".json", ".ipynb"): "a JSON file",
     (".parquet", ".arrow", ".feather", ".avro", ".orc"): "a file of columns",
@@ -70,6 +74,21 @@ _kept: ContextVar[dict[str, BinaryIO] | None] = ContextVar("_kept", default=None
 def suffix_of(path: Path) -> str:
     """Return the suffix of a file's name in lower case, without a final .gz: ".csv" of a.CSV.gz."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def is_saved_dataset(path: Path) -> bool:
+    """Return whether a folder is a data set that the library `datasets` saved."""
+    return path.is_dir() and (path / SAVED_DATASET).is_file()
+
+
+def is_saved_splits(path: Path) -> bool:
+    """Return whether a folder holds several such data sets, one a split."""
+    return path.is_dir() and (path / SAVED_SPLITS).is_file()
+
+
+def is_columnar(path: Path) -> bool:
+    """Return whether rows are stored by columns, so that they have numbers and no lines."""
+    return suffix_of(path) in COLUMN_FILES or is_saved_dataset(path)
 
 
 def is_pipe(path: Path) -> bool:

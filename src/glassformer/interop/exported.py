@@ -13,7 +13,7 @@ import importlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn, overload
 
@@ -35,6 +35,8 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
+    PREDICTED_TOGETHER,
+    answer_columns,
     checked_lines,
     checked_texts,
     class_answer,
@@ -49,8 +51,6 @@ from glassformer.text.decision import Decision, labels_answer, labels_lines
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.utils.safe_read import sha256_regular
 
-CHUNK = 256
-"""Texts of a stream that are answered together."""
 TORCH_FREE = ("ctranslate2", "onnx")
 """Libraries that answer without torch, in the order of preference."""
 
@@ -131,13 +131,29 @@ class ExportedModel:
         warn_of_cut(answers, self._most_tokens)
         return answers[0] if isinstance(texts, str) else answers
 
-    def predict_stream(self, lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
-        """Yield `predict` of any number of texts, in order, at bounded memory."""
-        return warn_at_end(self._stream(checked_lines(lines), self._decode(options)), self._most_tokens)
+    def predict_stream(self, lines: Iterable[str], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
+        """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
+        return warn_at_end(self._stream(checked_lines(lines), self._decode(options), first), self._most_tokens)
 
-    def _stream(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
-        first = 0
-        for chunk in chunks_of(lines, CHUNK):
+    def predict_table(
+        self,
+        table: Any,
+        text_column: str | None = None,
+        *,
+        probabilities: bool = False,
+        prefix: str = "",
+        **options: Any,
+    ) -> Any:
+        """Return a table in memory with the columns of the answers behind its own; see `Run.predict_table`."""
+        from glassformer.data.datasets.columns import SOURCE, text_spec
+        from glassformer.data.frames import answered_frame
+
+        spec = text_spec((SOURCE,) if self.facts.kind == "translator" else None, None, text_column)
+        columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
+        return answered_frame(table, spec, lambda texts: map(columns_of, self.predict(texts, **options)))
+
+    def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
+        for chunk in chunks_of(lines, PREDICTED_TOGETHER):
             yield from self._answers(chunk, first, decode)
             first += len(chunk)
 

@@ -41,15 +41,17 @@ _held = set[int]()
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path, work: str = "training into") -> Iterator[None]:
     """Hold the lock of a folder within the block; the folder is made if need be, and removed if it is empty then.
+
+    `work` is what is done in it, as the error says it.
 
     Raises:
         UsageError: another process, or another thread of this one, trains into it.
         ResourceError: it cannot be written.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    descriptor = _acquire(folder)
+    descriptor = _acquire(folder, work)
     _held.add(descriptor)
     try:
         yield
@@ -82,7 +84,7 @@ def is_locked(folder: Path) -> bool | None:
     return False
 
 
-def _acquire(folder: Path) -> int:
+def _acquire(folder: Path, work: str) -> int:
     """Return the descriptor of the locked file."""
     path = folder / LOCK
     for _ in range(TRIES):
@@ -97,7 +99,7 @@ def _acquire(folder: Path) -> int:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise UsageError(f"{path} should be a regular file", "remove it, or name another folder")
-            if not _lock(descriptor, path) or _is_same_file(descriptor, path):
+            if not _lock(descriptor, path, work) or _is_same_file(descriptor, path):
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -116,7 +118,7 @@ def _open(path: Path, create: bool = True) -> int:
     return os.open(path, flags, 0o666)
 
 
-def _lock(descriptor: int, path: Path) -> bool:
+def _lock(descriptor: int, path: Path, work: str) -> bool:
     """Lock an open file; return False where the file system has no locks.
 
     Raises:
@@ -133,7 +135,7 @@ def _lock(descriptor: int, path: Path) -> bool:
                 time.sleep(WAIT_SECONDS)
     except OSError as error:
         if error.errno in BUSY:
-            message = f"another process is training into {path.parent}"
+            message = f"another process is {work} {path.parent}"
             raise UsageError(message, "wait until it ends, or name another folder") from None
         if error.errno not in UNSUPPORTED:
             raise

@@ -178,6 +178,26 @@ def class_answer(text: str, probabilities: np.ndarray, labels: Sequence[str]) ->
     return {"text": text, "label": best, "probability": named[best], "probabilities": named}
 
 
+MARKS = frozenset({"text", "truncated", "unknown", "unfinished", "probabilities", "n_best"})
+"""What an answer says besides the answer: its text, marks that are counted at the end, and what is asked for."""
+
+
+def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefix: str = "") -> dict[str, Any]:
+    """Return an answer as the columns of a table, under its own names, without its text and marks.
+
+    Of several translations the others are `translation_2`, `score_2` and so on; with `probabilities` that of each class
+    is `probability_CLASS`. What a language model writes is `continuation`, for `text` is usually its prompt's column.
+    """
+    if "prompt" in answer:
+        return {f"{prefix}continuation": answer["text"]}
+    columns = {name: value for name, value in answer.items() if name not in MARKS}
+    for rank, other in enumerate(answer.get("n_best", ())[1:], start=2):
+        columns |= {f"{name}_{rank}": value for name, value in other.items()}
+    if probabilities:
+        columns |= {f"probability_{name}": value for name, value in answer.get("probabilities", {}).items()}
+    return {f"{prefix}{name}": value for name, value in columns.items()}
+
+
 def class_lines(answer: dict[str, Any]) -> list[str]:
     """Return a class and its probability."""
     return [f"{answer['label']}\t{answer['probability']:.4f}"]

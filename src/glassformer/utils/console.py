@@ -252,13 +252,21 @@ def _console(stream: Any) -> Console:
 
 
 def announced(
-    batches: Iterable[Item], n_batches: int, done: str, clock: Callable[[], float] = time.monotonic
+    batches: Iterable[Item],
+    n_batches: int,
+    done: str,
+    clock: Callable[[], float] = time.monotonic,
+    unit: str = "batches",
+    first: int = 0,
 ) -> Iterator[Item]:
-    """Yield the batches of a long pass; each `PROGRESS_SECONDS` log how many are done ("scored") and what is left."""
+    """Yield the batches of a long pass; each `PROGRESS_SECONDS` log how many are done ("scored") and what is left.
+
+    `first` of the `n_batches` were done before.
+    """
     started = shown = clock()
     for n_done, batch in enumerate(batches):
         now = clock()
         if n_done and now - shown >= PROGRESS_SECONDS:
-            shown, left = now, (now - started) / n_done * (n_batches - n_done)
-            logger.info(f"{done} {n_done:,} of {n_batches:,} batches  left {duration(left)}")
+            shown, left = now, (now - started) / n_done * (n_batches - first - n_done)
+            logger.info(f"{done} {first + n_done:,} of {n_batches:,} {unit}  left {duration(left)}")
         yield batch

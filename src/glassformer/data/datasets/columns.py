@@ -20,7 +20,8 @@ from typing import Any, TypeAlias
 from glassformer.data.datasets import headers
 from glassformer.data.datasets.headers import plain
 from glassformer.data.datasets.labels import clean_label_sets, clean_labels, joined_labels, label_of_number
-from glassformer.data.datasets.tables import JoinedRows, Row, other_delimiter, read_rows
+from glassformer.data.datasets.quotes import JoinedRows
+from glassformer.data.datasets.tables import Row, other_delimiter, read_rows
 from glassformer.data.diagnostics import Diagnostics, IssueKind
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
@@ -94,6 +95,16 @@ SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
 
 
+def text_spec(columns: ColumnSpecs | None, known: str | None, requested: str | None) -> ColumnSpec:
+    """Return how the texts to answer are looked for in a table.
+
+    `columns` are those of the task, and `known` is the header of the texts in training, if it had one.
+    """
+    spec = (columns or (TEXT,))[0].preferring(known)
+    usual = (*spec.usual, *(name for name in TEXT.usual if name not in spec.usual))
+    return replace(spec, name="text", flag="--text-column", usual=usual, requested=requested)
+
+
 @dataclass(frozen=True)
 class Rows:
     """Texts with their targets (none, if they stand alone), the line each row begins on, and the columns' headers.
@@ -145,7 +156,7 @@ def read_table(
         rows = unnested_rows(rows, [(spec.requested, spec.usual) for spec in specs])
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
     columns = find_columns(path, sample, specs, diagnostics) if sample and find_columns else None
-    columns = columns or (_resolve(path, sample, specs, diagnostics) if sample else None)
+    columns = columns or (resolve_columns(path, sample, specs, diagnostics) if sample else None)
     if columns is None:
         deque(rows, maxlen=0)  # to the end, so that every error is reported
         return Rows([], [], [], path, (None,) * len(specs))
@@ -156,7 +167,7 @@ def read_table(
     first = headers.first_row(columns.has_header, list(sample[0].fields), usual, named)
     below = headers.without_headers(path, itertools.chain(sample, rows), first, joined, diagnostics)
     for row in below:
-        if (values := _values(row, columns, specs, path, diagnostics)) is not None:
+        if (values := row_values(row, columns, specs, path, diagnostics)) is not None:
             lines.append(row.line)
             texts.append(values[0])
             targets += values[1:]
@@ -175,7 +186,9 @@ def read_table(
     return Rows(texts, targets, lines, path, columns.headers, columns, guessed)
 
 
-def _resolve(path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> ResolvedColumns | None:
+def resolve_columns(
+    path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Diagnostics
+) -> ResolvedColumns | None:
     """Choose the columns to read; None after reporting that there are too few."""
     first = sample[0].fields
     n_columns = len(first if isinstance(first, list) else json_names(sample))
@@ -285,7 +298,7 @@ def json_names(rows: list[Row]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in _fields(row)))
 
 
-def _values(
+def row_values(
     row: Row, columns: ResolvedColumns, specs: ColumnSpecs, path: Path, diagnostics: Diagnostics
 ) -> tuple[str, ...] | None:
     """Return a row's values; None after reporting why there are none."""

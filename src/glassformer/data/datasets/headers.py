@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from glassformer.data.datasets.labels import without_zero_width
-from glassformer.data.datasets.tables import JoinedRows, Row
+from glassformer.data.datasets.quotes import JoinedRows
+from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.sources import is_columnar
 
 SENTENCE_WORDS = 4
 """Median number of words from which a column holds sentences, among which a single word is no example."""
@@ -217,8 +219,9 @@ def _note_headers(path: Path, lines: array[int], diagnostics: Diagnostics) -> No
     if lines:
         diagnostics.counts["repeated headers left out"] += len(lines)
         rows = "1 row is a header" if len(lines) == 1 else f"{len(lines):,} rows are headers"
+        unit = "row" if is_columnar(path) else "line"
         where = ", ".join(f"{line:,}" for line in lines[:5]) + (", …" if len(lines) > 5 else "")
-        diagnostics.notes.append(f"{path.name}: {rows} again and left out (line {where})")
+        diagnostics.notes.append(f"{path.name}: {rows} again and left out ({unit} {where})")
 
 
 def longest_column(columns: Sequence[int], body: list[list[str]]) -> int:

@@ -22,7 +22,15 @@ from glassformer.data.datasets.known_columns import KnownColumns
 from glassformer.data.datasets.labels import labels_of, rarest_labels
 from glassformer.data.diagnostics import Diagnostics, read_lines
 from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
-from glassformer.data.sources import TABLES, format_of, is_pipe, pipes_kept, suffix_of
+from glassformer.data.sources import (
+    TABLES,
+    format_of,
+    is_pipe,
+    is_saved_dataset,
+    is_saved_splits,
+    pipes_kept,
+    suffix_of,
+)
 from glassformer.data.splits import (
     TEST_IS_VALIDATION,
     Split,
@@ -45,6 +53,8 @@ LOADERS = {
 """The file beside this one that reads a built-in data set, and its function."""
 ANSWERS = {"imdb": "label", "imdb-texts": "", "multi30k": "target", "dates": "target", "shakespeare": None}
 """What the texts of each built-in data set come with: "" is nothing; None is running text."""
+SAVED_SPLIT_NAMES = {"train": ("train",), "valid": ("validation", "valid", "dev", "val"), "test": ("test",)}
+"""The names of splits in a data set of Hugging Face that was saved to disk."""
 _IN_WORDS = {None: "running text", "": "texts alone", "label": "texts with labels", "target": "pairs of sentences"}
 
 
@@ -206,7 +216,7 @@ def _read_part(
 def _is_lines(path: Path, spec: ColumnSpec) -> bool:
     """Return True for texts one a line; of a pipe, whose lines may have commas, unless it is JSON or has a column."""
     if path.is_dir() or suffix_of(path) == ".txt":
-        return True
+        return not is_saved_dataset(path)
     if not is_pipe(path) or suffix_of(path) in TABLES:
         return False
     return format_of(path) == ".txt" or (spec.requested is None and format_of(path) != ".jsonl")
@@ -253,6 +263,9 @@ def _part(files: FilesConfig, name: str) -> Part:
     prefix = "" if name == "train" else f"{name}_"
     keys = (f"{name}_file", f"{prefix}src_file", f"{prefix}tgt_file")
     table, src, tgt = (Path(path) if (path := getattr(files, key)) else None for key in keys)
+    whole = table or (Path(files.train_file) if files.train_file and not (src or tgt) else None)
+    if whole is not None and is_saved_splits(whole):
+        table = _saved_split(whole, name, is_named=table is not None)
     if table and (src or tgt):
         what = f"both a table ({table}) and parallel files ({src or tgt}) are named"
         raise UsageError(what, "give one of them")
@@ -261,6 +274,16 @@ def _part(files: FilesConfig, name: str) -> Part:
         present, missing = (src_key, tgt_key) if src else (tgt_key, src_key)
         raise UsageError(f"{present} is named without {missing}", "parallel files go in pairs")
     return (src, tgt) if src and tgt else table
+
+
+def _saved_split(folder: Path, name: str, is_named: bool) -> Path | None:
+    """Return the split of a saved data set that is a part of the data; None if it has none, and a flag names none."""
+    paths = (folder / split for split in SAVED_SPLIT_NAMES[name])
+    found = next((path for path in paths if is_saved_dataset(path)), None)
+    if found is None and is_named:
+        have = ", ".join(sorted(path.name for path in folder.iterdir() if is_saved_dataset(path)))
+        raise UsageError(f"{folder}: this data set has no {name} split", f"name the folder of one: {have}")
+    return found
 
 
 def load_pretokenized(schema: DataSchema, data: DataConfig, diagnostics: Diagnostics) -> TextData:

@@ -4,8 +4,7 @@ Which of the columns are meant is decided in `columns.py`. A CSV follows RFC 418
 line breaks. A TSV has no quotes, unless all it has are plainly those of a CSV writer: a tab ends a field, a line a row.
 Excel's first line `sep=;` names the delimiter of either. JSON Lines has one object a line.
 
-A text that begins with a quote opens a quoted field, which ends at the next quote, perhaps many rows below. Such a row
-differs from a text of several lines in this: each of its lines, taken alone, is a row of the table.
+Parquet and Arrow have rows without lines: `arrow_files.py`.
 """
 
 from __future__ import annotations
@@ -14,15 +13,20 @@ import csv
 import itertools
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.labels import normalised_label
+from glassformer.data.datasets.quotes import (
+    LineBreaks,
+    all_quoted,
+    note_literal_quotes,
+    quotes_behind_spaces,
+    quotes_of_csv,
+)
 from glassformer.data.diagnostics import RETURNS_ALONE, Diagnostics, numbered_lines
-from glassformer.data.sources import format_of, unreadable
+from glassformer.data.sources import format_of, is_columnar, unreadable
 from glassformer.errors import UsageError
 
 LARGEST_FIELD = 1 << 30
@@ -35,7 +39,7 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 @dataclass(frozen=True)
 class Row:
-    """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines).
+    """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines, Parquet).
 
     `alone` are the lines of a row over several of them, each split as if quotes were characters; empty where all fields
     of it and of the rows before are in quotes, so that none of these is stray.
@@ -52,6 +56,11 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     Raises:
         UsageError: the file's name does not show its format (of a pipe, its first line does: `format_of`).
     """
+    if is_columnar(path):
+        from glassformer.data.datasets.arrow_files import read_fields
+
+        yield from itertools.starmap(Row, enumerate(read_fields(path, diagnostics), start=1))
+        return
     if path.exists() and (message := unreadable(path)):
         diagnostics.error(path, 0, "missing", message)
         return
@@ -64,7 +73,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             rows = _json_rows(path, diagnostics)
         case other:
             raise UsageError(
-                f"{path}: a table's name ends in .csv, .tsv or .jsonl, not {other or 'nothing'!r}",
+                f"{path}: a table's name ends in .csv, .tsv or .jsonl, .parquet or .arrow, not {other or 'nothing'!r}",
                 hint="rename the file after what it holds",
             )
     for row in rows:
@@ -72,6 +81,41 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             yield row
         else:
             diagnostics.counts["empty lines"] += 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the lines of a CSV or TSV are parted.
+
+    Attributes:
+        delimiter: what stands between fields.
+        quotes: whether quotes hold fields; else they are text.
+        spaced: whether spaces may stand before a quoted field.
+        named: whether the first line names the delimiter.
+    """
+
+    delimiter: str
+    quotes: bool
+    spaced: bool = False
+    named: bool = False
+
+
+def layout_of(path: Path) -> Layout:
+    """Return how a CSV or TSV is parted, by its first lines."""
+    lines = [line for _, line in itertools.islice(numbered_lines(path, Diagnostics()), SAMPLE_LINES)]
+    return _layout([line for line in lines if line.strip()], format_of(path) == ".csv")
+
+
+def _layout(lines: list[str], is_csv: bool) -> Layout:
+    """Return how the first lines of a table are parted; those that hold nothing are left out."""
+    if not lines:
+        return Layout(",", True)
+    separator = _separator(lines[0])
+    delimiter = separator or (_delimiter(lines[0]) if is_csv else "\t")
+    lines = lines[1:] if separator else lines
+    is_csv |= delimiter != "\t"
+    quotes = is_csv or (bool(lines) and quotes_of_csv(lines))
+    return Layout(delimiter, quotes, quotes and quotes_behind_spaces(lines, delimiter), separator is not None)
 
 
 def _delimited_rows(path: Path, is_csv: bool, diagnostics: Diagnostics) -> Iterator[Row]:
@@ -85,31 +129,33 @@ def _delimited_rows(path: Path, is_csv: bool, diagnostics: Diagnostics) -> Itera
     if "\r" in head[first][1]:
         diagnostics.error(path, head[first][0], "line ends", RETURNS_ALONE)
         return
-    separator = _separator(head[first][1])
-    if separator is not None:
+    layout = _layout([line for _, line in head if line.strip()], is_csv)
+    _note_layout(path, layout, is_csv, diagnostics)
+    if layout.named:
         del head[first]
         diagnostics.counts["lines that name the delimiter"] += 1
-        delimiter = separator
-        is_csv |= delimiter != "\t"
-        name = _DELIMITERS.get(delimiter, repr(delimiter))
-        diagnostics.notes.append(f"{path.name}: columns are parted by {name}, as its first line says")
-    else:
-        delimiter = _delimiter(head[first][1], path, diagnostics) if is_csv else "\t"
     lines = itertools.chain(head, numbered)
-    texts = [line for _, line in head if line.strip()]
-    if not is_csv and not (texts and quotes_of_csv(texts)):
+    if not layout.quotes:
         yield from _tsv_rows(path, lines, diagnostics)
         return
-    if not is_csv:
-        diagnostics.notes.append(f"{path.name}: quotes around fields are read as those of a CSV")
-    spaced = quotes_behind_spaces(texts, delimiter)
-    if spaced:
-        diagnostics.notes.append(f"{path.name}: spaces before quoted fields are left out")
-    for row in _csv_rows(path, lines, delimiter, spaced, diagnostics):
-        if separator is not None and not row.alone and _separator(delimiter.join(row.fields)) == separator:
+    for row in _csv_rows(path, lines, layout.delimiter, layout.spaced, diagnostics):
+        if layout.named and not row.alone and _separator(layout.delimiter.join(row.fields)) == layout.delimiter:
             diagnostics.counts["lines that name the delimiter"] += 1
         else:
             yield row
+
+
+def _note_layout(path: Path, layout: Layout, is_csv: bool, diagnostics: Diagnostics) -> None:
+    name = _DELIMITERS.get(layout.delimiter, repr(layout.delimiter))
+    if layout.named:
+        diagnostics.notes.append(f"{path.name}: columns are parted by {name}, as its first line says")
+        is_csv |= layout.delimiter != "\t"
+    elif is_csv and layout.delimiter != ",":
+        diagnostics.notes.append(f"{path.name}: columns are parted by {name}")
+    if layout.quotes and not is_csv:
+        diagnostics.notes.append(f"{path.name}: quotes around fields are read as those of a CSV")
+    if layout.spaced:
+        diagnostics.notes.append(f"{path.name}: spaces before quoted fields are left out")
 
 
 def _tsv_rows(path: Path, lines: Iterable[tuple[int, str]], diagnostics: Diagnostics) -> Iterator[Row]:
@@ -171,13 +217,9 @@ def _separator(line: str) -> str | None:
     return match and ("\t" if match.group(1) == "\\t" else match.group(1).strip('"'))
 
 
-def _delimiter(header: str, path: Path, diagnostics: Diagnostics) -> str:
+def _delimiter(header: str) -> str:
     """Return a comma, unless the first line has none and has semicolons or tabs."""
-    for other in (";", "\t"):
-        if "," not in header and other in header:
-            diagnostics.notes.append(f"{path.name}: columns are parted by {_DELIMITERS[other]}")
-            return other
-    return ","
+    return next((other for other in (";", "\t") if "," not in header and other in header), ",")
 
 
 def other_delimiter(rows: Sequence[list[str] | dict[str, Any]]) -> str:
@@ -220,171 +262,3 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object_of)
-
-
-MOST = 0.8
-"""Share of a field's lines that must be rows of the table."""
-FEWEST_LINES = 3
-"""Fewest lines of such a field in a table without labels: the lines of a text can look like pairs."""
-MOST_STRAY = 3
-"""Where more fields than these, and a tenth of the rows, are such, the texts of a table without labels are like it."""
-
-_WRITTEN = re.compile(r'"(?:[^"]|"")*"')
-
-
-@dataclass(frozen=True)
-class _Suspect:
-    """A row over several lines, each of which has the table's number of columns."""
-
-    line: int
-    n_lines: int
-    labels: tuple[str, ...]
-
-
-class LineBreaks:
-    """Counts the fields that hold line breaks, and finds the longest."""
-
-    def __init__(self) -> None:
-        self.n = 0
-        self.longest = (0, 0, 0)
-
-    def add(self, fields: Sequence[str], begins: int, ends: int) -> None:
-        """Count the fields of a row over these lines."""
-        self.n += sum("\n" in field for field in fields)
-        self.longest = max(self.longest, (ends - begins + 1, begins, ends))
-
-    def note(self, path: Path, diagnostics: Diagnostics) -> None:
-        """Add the count and the lines of the longest row to the notes."""
-        if self.n:
-            n_lines, begins, ends = self.longest
-            diagnostics.counts["fields over several lines"] += self.n
-            what = "1 quoted field goes" if self.n == 1 else f"{self.n:,} quoted fields go"
-            diagnostics.notes.append(
-                f"{path.name}: {what} over several lines; the longest has {n_lines:,} (lines {begins:,} to {ends:,})"
-            )
-
-
-class JoinedRows:
-    """Collects rows over several lines that may be many rows, joined by a stray quote.
-
-    `label` is the position of the labels; None in a table without.
-    """
-
-    def __init__(self, n_columns: int, label: int | None) -> None:
-        self.n_columns, self.label = n_columns, label
-        self._suspects: list[_Suspect] = []
-        self._long: list[_Suspect] = []  # of a table with one column, any line of which is a row
-
-    def add(self, line: int, alone: Sequence[list[str]]) -> None:
-        """Take a row as its lines, each split at the delimiters as if quotes were characters."""
-        if self.n_columns == 1:
-            self._long.append(_Suspect(line, len(alone), ()))
-            return
-        lines = [cells for cells in alone if any(cell.strip() for cell in cells)]
-        rows = [cells for cells in lines if len(cells) == self.n_columns and self._is_row(cells, lines[-1])]
-        if len(rows) > 1 and len(rows) >= MOST * len(lines) and rows[-1] is lines[-1]:
-            labels = () if self.label is None else tuple(_label(cells[self.label]) for cells in rows)
-            self._suspects.append(_Suspect(line, len(alone), labels))
-
-    def report(self, path: Path, labels: Iterable[str], n_rows: int, diagnostics: Diagnostics) -> None:
-        """Report the rows whose lines have labels of the table, and note the others.
-
-        Without labels, those of enough lines are reported, unless there are so many that texts are like this.
-        """
-        known = {normalised_label(label) for label in labels if "\n" not in label} if self._suspects else set()
-        few = len(self._suspects) <= max(MOST_STRAY, n_rows // 10)
-        doubtful = list(self._long) if len(self._long) <= max(1, n_rows // 10) else []
-        for suspect in self._suspects:
-            own = Counter(suspect.labels)
-            n_known = sum(n for label, n in own.items() if label in known or (n > 1 and len(own) < suspect.n_lines / 3))
-            if n_known >= MOST * len(suspect.labels) if suspect.labels else few and suspect.n_lines >= FEWEST_LINES:
-                _report_joined(path, suspect, self.n_columns, diagnostics)
-            else:
-                doubtful.append(suspect)
-        if doubtful:
-            shown = [f"{found.line:,} to {found.line + found.n_lines - 1:,}" for found in doubtful[:5]]
-            where = ", ".join(shown) + (", …" if len(doubtful) > 5 else "")
-            diagnostics.counts["texts whose lines look like rows"] += len(doubtful)
-            diagnostics.notes.append(
-                f"{path.name}: {len(doubtful):,} of the fields over several lines may be rows that a stray quote joins "
-                f"(lines {where}): look at them"
-            )
-
-    def _is_row(self, cells: Sequence[str], last: Sequence[str]) -> bool:
-        """Return False for prose: it has a space behind a comma, or a comma at the end of a line."""
-        if self.label is None:
-            return all(cell.strip() for cell in cells) and not any(cell.startswith(" ") for cell in cells[1:])
-        if len(last) != self.n_columns or not cells[self.label].strip():
-            return False
-        return self.label == 0 or cells[self.label].startswith(" ") == last[self.label].startswith(" ")
-
-
-def _report_joined(path: Path, suspect: _Suspect, n_columns: int, diagnostics: Diagnostics) -> None:
-    last = suspect.line + suspect.n_lines - 1
-    diagnostics.counts["rows joined by a stray quote"] += suspect.n_lines
-    message = (
-        f"a stray quote joins {suspect.n_lines:,} rows here: lines {suspect.line:,} to {last:,} are one field, and "
-        f'each has the table\'s {n_columns} columns; double the quotes in texts (""), or, if this is one text, put '
-        "every field of the file in quotes, its header too"
-    )
-    diagnostics.error(path, suspect.line, "quote", message)
-
-
-def all_quoted(line: str, delimiter: str) -> bool:
-    """Return whether each field of a line is in quotes, as `csv.QUOTE_ALL` writes it: then no quote is stray."""
-    fields = rf"{_WRITTEN.pattern}(?:{re.escape(delimiter)}{_WRITTEN.pattern})*"
-    return re.fullmatch(fields, line) is not None
-
-
-def quotes_behind_spaces(lines: Sequence[str], delimiter: str) -> bool:
-    """Return whether quoted fields have spaces before them, as in `a, "b, c"`: no field of lines read so is uneven.
-
-    Read as RFC 4180 says, such a quote is a character of the field, and a comma in it ends the field.
-    """
-    before = re.compile(rf'(?:^|{re.escape(delimiter)}) +"')
-    if not any(before.search(line) for line in lines):
-        return False
-    strictly, spaced = (_read_sample(lines, delimiter, skip) for skip in (False, True))
-    if spaced is None or len({len(row) for row in spaced}) > 1:
-        return False
-    quoted = [field for row in strictly or () for field in row if re.match(r' +"', field)]
-    return strictly is None or bool(quoted)
-
-
-def _read_sample(lines: Sequence[str], delimiter: str, skip_spaces: bool) -> list[list[str]] | None:
-    """Return lines as rows; the last is left out, as it may go on. None where a quote is stray."""
-    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True, skipinitialspace=skip_spaces)
-    rows: list[list[str]] = []
-    try:
-        rows.extend(reader)
-    except csv.Error as error:
-        if "unexpected end" not in str(error):
-            return None
-    return rows[:-1] if len(rows) > 2 else rows
-
-
-def quotes_of_csv(lines: Sequence[str]) -> bool:
-    """Return whether the quotes in lines of a TSV are those of a CSV writer.
-
-    Each field with a quote begins and ends with one and has others doubled; and one of them has, or the header's are
-    all in quotes. A text that is itself in quotes is no sign.
-    """
-    fields = [field for line in lines if '"' in line for field in line.split("\t") if '"' in field]
-    if not fields or not all(_WRITTEN.fullmatch(field) for field in fields):
-        return False
-    return all_quoted(lines[0], "\t") or any('""' in field[1:-1] for field in fields)
-
-
-def note_literal_quotes(path: Path, n: int, diagnostics: Diagnostics) -> None:
-    """Report the fields of a TSV that begin and end with a quote that is kept."""
-    if n:
-        diagnostics.counts["fields in quotes, which a TSV keeps"] += n
-        fields = "1 field begins and ends" if n == 1 else f"{n:,} fields begin and end"
-        diagnostics.notes.append(
-            f"{path.name}: {fields} with a quote, kept as text because a TSV has no quotes; if they are those of a "
-            "CSV, name the file .csv"
-        )
-
-
-def _label(cell: str) -> str:
-    return normalised_label(cell.strip().strip('"'))

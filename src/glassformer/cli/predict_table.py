@@ -1,0 +1,235 @@
+"""`glassformer predict RUN --file in.csv --out out.csv`: a table with the columns of the answers behind its own.
+
+The table is read once before the first answer, so that nothing wrong in it is found after hours. Answers are kept in a
+folder beside the output until all are there; the same command continues an interrupted one. Then the output is written
+and renamed, whole or not at all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from glassformer.config import DecodeConfig
+from glassformer.config.recipes import override
+from glassformer.data.datasets.columns import SOURCE, ColumnSpec, text_spec
+from glassformer.data.output_table import OutputTable, column_kinds
+from glassformer.data.sources import pipes_kept
+from glassformer.data.table_reader import InputTable, scan_table
+from glassformer.data.table_writer import format_for, table_bytes
+from glassformer.errors import DataError, UsageError
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.partial_answers import PartialAnswers, partial_answers
+from glassformer.runs.run_data import known_columns
+from glassformer.runs.sealed_folder import MANIFEST
+from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns
+from glassformer.training.signals import stop_requests
+from glassformer.utils import console
+from glassformer.utils.atomic_io import atomic_write_chunks
+from glassformer.utils.formatting import counted
+from glassformer.utils.safe_read import sha256_regular
+
+if TYPE_CHECKING:
+    from glassformer.interop.exported import ExportedModel
+    from glassformer.run import Run
+
+logger = logging.getLogger(__name__)
+
+
+class Answering(Protocol):
+    """What answers: a `Run`, or an `ExportedModel`."""
+
+    def predict_stream(self, lines: Iterable[str], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
+        """Yield the answers to texts, of which the first has this row number."""
+        ...
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """What the flags ask for.
+
+    Attributes:
+        file: the table. out: where it goes with its answers.
+        text_column: the column of the texts; None to look for it.
+        probabilities: whether the probability of every class is a column.
+        prefix: what stands before the names of the columns of answers.
+        json: whether the result is printed as JSON.
+    """
+
+    file: Path
+    out: Path
+    text_column: str | None
+    probabilities: bool
+    prefix: str
+    json: bool
+
+    @staticmethod
+    def of_flags(arguments: Any, texts: list[str]) -> TableRequest | None:
+        """Return what the flags of `predict` ask for; None where they name no table.
+
+        Raises:
+            UsageError: flags contradict each other, or the output exists, or its format is not known.
+        """
+        if arguments.file is None:
+            given = ("out", "text_column", "probabilities", "prefix")
+            if wrong := [name for name in given if getattr(arguments, name)]:
+                flag = "--" + wrong[0].replace("_", "-")
+                raise UsageError(f"{flag} goes with --file", "name the table: --file in.csv --out out.csv")
+            return None
+        if texts:
+            raise UsageError("texts and --file were given", "give one of them")
+        if arguments.out is None:
+            raise UsageError("--file needs --out", "name the table to write, as in: --out out.csv")
+        file, out = Path(arguments.file), Path(arguments.out)
+        format_for(out)
+        if out.exists() or out.is_symlink():
+            raise UsageError(f"{out} exists", "name a new file, or remove this one")
+        others = arguments.text_column, arguments.probabilities, arguments.prefix or "", arguments.json
+        return TableRequest(file, out, *others)
+
+    def answered_by_run(self, trained: Run, options: dict[str, Any]) -> int:
+        """Call `predict_table` with a run, or several joined ones."""
+        folders = [RunFolder(path) for path in (trained.path, *trained.joined)]
+        known = known_columns(folders[0].read_data())
+        answerer = Answerer(
+            trained,
+            options,
+            override(trained.config, {"decode": options}, "flags").decode,
+            [folder.require_model_folder() / MANIFEST for folder in folders],
+            {"engine": "torch", "device": trained.device.type, "precision": trained.precision},
+            trained.task.schema.columns,
+            trained.task.label_names,
+            known.columns.headers[0] if known else None,
+        )
+        return predict_table(self, answerer)
+
+    def answered_by_export(self, model: ExportedModel, options: dict[str, Any]) -> int:
+        """Call `predict_table` with an exported model, without importing torch."""
+        facts, decode = model.facts, override(model.config, {"decode": options}, "flags").decode
+        engine = {"engine": facts.target, "device": model.device, "precision": facts.precision}
+        columns = (SOURCE,) if facts.kind == "translator" else None
+        answerer = Answerer(model, options, decode, [model.path / MANIFEST], engine, columns, facts.labels or None)
+        return predict_table(self, answerer)
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """A model and what its answers depend on.
+
+    Attributes:
+        model: what answers.
+        options: options of decoding for `predict_stream`.
+        decode: all settings of decoding.
+        manifests: the manifests of the models, which hold the hashes of their weights.
+        engine: what computes, on which device, in which precision.
+        columns: the columns that the task reads, the text first; None where it reads running text.
+        labels: the classes, if answers are classes.
+        known: the header of the texts in training.
+    """
+
+    model: Answering
+    options: dict[str, Any]
+    decode: DecodeConfig
+    manifests: list[Path]
+    engine: Mapping[str, str]
+    columns: tuple[ColumnSpec, ...] | None
+    labels: list[str] | None
+    known: str | None = None
+
+    def spec(self, requested: str | None) -> ColumnSpec:
+        """Return how the column of texts is looked for."""
+        return text_spec(self.columns, self.known, requested)
+
+
+@pipes_kept()
+def predict_table(request: TableRequest, answerer: Answerer) -> int:
+    """Answer each row of a table, write it with the answers, and return the exit code.
+
+    Raises:
+        DataError: something is wrong in the table; nothing is written.
+        UsageError: a column has the name of an answer, or answers that were begun depend on something else.
+        Interrupted: a signal came; the message says how to continue.
+    """
+    if request.probabilities and not answerer.labels:
+        raise UsageError("--probabilities is for classifiers", "leave it out")
+    state: list[PartialAnswers] = []
+    n_rows = 0
+
+    def where_stopped() -> tuple[str, str]:
+        if not state or not state[0].n_rows:
+            return "; nothing was answered yet", "give the same command again"
+        kept = f"{state[0].n_rows:,} of {n_rows:,} rows are answered, and kept in {state[0].folder}"
+        return f"; {kept}", "give the same command again: it continues"
+
+    with stop_requests(where_stopped):
+        table = scan_table(request.file, answerer.spec(request.text_column))
+        n_rows = table.n_rows
+        for note in table.notes:
+            logger.info(note)
+        with partial_answers(request.out, PREDICTED_TOGETHER) as partial:
+            partial.open(_facts(table, request, answerer), n_rows)
+            state.append(partial)
+            n_before = partial.n_rows
+            if n_before:
+                logger.info(f"{n_before:,} of {n_rows:,} rows were answered before; continuing")
+            _answer(table, partial, request, answerer)
+            columns = column_kinds(next(_named(partial, request.prefix)))
+            output = OutputTable(table, _named(partial, request.prefix), columns, _free_text(answerer.labels))
+            atomic_write_chunks(request.out, table_bytes(output, request.out))
+    logger.info(f"written: {request.out}, {counted(n_rows, 'rows')} with {', '.join(columns)}")
+    if request.json:
+        facts = {"out": str(request.out), "rows": n_rows, "columns": list(columns), "answered_before": n_before}
+        console.write_json(facts | dict(answerer.engine))
+    return 0
+
+
+def _facts(table: InputTable, request: TableRequest, answerer: Answerer) -> dict[str, Any]:
+    """Return what the answers depend on."""
+    options = {"column": [str(key) for key in table.column.keys], "has_header": table.has_header}
+    options |= {"probabilities": request.probabilities, "decode": asdict(answerer.decode), **answerer.engine}
+    models = [sha256_regular(manifest) for manifest in answerer.manifests]
+    return {"input": table.sha256, "models": models, "options": options, "rows": table.n_rows}
+
+
+def _answer(table: InputTable, partial: PartialAnswers, request: TableRequest, answerer: Answerer) -> None:
+    """Answer the rows that have no answer yet; the first answer shows whether its columns have a place."""
+    first = partial.n_rows
+    if first:
+        _refuse_taken_names(table, request, next(partial.read()))
+    if first == table.n_rows:
+        return
+    texts = itertools.islice(table.texts(), first, None)
+    answers = answerer.model.predict_stream(texts, first=first, **answerer.options)
+    rows = console.announced(answers, table.n_rows, "answered", unit="rows", first=first)
+    while some := [answer_columns(row, request.probabilities) for row in itertools.islice(rows, PREDICTED_TOGETHER)]:
+        if not partial.n_rows:
+            _refuse_taken_names(table, request, some[0])
+        partial.append(some)
+    if partial.n_rows != table.n_rows:
+        raise DataError(f"{request.file} changed while it was read", "give the command again when it is whole")
+    partial.sync()
+
+
+def _named(partial: PartialAnswers, prefix: str) -> Iterator[dict[str, Any]]:
+    """Yield the answers as columns; U+FFFD stands for NUL, which a model of bytes may write and no text file holds."""
+    for answer in partial.read():
+        yield {
+            f"{prefix}{name}": value.replace("\0", "\ufffd") if isinstance(value, str) else value
+            for name, value in answer.items()
+        }
+
+
+def _refuse_taken_names(table: InputTable, request: TableRequest, answer: Mapping[str, Any]) -> None:
+    """Raise UsageError if a column of the answers has the name of one of the table."""
+    taken = [f"{request.prefix}{name}" for name in answer if f"{request.prefix}{name}" in table.names]
+    if taken:
+        raise UsageError(f"{request.file} has a column {taken[0]!r} already", "rename the new ones: --prefix model_")
+
+
+def _free_text(labels: list[str] | None) -> bool:
+    """Return whether answers may hold tabs, quotes and line breaks."""
+    return labels is None or any(set(label) & set('\t\r\n"') for label in labels)

@@ -1,0 +1,305 @@
+"""`glassformer predict --file`: a table with the columns of the answers, of every task, interrupted and continued."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.forking import Command
+from tests.helpers.pretrained import bert_folder
+from tests.helpers.tiny_runs import SMALL, Runs
+
+import glassformer
+from glassformer.cli import predict_table
+from glassformer.cli.main import main
+from glassformer.runs import partial_answers
+
+N = 600
+"""Rows, in groups of 256 that are answered together."""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Return a table of reviews with fields of several lines."""
+    path = tmp_path / "in.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = ([i, f'a {"good" if i % 2 else "bad"} film,\n"number" {i}', ""] for i in range(N))
+        csv.writer(file, lineterminator="\n").writerows([["id", "text", "note"], *rows])
+    return path
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_a_classifier_labels_each_row_as_it_labels_a_text(cli: Callable, runs: Runs, table: Path) -> None:
+    out = table.with_name("out.csv")
+    done = cli("predict", runs.classify, "--file", table, "--out", out, "--probabilities", "--json")
+    assert done.code == 0, done.err
+    facts = json.loads(done.out)
+    assert facts["rows"] == N and facts["answered_before"] == 0 and facts["precision"] == "fp32"
+    rows = rows_of(out)
+    assert [*rows[0]] == ["id", "text", "note", "label", "probability", "probability_neg", "probability_pos"]
+    assert [{k: row[k] for k in ("id", "text", "note")} for row in rows] == rows_of(table)
+    texts = [row["text"] for row in rows[:3]]
+    alone = [json.loads(line) for line in cli("predict", runs.classify, *texts, "--json").out.splitlines()]
+    for row, answer in zip(rows, alone, strict=False):
+        assert row["label"] == answer["label"]
+        assert float(row["probability"]) == pytest.approx(answer["probability"], abs=1e-6)
+        assert float(row["probability_neg"]) == pytest.approx(answer["probabilities"]["neg"], abs=1e-6)
+    assert sorted(path.name for path in table.parent.iterdir()) == ["in.csv", "out.csv"]
+
+
+def test_a_translator_and_a_language_model(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "number 3", "n": [1]}\n{"text": "", "n": null}\n', "utf-8")
+    done = cli(
+        "predict", runs.translate, "--file", tmp_path / "a.jsonl", "--out", tmp_path / "b.jsonl",
+        "--beam-size", "2", "--n-best", "2",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    first, second = lines_of(tmp_path / "b.jsonl")
+    assert [*first] == ["text", "n", "translation", "score", "translation_2", "score_2"]
+    assert first["n"] == [1] and second["translation"] == "" and first["score"] >= first["score_2"]
+    done = cli(
+        "predict", runs.lm, "--file", tmp_path / "a.jsonl", "--out", tmp_path / "c.tsv.gz", "--max-new-tokens", "5"
+    )
+    assert done.code == 0, done.err
+    assert gzip.decompress((tmp_path / "c.tsv.gz").read_bytes()).startswith(b'"text"\t"n"\t"continuation"\n"number 3"')
+
+
+def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("".join(f"a good film {i}\n" for i in range(40)), "utf-8")
+    trained = ["train", "pretrain", "--train-file", tmp_path / "texts.txt", "--out", tmp_path / "masked", *SMALL]
+    assert main([*map(str, trained)]) == 0
+    (tmp_path / "a.csv").write_text("text\na good [MASK]\nno mask\n", "utf-8")
+    assert cli("predict", tmp_path / "masked", "--file", tmp_path / "a.csv", "--out", tmp_path / "b.csv").code == 0
+    first, second = rows_of(tmp_path / "b.csv")
+    assert [*first] == ["text", "filled", "guesses"] and second["filled"] == "no mask" and second["guesses"] == "[]"
+    [guesses] = json.loads(first["guesses"])
+    assert first["filled"] == f"a good {guesses[0]['token']}"
+    bert_folder(tmp_path / "bert", "bare")
+    assert cli("import", tmp_path / "bert", "--out", tmp_path / "embedder").code == 0
+    done = cli("predict", tmp_path / "embedder", "--file", tmp_path / "a.csv", "--out", tmp_path / "b.jsonl")
+    assert done.code == 0, done.err
+    row = lines_of(tmp_path / "b.jsonl")[0]
+    [answer] = cli("predict", tmp_path / "embedder", row["text"], "--json").out.splitlines()
+    assert row["vector"] == pytest.approx(json.loads(answer)["vector"], abs=1e-6)
+
+
+def test_an_exported_model_answers_without_torch(runs: Runs, cli: Callable, table: Path, tmp_path: Path) -> None:
+    exported = tmp_path / "exported"
+    assert cli("export", runs.classify, exported, "--to", "onnx").code == 0
+    arguments = ["predict", str(exported), "--file", str(table), "--out", str(tmp_path / "out.tsv")]
+    code = f"import sys; from glassformer.cli.main import main; code = main({arguments!r})"
+    command = [sys.executable, "-c", f"{code}; sys.exit(code or 'torch' in sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    cli("predict", runs.classify, "--file", table, "--out", tmp_path / "run.csv")
+    [answered] = glassformer.load(exported).predict_table([{"text": "a good film"}], probabilities=True)
+    assert [*answered] == ["text", "label", "probability", "probability_neg", "probability_pos"]
+    with (tmp_path / "out.tsv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["label"] for row in rows] == [row["label"] for row in rows_of(tmp_path / "run.csv")]
+
+
+def test_joined_runs_and_ensembles_answer_together(runs: Runs, cli: Callable, table: Path, tmp_path: Path) -> None:
+    again = ["train", "classify", "--train-file", runs.table, "--out", tmp_path / "again", *SMALL, "--seed", "2"]
+    assert main([*map(str, again), "--model.ensemble-size", "2"]) == 0
+    both = f"{runs.classify},{tmp_path / 'again'}"
+    assert cli("predict", both, "--file", table, "--out", tmp_path / "out.csv").code == 0
+    row = rows_of(tmp_path / "out.csv")[0]
+    [answer] = cli("predict", both, row["text"], "--json").out.splitlines()
+    assert float(row["probability"]) == pytest.approx(json.loads(answer)["probability"], abs=1e-6)
+
+
+@pytest.fixture
+def stops(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Return a function that lets the command die while it writes group N of the answers, half written."""
+    append = partial_answers.PartialAnswers.append
+
+    def stop_in(group: int) -> None:
+        seen = 0
+
+        def dying(self: partial_answers.PartialAnswers, answers: Any) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == group:
+                append(self, answers[: len(answers) // 2])
+                with open(self.folder / partial_answers.ANSWERS, "ab") as file:
+                    file.write(b'{"label": "po')
+                signal.raise_signal(signal.SIGINT)
+            append(self, answers)
+
+        monkeypatch.setattr(partial_answers.PartialAnswers, "append", dying)
+
+    yield stop_in
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("task", ["classify", "lm"])
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_an_interrupted_table_continues_to_the_same_bytes(
+    runs: Runs, cli: Callable, table: Path, stops: Callable, group: int, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = table.with_name("whole.csv"), table.with_name("out.csv")
+    run = getattr(runs, task)
+    given = ["--file", table] if task == "classify" else ["--file", table, "--max-new-tokens", "2"]
+    assert cli("predict", run, *given, "--out", whole).code == 0
+    stops(group)
+    stopped = cli("predict", run, *given, "--out", out)
+    assert stopped.code == 130 and not out.exists()
+    assert f"of 600 rows are answered, and kept in {out}.partial" in stopped.err
+    assert "give the same command again: it continues" in stopped.err
+    monkeypatch.undo()
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(table.parent / "cache"))
+    done = cli("predict", run, *given, "--out", out, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["answered_before"] == 256 * (group - 1)
+    assert out.read_bytes() == whole.read_bytes()
+    assert not out.with_name("out.csv.partial").exists()
+
+
+@pytest.fixture
+def begun(runs: Runs, cli: Callable, table: Path, stops: Callable, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a table whose first 256 rows are answered; the command works again."""
+    stops(2)
+    assert cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv")).code == 130
+    monkeypatch.undo()
+    return table.with_name("out.csv.partial")
+
+
+def test_a_changed_table_run_or_option_is_refused(
+    runs: Runs, cli: Callable, table: Path, begun: Path, tmp_path: Path
+) -> None:
+    out, data = table.with_name("out.csv"), table.read_bytes()
+    answers = (begun / "answers.jsonl").read_bytes()
+
+    def refused(run: Path, *more: str) -> str:
+        done = cli("predict", run, "--file", table, "--out", out, *more)
+        assert done.code == 2 and not out.exists() and "remove this folder to begin again" in done.err
+        return done.err
+
+    table.write_bytes(data.replace(b"number", b"Number"))
+    assert "was begun with another table" in refused(runs.classify)
+    table.write_bytes(data)
+    assert "was begun with other options" in refused(runs.classify, "--probabilities")
+    again = ["train", "classify", "--train-file", runs.table, "--out", tmp_path / "again", *SMALL, "--seed", "2"]
+    assert main([*map(str, again)]) == 0
+    assert "was begun with another model" in refused(tmp_path / "again")
+    assert (begun / "answers.jsonl").read_bytes() == answers
+    assert cli("predict", runs.classify, "--file", table, "--out", out).code == 0
+
+
+def test_a_table_that_changes_in_between_is_noticed(
+    runs: Runs, cli: Callable, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = predict_table.scan_table
+
+    def scan_and_change(*arguments: Any) -> Any:
+        found = scan(*arguments)
+        table.write_bytes(table.read_bytes().replace(b"number", b"Number"))
+        return found
+
+    monkeypatch.setattr(predict_table, "scan_table", scan_and_change)
+    done = cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"))
+    assert done.code == 3 and "changed while it was read" in done.err and not table.with_name("out.csv").exists()
+
+
+def test_another_process_is_kept_out(runs: Runs, cli: Callable, table: Path, begun: Path) -> None:
+    from glassformer.runs.lock import lock_folder
+
+    with lock_folder(begun):
+        done = cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"))
+    assert done.code == 2 and "another process is answering into" in done.err
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(
+    runs: Runs, cli: Callable, table: Path, begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import errno
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(predict_table, "table_bytes", lambda *_: iter([b"half", full()]))
+        done = cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"))
+    assert done.code == 6 and not table.with_name("out.csv").exists()
+    assert cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"), "--json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--file", "in.csv"], "--file needs --out"),
+        (["--out", "out.csv"], "--out goes with --file"),
+        (["--probabilities"], "--probabilities goes with --file"),
+        (["--file", "in.csv", "--out", "out.xlsx"], "the name of a table ends in"),
+        (["--file", "in.csv", "--out", "in.csv"], "in.csv exists"),
+        (["a text", "--file", "in.csv", "--out", "out.csv"], "texts and --file were given"),
+        (["--file", "in.csv", "--out", "out.csv", "--text-column", "txt"], "there is no column 'txt'"),
+        (["--file", "taken.csv", "--out", "out.csv"], "taken.csv has a column 'label' already"),
+    ],
+    ids=str,
+)
+def test_what_contradicts_itself_is_refused(
+    cli: Callable, runs: Runs, table: Path, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(table.parent)
+    Path("taken.csv").write_text("text,label\na good film,x\n", "utf-8")
+    done = cli("predict", runs.classify, *arguments)
+    assert done.code == 2 and message in done.err, done.err
+    assert sorted(path.name for path in Path().iterdir()) == ["in.csv", "taken.csv"]
+    prefixed = cli("predict", runs.classify, "--file", "taken.csv", "--out", "b.csv", "--prefix", "model_")
+    assert prefixed.code == 0 and [*rows_of(Path("b.csv"))[0]] == ["text", "label", "model_label", "model_probability"]
+
+
+def test_classes_are_asked_of_a_classifier_alone(cli: Callable, runs: Runs, table: Path) -> None:
+    out = table.with_name("out.csv")
+    done = cli("predict", runs.translate, "--file", table, "--out", out, "--probabilities")
+    assert done.code == 2 and "--probabilities is for classifiers" in done.err
+
+
+def test_a_malformed_table_leaves_nothing(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,id\na,1\nb\n", "utf-8")
+    done = cli("predict", runs.classify, "--file", tmp_path / "a.csv", "--out", tmp_path / "b.csv")
+    assert done.code == 3 and "a.csv:3: 2 columns are expected, but there are 1" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_the_column_of_training_is_found_again(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    rows = [{"body": "another and much longer text than the other one", "text": "a good film"}]
+    (tmp_path / "a.jsonl").write_text(json.dumps(rows[0]) + "\n", "utf-8")
+    done = cli("predict", runs.classify, "--file", tmp_path / "a.jsonl", "--out", tmp_path / "b.jsonl")
+    assert done.code == 0 and "text is column 'text'" in done.err
+
+
+@pytest.mark.slow
+def test_a_killed_command_continues(runs: Runs, cli: Callable, tmp_path: Path) -> None:
+    table, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    table.write_text("text\n" + "".join(f"number {i}\n" for i in range(3000)), "utf-8")
+    arguments = ("predict", str(runs.translate), "--file", str(table), "--out", str(out), "--beam-size", "4")
+    process = Command(tmp_path / "log", arguments, {"GLASSFORMER_CACHE": str(tmp_path / "cache")})
+    answers = tmp_path / "out.csv.partial" / "answers.jsonl"
+    while process.returncode is None and not (answers.exists() and answers.stat().st_size):
+        process.process.join(0.05)
+    process.send(signal.SIGKILL)
+    process.wait(60)
+    assert not out.exists()
+    done = cli(*arguments, "--json")
+    assert done.code == 0 and json.loads(done.out)["answered_before"] > 0
+    whole = cli(*arguments[:5], tmp_path / "whole.csv", *arguments[6:])
+    assert whole.code == 0 and (tmp_path / "whole.csv").read_bytes() == out.read_bytes()

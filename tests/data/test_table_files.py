@@ -1,0 +1,305 @@
+"""Tables read and written in every format: what goes in comes out, with the columns of the answers behind it."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from glassformer.data.datasets.columns import text_spec
+from glassformer.data.output_table import OutputTable, column_kinds
+from glassformer.data.table_reader import InputTable, scan_table
+from glassformer.data.table_writer import format_for, table_bytes
+from glassformer.errors import DataError, UsageError
+
+TEXT_FORMATS = [".csv", ".tsv", ".jsonl", ".csv.gz", ".tsv.gz", ".jsonl.gz"]
+FORMATS = [*TEXT_FORMATS, ".parquet", ".arrow", ".feather"]
+Cells = list[list[str]]
+
+LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\ufeff")
+CELL = st.one_of(
+    st.text(LETTERS, max_size=12),
+    st.text("\",;\t\n 'a", max_size=8),
+    st.sampled_from(["", " ", '"', "sep=;", "é 語 👍"]),
+)
+"""Carriage returns and byte order marks at the beginning of a line are left out when a table is read."""
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Cells:
+    """Return rows under a header, the first of which is that of the texts."""
+    n = draw(st.integers(1, 4))
+    names = draw(
+        st.lists(st.text("abc _é", min_size=1, max_size=5).map("x".__add__), min_size=n, max_size=n, unique=True)
+    )
+    rows = draw(st.lists(st.lists(CELL, min_size=n + 1, max_size=n + 1), min_size=1, max_size=5))
+    return [["text", *names], *(["some words " + row[0], *row[1:]] for row in rows)]
+
+
+def needs_pyarrow(*suffixes: str) -> None:
+    if any(suffix in (".parquet", ".arrow", ".feather") for suffix in suffixes):
+        pytest.importorskip("pyarrow")
+
+
+def scanned(path: Path, column: str | None = "text") -> InputTable:
+    return scan_table(path, text_spec(None, None, column))
+
+
+def write(table: InputTable, path: Path, answers: Sequence[dict[str, Any]], free_text: bool = True) -> None:
+    output = OutputTable(table, answers, column_kinds(answers[0]), free_text)
+    path.write_bytes(b"".join(table_bytes(output, path)))
+
+
+def as_cells(table: InputTable) -> Cells:
+    """Return the header and the rows."""
+    rows = ((row if isinstance(row, list) else [row[name] for name in table.names]) for row in table.rows())
+    return [list(table.names), *map(list, rows)]
+
+
+def answers_to(cells: Cells) -> list[dict[str, Any]]:
+    return [{"label": f"l{i}", "note": row[-1]} for i, row in enumerate(cells[1:])]
+
+
+@pytest.mark.parametrize("second", FORMATS)
+@pytest.mark.parametrize("first", FORMATS)
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(cells=tables())
+def test_every_pair_of_formats_keeps_every_field(tmp_path: Path, first: str, second: str, cells: Cells) -> None:
+    needs_pyarrow(first, second)
+    source, middle, last = (tmp_path / name for name in ("a.jsonl", f"b{first}", f"c{second}"))
+    source.write_text("".join(json.dumps(dict(zip(cells[0], row, strict=True))) + "\n" for row in cells[1:]), "utf-8")
+    answers = answers_to(cells)
+    expected = [[*cells[0], "label", "note"]]
+    expected += [[*row, *answer.values()] for row, answer in zip(cells[1:], answers, strict=True)]
+    write(scanned(source), middle, answers)
+    once = scanned(middle)
+    assert as_cells(once) == expected
+    assert list(once.texts()) == [row[0] for row in cells[1:]]
+    write(once, last, [{"score": 0.5}] * once.n_rows)
+    twice = as_cells(scanned(last))
+    assert [row[:-1] for row in twice] == expected
+    assert {str(row[-1]) for row in twice[1:]} == {"0.5"}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+@pytest.mark.parametrize("delimiter", [";", ",", "|"])
+def test_a_csv_keeps_its_delimiter_and_its_mark(tmp_path: Path, suffix: str, delimiter: str) -> None:
+    data = "\ufeff" + f"sep={delimiter}\n" * (delimiter == "|") + f'id{delimiter}text\r\n1{delimiter}"a, b; c|d"\r\n'
+    (tmp_path / "a.csv").write_bytes(data.encode())
+    out = tmp_path / f"b{suffix}"
+    write(scanned(tmp_path / "a.csv"), out, [{"label, or class": "pos"}])
+    written = gzip.decompress(out.read_bytes()) if suffix == ".csv.gz" else out.read_bytes()
+    assert written.startswith(b"\xef\xbb\xbf")
+    assert as_cells(scanned(out)) == [["id", "text", "label, or class"], ["1", "a, b; c|d", "pos"]]
+    assert f"\nid{delimiter}text{delimiter}".encode() in b"\n" + written.removeprefix(b"\xef\xbb\xbf")
+
+
+def test_a_plain_tsv_has_no_quotes_and_keeps_those_of_its_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('text\tid\n"a" good film\t1\n', "utf-8")
+    write(scanned(tmp_path / "a.tsv"), tmp_path / "b.tsv", [{"label": "pos"}], free_text=False)
+    assert (tmp_path / "b.tsv").read_text("utf-8") == 'text\tid\tlabel\n"a" good film\t1\tpos\n'
+    write(scanned(tmp_path / "a.tsv"), tmp_path / "c.tsv", [{"translation": "x\ty\nz"}])
+    assert as_cells(scanned(tmp_path / "c.tsv"))[1] == ['"a" good film', "1", "x\ty\nz"]
+
+
+def test_a_table_without_a_header_gets_none(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,a good film and more\n2,a bad film and more\n", "utf-8")
+    table = scanned(tmp_path / "a.csv", None)
+    assert not table.has_header and table.n_rows == 2
+    write(table, tmp_path / "b.csv", [{"label": "x"}, {"label": "y"}])
+    assert (tmp_path / "b.csv").read_text("utf-8") == "1,a good film and more,x\n2,a bad film and more,y\n"
+    write(table, tmp_path / "b.jsonl", [{"label": "x"}, {"label": "y"}])
+    first = json.loads((tmp_path / "b.jsonl").read_text("utf-8").splitlines()[0])
+    assert first == {"column_1": "1", "column_2": "a good film and more", "label": "x"}
+
+
+def test_json_keeps_its_keys_and_nested_values(tmp_path: Path) -> None:
+    rows = [{"text": "a", "n": 1, "deep": {"b": [1, 2.5, None]}, "\u2028": True}, {"text": "b", "other": "\ud800"}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    write(scanned(tmp_path / "a.jsonl"), tmp_path / "b.jsonl", [{"label": "x"}] * 2)
+    read = [json.loads(line) for line in (tmp_path / "b.jsonl").read_bytes().split(b"\n")[:-1]]
+    assert read == [{**row, "label": "x"} for row in rows]
+    with pytest.raises(DataError, match="in the column 'other' the text holds half a surrogate pair"):
+        write(scanned(tmp_path / "a.jsonl"), tmp_path / "b.csv", [{"label": "x"}] * 2)
+    rows[1]["other"] = "o"
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    write(scanned(tmp_path / "a.jsonl"), tmp_path / "b.csv", [{"label": "x"}] * 2)
+    header, first, second = as_cells(scanned(tmp_path / "b.csv"))
+    assert header == ["text", "n", "deep", "\u2028", "other", "label"]
+    assert first == ["a", "1", '{"b": [1, 2.5, null]}', "true", "", "x"]
+    assert second == ["b", "", "", "", "o", "x"]
+
+
+def test_parquet_keeps_its_schema(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import datetime
+
+    import pyarrow.parquet as pq
+
+    columns = {
+        "when": pa.array([datetime.datetime(2021, 3, 5, 1, 2, 3)] * 300, pa.timestamp("ns")),
+        "text": pa.array([f"text {i % 7}" for i in range(300)]).dictionary_encode(),
+        "vector": pa.array([[1.5, float(i)] for i in range(300)], pa.list_(pa.float32())),
+        "raw": pa.array([b"\0\1"] * 300),
+        "small": pa.array([None, 1, 2] * 100, pa.int8()),
+    }
+    table = pa.table(columns).replace_schema_metadata({"made by": "a test"})
+    pq.write_table(table, tmp_path / "a.parquet")
+    answers = [{"label": "x", "vector_2": [0.5, 1.0], "n": i} for i in range(300)]
+    for suffix in (".parquet", ".arrow"):
+        write(scanned(tmp_path / "a.parquet"), tmp_path / f"b{suffix}", answers)
+    got = pq.read_table(tmp_path / "b.parquet")
+    assert got.select(table.column_names).equals(table)
+    assert got.schema.metadata[b"made by"] == b"a test"
+    assert got.column("vector_2").type == pa.list_(pa.float64()) and got.column("n").to_pylist() == [*range(300)]
+    arrow = pa.ipc.open_file(tmp_path / "b.arrow").read_all()
+    assert arrow.column("text").type == pa.string() and arrow.drop_columns("text").equals(got.drop_columns("text"))
+    with pytest.raises(DataError, match="'raw' holds bytes"):
+        write(scanned(tmp_path / "a.parquet"), tmp_path / "b.csv", answers)
+    pq.write_table(table.drop_columns("raw"), tmp_path / "c.parquet")
+    write(scanned(tmp_path / "c.parquet"), tmp_path / "c.jsonl", answers)
+    row = json.loads((tmp_path / "c.jsonl").read_text("utf-8").splitlines()[1])
+    assert row["when"].startswith("2021-03-05 01:02:03") and row["vector"] == [1.5, 1.0] and row["small"] == 1
+
+
+def test_times_keep_their_nanoseconds_as_text(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    kinds = {"at": pa.timestamp("ns"), "clock": pa.time64("ns"), "long": pa.duration("ns"), "day": pa.date32()}
+    times = pa.table({"text": ["a"]} | {name: pa.array([1], kind) for name, kind in kinds.items()})
+    pq.write_table(times, tmp_path / "a.parquet")
+    write(scanned(tmp_path / "a.parquet"), tmp_path / "b.csv", [{"label": "x"}])
+    expected = ["a", "1970-01-01 00:00:00.000000001", "00:00:00.000000001", "1", "1970-01-02", "x"]
+    assert as_cells(scanned(tmp_path / "b.csv"))[1] == expected
+
+
+def test_types_of_json_become_types_of_columns(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    rows = [
+        {"text": "a", "i": 1, "f": 1, "b": True, "m": 1, "big": 2**70},
+        {"text": "b", "f": 0.5, "m": "x", "z": None},
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    write(scanned(tmp_path / "a.jsonl"), tmp_path / "b.parquet", [{"label": "x"}] * 2)
+    got = pq.read_table(tmp_path / "b.parquet")
+    kinds = {"text": "string", "i": "int64", "f": "double", "b": "bool", "m": "string", "big": "string", "z": "string"}
+    assert {name: str(got.schema.field(name).type) for name in kinds} == kinds
+    assert got.to_pylist()[0]["big"] == str(2**70) and got.to_pylist()[1]["i"] is None
+    assert pa.compute.sum(got["f"]).as_py() == 1.5
+
+
+MALFORMED = {
+    "quote.csv": (b'text,id\n"a,1\n', "quote.csv:2: a quote is not closed"),
+    "columns.csv": (b"text,id\na,1\nb\n", "columns.csv:3: 2 columns are expected, but there are 1"),
+    "encoding.tsv": (b"text\tid\na\t1\n\xff\t2\n", "encoding.tsv:3: byte 1 of the line"),
+    "broken.jsonl": (b'{"text": "a"}\n{"text": \n', "broken.jsonl:2: this is not JSON"),
+    "null.jsonl": (b'{"text": "a"}\n{"text": null}\n{"id": 1}\n', "null.jsonl:2: 'text' is null (and 1 more problem)"),
+    "cut.csv.gz": (gzip.compress(b"text,id\n" + b"a word,1\n" * 2000, mtime=0)[:-9], "the gzip file is damaged or cut"),
+    "empty.csv": (b"text,id\n", "there is no row in this file"),
+    "twice.csv": (b"text,text\na,b\n", "columns 1 and 2 have one name"),
+    "bytes.parquet": (b"PAR1 and no more", "this is no Parquet or Arrow file"),
+    "bytes.arrow": (b"ARROW1 and no more", "this is no Parquet or Arrow file"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_malformed_is_refused_with_its_place(tmp_path: Path, name: str) -> None:
+    needs_pyarrow(Path(name).suffix)
+    data, message = MALFORMED[name]
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError) as error:
+        scanned(tmp_path / name)
+    assert message in error.value.message
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    for path, message in ((tmp_path / "gone.csv", "there is no such file"), (tmp_path, "this is a folder")):
+        with pytest.raises(DataError, match=message) as error:
+            scanned(path)
+        assert error.value.hint == "check the path"
+    (tmp_path / "dataset_dict.json").write_text("{}", "utf-8")
+    with pytest.raises(UsageError, match="holds the splits of a data set"):
+        scanned(tmp_path)
+
+
+def test_a_header_that_stands_twice_is_kept_in_csv_and_refused_where_names_are_keys(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,id,id\na,1,2\n", "utf-8")
+    table = scanned(tmp_path / "a.csv")
+    write(table, tmp_path / "b.csv", [{"label": "x"}])
+    assert (tmp_path / "b.csv").read_text("utf-8") == "text,id,id,label\na,1,2,x\n"
+    with pytest.raises(DataError, match="several columns have one name"):
+        write(table, tmp_path / "b.jsonl", [{"label": "x"}])
+
+
+def test_a_damaged_batch_names_its_row(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import struct
+
+    offsets = pa.py_buffer(struct.pack("<5i", 0, 1, 2, 3, 4))
+    column = pa.Array.from_buffers(pa.string(), 4, [None, offsets, pa.py_buffer(b"ab\xffd")])
+    batch = pa.RecordBatch.from_arrays([column], ["text"])
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    with pytest.raises(DataError, match=r"a\.arrow, row 3: the file is damaged here"):
+        scanned(tmp_path / "a.arrow")
+
+
+def test_a_small_file_that_unpacks_to_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    from glassformer.data import sources
+    from glassformer.data.datasets import arrow_files
+
+    monkeypatch.setattr(arrow_files, "MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(sources, "MAX_UNPACKED_BYTES", 1 << 20)
+    pq.write_table(pa.table({"text": ["a" * 1000] * 10_000}), tmp_path / "a.parquet")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text,id\n" + b"a" * 1000 + b",1\n" + b"b,1\n" * 300_000))
+    for name in ("a.parquet", "a.csv.gz"):
+        with pytest.raises(DataError, match="unpacks to more than"):
+            scanned(tmp_path / name)
+
+
+def test_without_pyarrow_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    for refused in (lambda: scanned(tmp_path / "a.parquet"), lambda: format_for(tmp_path / "b.feather")):
+        with pytest.raises(UsageError, match="need the package pyarrow") as error:
+            refused()
+        assert error.value.hint == 'install it: pip install "glassformer[tables]"'
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a", "a.parquet.gz", "a.gz"])
+def test_other_names_of_outputs_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="the name of a table ends in"):
+        format_for(Path(name))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl.gz", ".parquet"])
+def test_memory_does_not_grow_with_the_table(tmp_path: Path, suffix: str) -> None:
+    needs_pyarrow(suffix)
+    lines = (f"{i},{'some words ' * 40}{i}\n" for i in range(20_000))
+    (tmp_path / "a.csv").write_text("id,text\n" + "".join(lines), "utf-8")  # 9 MB
+    tracemalloc.start()
+    table = scanned(tmp_path / "a.csv")
+    answers = ({"label": "x"} for _ in itertools.repeat(None, table.n_rows))
+    n_texts = sum(1 for _ in table.texts())
+    chunks = table_bytes(OutputTable(table, answers, {"label": "string"}), tmp_path / f"b{suffix}")
+    size = sum(map(len, chunks))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert n_texts == 20_000 and size > 0
+    assert peak < 8_000_000
