@@ -97,8 +97,8 @@ async function muonLines(trace: Manifest, { constants: c, dtype }: ParameterGrou
 const power = (step: number) => (step === 1 ? "" : String(step).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)]!));
 /** Five significant digits, so that a reader can compute with them. */
 function n(x: number): string {
-  const size = Math.abs(x);
-  return (size && size < 1e-4 ? x.toExponential(4).replace(/\.?0+e/, "e") : String(Number(x.toPrecision(5)))).replaceAll("-", "−");
+  const short = Number(x.toPrecision(5));
+  return (short && Math.abs(short) < 1e-4 ? short.toExponential() : String(short)).replaceAll("-", "−");
 }
 /** In parentheses if negative. */
 const p = (x: number) => (x < 0 ? `(${n(x)})` : n(x));
