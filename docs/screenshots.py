@@ -1,4 +1,4 @@
-"""Take the pictures in docs/images: all six screens of the page for three runs, on a desk and on a phone.
+"""Take the pictures in docs/images: all eight screens of the page for three runs, on a desk and on a phone.
 
     python docs/screenshots.py runs/imdb runs/ende runs/bard runs/demo
 
@@ -13,6 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -33,9 +34,22 @@ OTHER = {
     "lm": "JULIET:\n",
 }
 STEP = {"classify": "encoder.0.self.weights", "translate": "decoder.1.cross.weights", "lm": "decoder.1.self.weights"}
+ANSWERS = {
+    "classify": "pos",
+    "translate": "Zwei kleine Hunde spielen im Schnee.",
+    "lm": "But, soft! what light through yonder window breaks?",
+}
+"""What each run learns of its text, in `STEPS` steps."""
+STEPS = 5
 NO_TOUR = "localStorage.setItem('glassformer-tour', '1')"
 """The pictures are without the offer of the tour, which is answered here."""
-SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
+SCREENS = ("flow", "step", "attention", "decode", "why", "compare", "learn", "training")
+DONE = {
+    "learn": "document.querySelector('[data-role=mean-after]') && document.querySelector('[data-check-line]')",
+    "training": """document.querySelector('[data-probe]') && !document.querySelector('[aria-busy=true]')
+        && [...document.querySelectorAll('.spark')].every(one => /at ([0-9]+) of \\1 /.test(one.ariaLabel))""",
+}
+"""What holds once the slower screens show all: steps are taken, and each snapshot has answered each text."""
 
 
 def shots(browser: Browser, run: Any, name: str) -> None:
@@ -48,12 +62,22 @@ def shots(browser: Browser, run: Any, name: str) -> None:
             page.goto(server.address())
             page.wait_for_selector("[data-role=answer]")
             for screen in SCREENS:
-                where = f"#/{screen}" + (f"?node={STEP[task]}&cell=2,2" if screen == "step" else "")
-                page.evaluate("where => { location.hash = where }", where)
+                page.evaluate("where => { location.hash = where }", address_of(screen, task))
                 page.wait_for_selector(f"main[data-screen={screen}]")
+                wait_for(page, DONE.get(screen, "true"))
                 settle(page)
                 save(page.screenshot(), IMAGES / f"{name}-{screen}-{size}.png")
             page.close()
+
+
+def address_of(screen: str, task: str) -> str:
+    """Return the address of a screen, with what it shows besides the text."""
+    more: dict[str, Any] = {}
+    if screen == "step":
+        more = {"node": STEP[task], "cell": "2,2"}
+    elif screen == "learn":
+        more = {"text": TEXTS[task], "answer": ANSWERS[task], "learn_steps": STEPS}
+    return f"#/{screen}?{urlencode(more)}" if more else f"#/{screen}"
 
 
 def head_forming(browser: Browser, run: Any) -> None:
@@ -68,6 +92,15 @@ def head_forming(browser: Browser, run: Any) -> None:
         settle(page)
         save(page.screenshot(), IMAGES / "demo-checkpoints-desk.png")
         page.close()
+
+
+def wait_for(page: Page, holds: str) -> None:
+    """Wait up to ten minutes until an expression holds; the page's policy refuses Playwright's `wait_for_function`."""
+    for _ in range(3000):
+        if page.evaluate(holds):
+            return
+        page.wait_for_timeout(200)
+    sys.exit(f"{page.url} never shows all: {page.inner_text('main')[:500]}")
 
 
 def settle(page: Page) -> None:

@@ -301,15 +301,38 @@ class StepFrame:
         page = step_frame_html(explanation, [step, *more], "../../_static/glassformer")
         values = record.value[head - 1] if record.axes[0].name == "head" else record.value
         self.figure = InlineSvg(draw_values(values, self.caption), f"The values of {self.caption}").data
-        address = html.escape(step_address(step, head), quote=True)
-        self.frame = (
-            f'<iframe class="step-frame" data-address="{address}" srcdoc="{html.escape(page, quote=True)}" '
-            f'title="{html.escape(self.caption, quote=True)}" loading="lazy"></iframe>'
-        )
+        self.frame = framed(page, step_address(step, head), self.caption)
 
     def _repr_html_(self) -> str:
         caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
         return f'<figure class="step">{self.frame}<div class="step-print">{self.figure}</div>{caption}</figure>'
+
+
+class LearnFrame(StepFrame):
+    """What steps of learning changed: the screen Learn for one parameter, whose update the reader's browser computes.
+
+    Args:
+        after: what `run.learn` returned.
+        parameter: name of the parameter, of which print shows the change by the last step.
+    """
+
+    def __init__(self, after: Any, parameter: str) -> None:
+        from step_frame import LEARN_ADDRESS, learn_frame_html
+
+        self.caption = f"Steps on the answer {after.request.answer!r} for: {after.request.text}"
+        change = torch.tensor(after[parameter] - after[f"{parameter}.before"])
+        title = f"Change of {parameter} by the last step"
+        self.figure = InlineSvg(draw_values(change, title), title).data
+        page = learn_frame_html(after, [parameter], "../../_static/glassformer")
+        self.frame = framed(page, LEARN_ADDRESS, self.caption)
+
+
+def framed(page: str, address: str, title: str) -> str:
+    """Return the frame of a page, from which `docs/frames.py` makes a file."""
+    address, page, title = (html.escape(text, quote=True) for text in (address, page, title))
+    return (
+        f'<iframe class="step-frame" data-address="{address}" srcdoc="{page}" title="{title}" loading="lazy"></iframe>'
+    )
 
 
 def describe(run: Any) -> str:

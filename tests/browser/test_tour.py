@@ -1,7 +1,8 @@
-"""The guided tour: offered once, five steps by keyboard for each kind of model, its limits in words, and from disk."""
+"""The guided tour: offered once, its steps by keyboard for each kind of model, its limits in words, and from disk."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,7 @@ STEPS = {
         "Which token does it attend to?",
         "Block it",
         "Twice the temperature",
+        "One step of learning",
     ],
     "lm, pre-norm": [
         "Twice the temperature",
@@ -89,12 +91,13 @@ STEPS = {
         "Block it",
         "Which word does it depend on?",
         "Another token",
+        "One step of learning",
     ],
 }
 
 
 @pytest.mark.parametrize("name", list(STEPS))
-def test_five_steps_by_keyboard(app: Callable[..., App], name: str) -> None:
+def test_its_steps_by_keyboard(app: Callable[..., App], name: str) -> None:
     page = app(name)
     tab_to(page, "[data-role=tour]")
     page.press("Enter")
@@ -119,6 +122,25 @@ def test_the_reader_does_it_and_the_numbers_are_those_of_the_page(app: Callable[
     page.until("() => document.querySelector('[data-role=probability]').textContent.includes('was')")
     shown = page.page.inner_text("[data-role=probability] b")
     assert f"to {shown}" in page.page.inner_text("[data-role=found]")
+
+
+@pytest.mark.parametrize("name", ["classify, pre-norm", "lm, pre-norm"])
+def test_the_last_step_learns_and_says_the_losses_of_the_page(app: Callable[..., App], name: str) -> None:
+    page = app(name)
+    page.page.click(".offer [data-role=tour]")
+    focused_heading(page)
+    found = walk(page)[-1][1]
+    page.ready("learn")
+    assert page.param["learn_steps"] == "1"
+    for role in ("mean-before", "mean-after"):
+        shown = page.page.wait_for_selector(f"[data-role={role}][data-state=ok]")
+        assert shown is not None
+        value = float(shown.get_attribute("data-value") or "nan")
+        assert any(abs(float(word) - value) < 0.006 for word in re.findall(r"[0-9]+[.][0-9]+", found)), found
+    page.page.click("[data-role=put-back]")
+    page.page.wait_for_selector("[data-role=mean-after]", state="detached")
+    page.settle()
+    assert "learn_steps" not in page.param
 
 
 def test_escape_ends_it_and_it_is_remembered_but_found_under_keys(app: Callable[..., App]) -> None:
@@ -154,7 +176,7 @@ def test_of_an_ensemble_it_says_what_it_shows(app: Callable[..., App]) -> None:
     page.page.click(".offer [data-role=tour]")
     focused_heading(page)
     assert "ensemble of 3 models" in page.page.inner_text("[data-role=tour-limit]")
-    assert len(walk(page)) == 5
+    assert len(walk(page)) == 6
 
 
 def test_of_a_masked_model_it_says_what_it_cannot_show(app: Callable[..., App]) -> None:

@@ -7,11 +7,12 @@ import re
 
 import pytest
 import step_frame
-from step_frame import step_address, step_frame_html
+from step_frame import learn_frame_html, step_address, step_frame_html
 from tests.helpers.inference import untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.request import TraceRequest
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,18 @@ def test_it_holds_the_steps_their_inputs_and_their_parameters(explanation: Expla
     assert data["embeddings"][trace["id"]] == {}
     rows = data_of(step_frame_html(explanation, ["embedding.rows"], "."))
     assert rows["embeddings"][trace["id"]]
+
+
+def test_what_was_learned_holds_the_loss_before_and_after_and_one_update() -> None:
+    after = explain(untrained("classify"), TraceRequest("a b good c, d", answer="good", learn_steps=2))
+    data = data_of(learn_frame_html(after, ["head.weight"], "."))
+    before, learned = data["traces"]
+    assert not before["learning"]["learned"] and len(learned["learning"]["learned"]["steps"]) == 2
+    losses = {"loss", "loss.each", "loss.probabilities", "loss.targets"}
+    assert data["tensors"][before["id"]].keys() == losses
+    kept = data["tensors"][learned["id"]].keys() - losses
+    assert {"head.weight", "head.weight.before", "head.weight.clipped_grad"} < kept
+    assert all(id.startswith("head.weight") for id in kept) and [*learned["params"]] == ["head.weight"]
 
 
 def test_what_is_not_there_or_too_much_is_refused(explanation: Explanation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
 /**
- * The page inside another document, with `frame=step` in the address: one step alone, without header, form and list. It
- * sends the height of its content to the document around it, which may choose the theme.
+ * The page inside another document, with `frame=step` in the address: one step alone, without header, form and list; or
+ * with `frame=learn` what was learned. It sends the height of its content to the document around it, which may choose the theme.
  */
 import { route } from "./page";
 import { computed } from "./signals";
 import { setTheme } from "./theme";
 
-export const framed = computed([route], () => route.value.params.frame === "step");
+export const framed = computed([route], () => "frame" in route.value.params);
 
 /** What the frame sends, and what it takes. */
 interface FrameMessage {
@@ -20,7 +20,7 @@ function send(message: FrameMessage) {
 /** Starts the exchange with the document around the frame, if there is one. */
 export function startFrame() {
   if (!framed.value) return;
-  document.documentElement.dataset.frame = "step";
+  document.documentElement.dataset.frame = "";
   if (parent === window) return;
   addEventListener("message", (event: MessageEvent<Partial<FrameMessage> | null>) => {
     const theme = event.source === parent ? event.data?.glassformer?.theme : undefined;

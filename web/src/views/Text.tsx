@@ -4,6 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { busy, other, runFacts, source, text, trace as ask } from "../state/page";
 import { type ErrorMessage, useValue } from "../state/signals";
 import { capital, percent } from "../tensors/format";
+import { hasSource, isClassifier, isMasked } from "../trace/generation";
 import type { Manifest } from "../types";
 import { Choices } from "./Choices";
 
@@ -65,6 +66,9 @@ export function Message({ error: { message, hint } }: { error: ErrorMessage }) {
 }
 
 /** The answer of the model, and notes on this trace: truncation, unknown words, omissions. */
+/** Whether the answer follows the text in the same stream: with an answer to learn the pass ends in that, and writes one token more. */
+const continues = (trace: Manifest) => !(hasSource(trace) || isClassifier(trace) || isMasked(trace));
+
 export function Answer({ trace }: { trace: Manifest }) {
   const alone = useValue(other, (second) => second === null);
   const notes = [...trace.warnings, ...trace.omitted.map(({ what, why }) => `${what}: ${why}`), ...source.dropped];
@@ -72,7 +76,7 @@ export function Answer({ trace }: { trace: Manifest }) {
   return (
     <section class="answer" aria-label="Answer">
       <p data-role="answer" dir="auto">
-        <strong>{trace.answer.headline}</strong> <span class="answer-detail">{trace.answer.detail}</span>
+        {trace.learning && continues(trace) && <span class="note">After the answer to learn: </span>}<strong>{trace.answer.headline}</strong> <span class="answer-detail">{trace.answer.detail}</span>
       </p>
       {bad.map((check) => <p key={check.name} class="note note-bad">{check.meaning}</p>)}
       {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}><Sentence text={note} /></li>)}</ul>}

@@ -1,7 +1,6 @@
 /** The arithmetic of one number of an update, line by line, from the tensors of the optimizer's last step. */
 import { sliceOffsets, type TensorValue } from "../../tensors/tensor";
 import { adamStep, COEFFICIENTS, ITERATIONS, muonStep, productsOf, ROUNDING, sgdStep } from "../../tensors/optimizers";
-import { n, p } from "../../trace/arithmetic";
 import type { Manifest, ParameterGroup } from "../../types";
 
 /** One line: what it is, the arithmetic, and, of a number that the optimizer keeps, how far the recomputed one is from it. */
@@ -38,7 +37,7 @@ export async function updateLines(trace: Manifest, group: ParameterGroup, place:
   const get = async (part: string) => (await read(part ? `${place.parameter}.${part}` : place.parameter, slice)).data[0]!;
   const [before, g, after] = [await get("before"), await get("clipped_grad"), await get("")];
   const { constants: c } = group;
-  const start: Line = { name: "θ before", text: n(before) };
+  const start: Line = { name: "θ before", text: number6(before) };
   const gradient: Line = { name: "g", text: `${n(g)}, the gradient after clipping` };
   if (group.optimizer === "muon") return [start, gradient, ...(await muonLines(trace, group, place, before, after, read))];
   const zero = step === 1;
@@ -51,7 +50,7 @@ export async function updateLines(trace: Manifest, group: ParameterGroup, place:
       start, gradient,
       ...(c.weight_decay ? [{ name: "g with weight decay", text: `g + λ θ = ${decay}` }] : []),
       ...(c.momentum ? [{ name: "momentum", text: `μ b + g = ${n(c.momentum)} · ${p(buffer)} + ${p(found.withDecay)} = ${n(found.momentum.value)}`, check: check(found.momentum, await get("momentum_buffer")) }] : []),
-      { name: "θ after", text: `θ − lr · b = ${n(before)} − ${n(c.lr!)} · ${p(found.momentum.value)} = ${number6(found.after.value)}`, check: check(found.after, after), last: true },
+      { name: "θ after", text: `θ − lr · b = ${number6(before)} − ${n(c.lr!)} · ${p(found.momentum.value)} = ${number6(found.after.value)}`, check: check(found.after, after), last: true },
     ];
   }
   const [mean, square] = [await old("exp_avg"), await old("exp_avg_sq")];
@@ -63,7 +62,7 @@ export async function updateLines(trace: Manifest, group: ParameterGroup, place:
     { name: "mean square v", text: `β₂ v + (1 − β₂) g² = ${n(c.beta2!)} · ${n(square)} + ${n(1 - c.beta2!)} · ${n(g * g)} = ${n(found.square.value)}`, check: check(found.square, await get("exp_avg_sq")) },
     { name: "corrected m̂", text: `m / (1 − β₁${power(step)}) = ${n(found.mean.value)} / ${n(1 - c.beta1! ** step)} = ${n(m)}` },
     { name: "corrected v̂", text: `v / (1 − β₂${power(step)}) = ${n(found.square.value)} / ${n(1 - c.beta2! ** step)} = ${n(v)}` },
-    ...(c.weight_decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${n(before)} · (1 − ${n(c.lr!)} · ${n(c.weight_decay)}) = ${number6(found.decayed)}` }] : []),
+    ...(c.weight_decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${number6(before)} · (1 − ${n(c.lr!)} · ${n(c.weight_decay)}) = ${number6(found.decayed)}` }] : []),
     { name: "step", text: `lr · m̂ / (√v̂ + ε) = ${n(c.lr!)} · ${p(m)} / (${n(Math.sqrt(v))} + ${n(c.eps!)}) = ${n(found.update)}` },
     { name: "θ after", text: `${number6(found.decayed)} − ${p(found.update)} = ${number6(found.after.value)}`, check: check(found.after, after), last: true },
   ];
@@ -86,7 +85,7 @@ async function muonLines(trace: Manifest, { constants: c, dtype }: ParameterGrou
     { name: "Nesterov’s M", text: `μ m + (1 − μ) g, one gradient ahead = ${n(found.nesterov[at]!)}` },
     { name: "X, orthogonal", text: `M / |M|, then ${ITERATIONS} times X ← ${a} X ${b < 0 ? "−" : "+"} ${Math.abs(b)} A X + ${d} A² X with A = X Xᵀ, of the whole matrix${dtype === "bfloat16" ? " in bfloat16, where rounding is amplified" : ""} = ${n(found.orthogonal[at]!)}` },
     { name: "scale", text: `√max(1, M/N) = √max(1, ${rows}/${cols}) = ${n(found.factor)}` },
-    ...(c.weight_decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${n(before)} · (1 − ${n(c.lr!)} · ${n(c.weight_decay)}) = ${number6(decayed)}` }] : []),
+    ...(c.weight_decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${number6(before)} · (1 − ${n(c.lr!)} · ${n(c.weight_decay)}) = ${number6(decayed)}` }] : []),
     {
       name: "θ after", text: `${number6(decayed)} − lr · scale · X = ${number6(decayed)} − ${n(c.lr!)} · ${n(found.factor)} · ${p(found.orthogonal[at]!)} = ${number6(found.after[at]!)}`,
       check: { delta: Math.abs(found.after[at]! - after), bound: c.lr! * found.factor * found.bound + 4 * ROUNDING * Math.abs(before) }, last: true,
@@ -96,5 +95,12 @@ async function muonLines(trace: Manifest, { constants: c, dtype }: ParameterGrou
 
 /** "", "²", "¹⁰": the power of a step. */
 const power = (step: number) => (step === 1 ? "" : String(step).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)]!));
+/** Five significant digits, so that a reader can compute with them. */
+function n(x: number): string {
+  const short = Number(x.toPrecision(5));
+  return (short && Math.abs(short) < 1e-4 ? short.toExponential() : String(short)).replaceAll("-", "−");
+}
+/** In parentheses if negative. */
+const p = (x: number) => (x < 0 ? `(${n(x)})` : n(x));
 /** Six decimals, as an update is small. */
 const number6 = (x: number) => (Math.abs(x) < 1e-4 ? n(x) : `${x < 0 ? "−" : ""}${Math.abs(x).toFixed(6)}`);

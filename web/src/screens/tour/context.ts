@@ -48,7 +48,7 @@ export interface Context {
   open: (screen: Screen, params: Record<string, string | number | null>) => void;
 }
 
-const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sampling", "heat", "position", "beam", "cell", "hide", "sort", "head", "node", "layer", "arithmetic", "numbers"];
+const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sampling", "heat", "position", "beam", "cell", "hide", "sort", "head", "node", "layer", "arithmetic", "numbers", "param"];
 
 export function contextOf(trace: Manifest): Context {
   let keys: Promise<KeysSweep | null> | undefined;

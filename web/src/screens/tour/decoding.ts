@@ -132,7 +132,7 @@ function alternative({ trace }: Context, { top, actual }: Prediction) {
 }
 
 /** A text that may be long, cut. */
-const short = (text: string) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
+export const short = (text: string) => (text.length > 60 ? `${text.slice(0, 60)}…` : text);
 
 /** What follows if another token is written? */
 export async function force(context: Context): Promise<TourStep | null> {

@@ -6,10 +6,12 @@ import type { Manifest } from "../../types";
 import { attend, block, blockEncoder, rowSum } from "./attention";
 import { type Context, contextOf, type TourStep } from "./context";
 import { certainty, fillIn, force, heat, temperature, writeHot } from "./decoding";
+import { oneStep } from "./learning";
 import { maskTwo, maskWord } from "./words";
 
 type Make = (context: Context) => Promise<TourStep | null>;
 
+/** Without the last, on Learn. */
 const N_STEPS = 5;
 
 /** In order: where edits can be made, of which those that a text does not allow are left out; and where none can. */
@@ -38,6 +40,8 @@ export async function planOf(trace: Manifest): Promise<Plan> {
     const step = steps.length < N_STEPS && await make(one);
     if (step) steps.push(step);
   }
+  const last = await make(oneStep);
+  if (last) steps.push(last);
   return { steps, limits: limitsOf(context) };
 }
 
