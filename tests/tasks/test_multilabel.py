@@ -83,8 +83,9 @@ def test_a_table_and_a_list_are_read_alike(separator: str, tmp_path: Path) -> No
 
 def test_labels_are_spelled_one_way_and_stand_once(tmp_path: Path) -> None:
     rows = ["text,labels", *(f"{i} a {i},good; bad;good ;" for i in range(9)), "x 9,", "y 10,bad"]
+    rows += ['z 11,"[""good"", ""bad""]"', "v 12,[]", "w 13,[odd]"]
     (tmp_path / "a.csv").write_text("\n".join(rows), encoding="utf-8")
-    assert read(tmp_path / "a.csv") == [["bad", "good"]] * 9 + [[], ["bad"]]
+    assert read(tmp_path / "a.csv") == [["bad", "good"]] * 9 + [[], ["bad"], ["bad", "good"], [], ["[odd]"]]
 
 
 @for_each(

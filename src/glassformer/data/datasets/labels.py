@@ -6,6 +6,7 @@ are refused where labels are numbers. Training, validation and test data go thro
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
@@ -150,7 +151,7 @@ def clean_label_sets(
 
     Labels hold no line breaks, so that the lines are read again as they were, whatever parted them in the file.
     """
-    parted = [[part for part in cell.split(separator) if part.strip()] for cell in cells]
+    parted = [_parted(cell, separator) for cell in cells]
     where = [line for line, labels in zip(lines, parted, strict=True) for _ in labels]
     clean = iter(clean_labels(path, where, [label for labels in parted for label in labels], diagnostics))
     sets = [sorted({next(clean) for _ in labels}) for labels in parted]
@@ -161,6 +162,18 @@ def clean_label_sets(
         hint = f"; if {other!r} parts them, --label-separator '{other}'" if any(other in cell for cell in cells) else ""
         diagnostics.notes.append(f"{path.name}: no text has more than one label, parted by {separator!r}{hint}")
     return ["\n".join(found) for found in sets]
+
+
+def _parted(cell: str, separator: str) -> list[str]:
+    """Return the labels of a cell, which may be a JSON list, as `predict --file` writes one into a table."""
+    if cell.startswith("[") and cell.endswith("]"):
+        try:
+            labels = json.loads(cell)
+        except ValueError:
+            labels = None
+        if isinstance(labels, list) and all(isinstance(label, str) for label in labels):
+            return [label for label in labels if label.strip()]
+    return [part for part in cell.split(separator) if part.strip()]
 
 
 def _note_changes(path: Path, written: Counter[str], clean: dict[str, str], diagnostics: Diagnostics) -> None:
