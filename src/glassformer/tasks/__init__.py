@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from typing import TypeVar
 
 from glassformer.config.validation import TASK_NAMES, nearest
 from glassformer.errors import UsageError
@@ -29,9 +30,10 @@ class _Tasks(Mapping[str, type[Task]]):
 
 
 TASKS = _Tasks()
+Kind = TypeVar("Kind", bound=type[Task])
 
 
-def register(task: type[Task]) -> type[Task]:
+def register(task: Kind) -> Kind:
     """Make a task known by its name, to recipes and run folders too; usable as a decorator."""
     TASKS.registered[task.name] = task
     if task.name not in TASK_NAMES:
