@@ -46,6 +46,7 @@ export function UpdateSection({ before, after, learned }: { before: Manifest; af
         <Index label={rows > 1 ? "Column" : "Feature"} value={col} size={cols} onChange={(next) => choose(row, next)} />
         {gradient && isGradient(gradient) && <button type="button" class="link small" onClick={() => go("step", { node: gradient.id, numbers: "gradients", show: "before", cell: `${row},${col}` })}>Its gradient before learning</button>}
       </div>
+      {group.optimizer !== "muon" && groups.some(({ optimizer }) => optimizer === "muon") && <p class="note" data-role="not-muon">Muon moves the matrices of the layers only: this parameter is moved by {NAMES[group.optimizer]}, with the learning rate {group.constants.lr}.</p>}
       {rows * cols <= MOST_NUMBERS && <Change parameter={parameter} after={after} cell={[row, col]} onSelect={choose} />}
       <Lines key={parameter} {...{ after, parameter, row, col, step }} />
     </section>
