@@ -39,7 +39,7 @@ export function OthersSection({ learned, trace }: { learned: Learned; trace: Man
 }
 
 /** Of a name the places where its line may break. */
-const breakable = (name: string) => name.replace(/[._]/g, "$&\u200b");
+const breakable = (name: string) => name.replace(/\./g, "$&\u200b");
 
 export function MovedSection({ learned: { moved }, params }: { learned: Learned; params: Manifest["params"] }) {
   const every = Object.entries(moved).filter(([, share]) => share > 0).sort(([, a], [, b]) => b - a);

@@ -5,7 +5,7 @@
 import { base, edited, edits, learnSteps, setEdits, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
-import { isClassifier, isMasked } from "../../trace/generation";
+import { hasSource, isClassifier, isMasked } from "../../trace/generation";
 import { capital, number } from "../../tensors/format";
 import sheet from "../../styles/learn.css";
 import type { LearningFacts, Manifest } from "../../types";
@@ -58,7 +58,7 @@ function OwnAnswer({ trace }: { trace: Manifest }) {
   const { answer: _, lr: __, optimizer: ___, target: ____, ...request } = trace.request;
   const given = !isClassifier(trace) && !isMasked(trace);
   const { value } = useResource(given ? JSON.stringify(request) : null, () => source.decode(request));
-  return value && <p data-role="own-answer">Before learning, the model itself answers <strong dir="auto">{value.answer.headline}</strong> <span class="note">{value.answer.detail}</span></p>;
+  return value && <p data-role="own-answer">Before learning, the model itself {hasSource(trace) ? "answers" : "continues with"} <strong dir="auto">{value.answer.headline}</strong> <span class="note">{value.answer.detail}</span></p>;
 }
 
 const SENTENCES: Record<string, string> = {

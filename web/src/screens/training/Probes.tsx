@@ -94,7 +94,7 @@ export function Probes({ now }: { now: TrainingNow }) {
           />
         </label>
       </div>
-      {asked.length > 0 && <p class="note">Bar and line: the probability of the answer, of a continuation the mean of its tokens; the line at each snapshot, from 0 to 100%.</p>}
+      {asked.length > 0 && <p class="note">Bar and line: the probability of the answer, of a continuation the geometric mean over its tokens; the line at each snapshot, from 0 to 100%.</p>}
       {why && <p class="note" data-role="no-texts">{why}</p>}
       <ul class="probes">
         {asked.map((text) => <Probe key={text} text={text} snapshots={snapshots} at={at} answers={answers} />)}
