@@ -137,6 +137,50 @@ def test_steps_until_the_answer_is_learned(app: Callable[..., App]) -> None:
     assert page.param.get("learn_steps", "0") == str(reached.index(True))
 
 
+def test_the_text_before_learning_is_kept_while_steps_are_taken(app: Callable[..., App]) -> None:
+    """The server keeps few traces; a request for a tensor of one that it dropped would be an error in the console."""
+    name = "translate, pre-norm"
+    page = app(name, "learn", **at(name))
+    for steps in ("1", "2", "3", "4"):
+        page.page.locator("[data-role=one-step]").click()
+        page.page.wait_for_selector(f"[data-step='{steps}']")
+        page.settle()
+    page.go("flow", **at(name, learn_steps=4, show="before"))
+    page.settle()
+    assert page.page.locator("canvas").count() > 0
+
+
+def test_the_model_s_own_answer_and_what_each_optimizer_moves_are_said(app: Callable[..., App]) -> None:
+    name = "translate, pre-norm"
+    page = app(name, "learn", **at(name, learn_steps=1, optimizer="muon", lr=0.0015))
+    own = explain(subject_of(MODELS[name]), TraceRequest(TEXTS["translate"])).answer
+    page.page.wait_for_selector("[data-role=own-answer]")
+    assert page.page.inner_text("[data-role=own-answer] strong") == own["headline"]
+    assert page.page.inner_text(".learn-rate output") == "0.0015"
+    assert "0.01" in page.page.inner_text("[data-role=matrix-lr]"), "in proportion: 0.02 · 0.0015 / 0.003"
+    page.go("flow", **at(name))
+    assert "given" in page.page.inner_text(".flow-decoder h2")
+
+
+def test_a_parameter_that_muon_leaves_out_names_its_optimizer(app: Callable[..., App]) -> None:
+    bias = "encoder.layers.0.self_attention.q_proj.bias"
+    page = app(CLASSIFIER, "learn", **at(CLASSIFIER, learn_steps=1, optimizer="muon", param=bias))
+    assert "AdamW" in page.page.inner_text("[data-role=not-muon]")
+    page.page.locator("[data-role=parameter]").select_option(bias.replace("bias", "weight"))
+    page.page.wait_for_selector("[data-role=not-muon]", state="detached")
+
+
+def test_the_loss_is_the_sum_of_its_largest_terms_and_the_rest(app: Callable[..., App]) -> None:
+    name = "translate, pre-norm"
+    page = app(name, "learn", **at(name))
+    mean = number(page, "mean-before")
+    text = page.page.inner_text("[data-role=mean-before]").replace("−", "-")
+    terms, n = re.search(r"\((.*)\) / (\d+)", text).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    values = [float(term.split(" of ")[0]) for term in terms.split(" + ")]
+    assert sum(values) / int(n) == pytest.approx(mean, rel=1e-3)
+    assert values[:-1] == sorted(values[:-1], reverse=True)
+
+
 def test_keys_switch_between_values_and_gradients(app: Callable[..., App]) -> None:
     name, node = "translate, pre-norm", "decoder.0.cross.weights"
     page = app(name, "step", **at(name, node=node, head=1))

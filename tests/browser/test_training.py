@@ -144,6 +144,8 @@ def test_a_finished_run_is_shown_whole(context: Callable[..., BrowserContext], f
         chosen = page.input_value("[data-role=matrix]")
         page.wait_for_selector(f'[data-chart=updates] [data-line="{chosen}"].chart-main')
         page.wait_for_selector("[data-role=findings]")
+        findings = page.locator("[data-role=findings] li").all_inner_texts()
+        assert all(re.match(r"(STOP|LOOK|KNOW) +[^a-z]", one) for one in findings), findings
 
 
 def test_the_slider_shows_each_snapshot(context: Callable[..., BrowserContext], finished: Run) -> None:
@@ -187,6 +189,7 @@ def test_before_the_first_weights_and_when_the_folder_goes(
     with served(copy) as show:
         page = show(context())
         until(page, f"{STATE} === 'stopped' && {STEP} === 40")
+        assert f"--resume {copy.name}" in page.inner_text("main")
         assert "No weights are saved yet" in page.inner_text("main")
         shutil.copytree(finished.path / "snapshots", copy / "snapshots")
         until(page, "document.querySelector('[data-probe][data-snapshot]') !== null")

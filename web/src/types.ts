@@ -533,6 +533,8 @@ export interface Limits {
 export interface LearnDefaults {
   optimizer: "adamw" | "adam" | "sgd" | "muon";
   lr: number;
+  /** Learning rate of the matrices with Muon; it grows and shrinks with that of the request. */
+  matrix_lr: number;
   examples: KnownAnswer[];
 }
 
@@ -886,6 +888,8 @@ export interface SavedTraining {
 /** A training so far (GET /api/training); of lists of steps those after the requested one. */
 export interface TrainingNow {
   state: "waiting" | "running" | "paused" | "finished" | "stopped" | "gone";
+  /** The folder's name, not its path. */
+  run: string;
   /** Another one than before: what was received is of an earlier log, and is to be dropped. */
   generation: number;
   /** The last step logged; 0: none. */
@@ -944,6 +948,7 @@ export interface TrainingFinding {
   matter: string;
   remedy: string;
   place: string;
+  grade: "stop" | "look" | "know";
 }
 
 /** What the model at a snapshot makes of a text. */
@@ -954,6 +959,8 @@ export interface ProbeAnswer {
   detail: string;
   /** Of the answer, that of all its tokens together; null: of a bare encoder, or of masked tokens. */
   probability: number | null;
+  /** Of a continuation the geometric mean of the probabilities of its tokens; null: of any other answer. */
+  per_token: number | null;
   /** null: the text is too long to draw. */
   map: AttentionMap | null;
 }

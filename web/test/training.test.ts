@@ -35,6 +35,8 @@ test("scales have round ticks inside, and one value is no division by zero", () 
   assert.equal(linear(0.2), 100);
   assert.equal(linear(6.1), 0);
   assert.deepEqual(scaleOf([1e-5, 2e-3], [0, 100], { log: true }).ticks, [1e-5, 1e-4, 1e-3]);
+  assert.deepEqual(scaleOf([0.21, 6.1], [0, 100], { log: true }).ticks, [0.5, 1, 2, 5]);
+  assert.deepEqual(scaleOf([1, 1], [0, 100]).ticks, [0, 0.5, 1]); // of accuracies none beyond 1
   assert.equal(scaleOf([1e-5, 1e-3], [0, 100], { log: true })(1e-4), 50);
   for (const values of [[], [3], [0], [-2]]) assert.ok(Number.isFinite(scaleOf(values, [0, 100])(values[0] ?? 0)));
   assert.equal(scaleOf([0.5, 1], [100, 0], { zero: true })(0), 100);

@@ -119,6 +119,8 @@ class LearnDefaults(TypedDict):
 
     optimizer: Literal["adamw", "adam", "sgd", "muon"]
     lr: float
+    matrix_lr: float
+    """Learning rate of the matrices with Muon; it grows and shrinks with that of the request."""
     examples: list[KnownAnswer]
 
 
@@ -349,6 +351,7 @@ def run_info(subject: Subject) -> RunInfo:
         "learn": {
             "optimizer": subject.task.config.train.optimizer,
             "lr": subject.task.config.train.lr,
+            "matrix_lr": subject.task.config.train.muon.matrix_lr,
             "examples": short[:N_ANSWERS],
         },
         "version": _versions()["glassformer"],

@@ -248,7 +248,8 @@ class Service:
 
         if request.answer is not None:
             learned = self._like(request) or explain_learning(self.subject, request, f"t{next(self._numbers)}")
-            used += [*filter(None, (learned.base, learned))]
+            base = learned.base and (self._like(learned.base.request) or learned.base)  # the page asks for that one
+            used += [*filter(None, (base, learned))]
         elif request.edits:
             number = next(self._numbers)
             used.append(self._like(request) or explain_edited(self.subject, request, f"t{number}", explain))

@@ -52,6 +52,8 @@ class ProbeAnswer(TypedDict):
     detail: str
     probability: float | None
     """Of the answer, that of all its tokens together; null: of a bare encoder, or of masked tokens."""
+    per_token: float | None
+    """Of a continuation the geometric mean of the probabilities of its tokens; null: of any other answer."""
     map: AttentionMap | None
     """null: the text is too long to draw."""
 
@@ -73,6 +75,7 @@ def probe(subject: Subject, request: ProbeRequest) -> ProbeAnswer:
         "headline": explanation.answer["headline"],
         "detail": explanation.answer["detail"],
         "probability": answer_probability(explanation),
+        "per_token": token_probability(explanation),
         "map": attention_map(explanation),
     }
 
@@ -86,6 +89,16 @@ def answer_probability(explanation: Explanation) -> float | None:
         return math.exp(predictions[0].top[0].log_prob)
     tokens = [predictions[i].actual for i in explanation.generated]
     return math.exp(sum(token.log_prob for token in tokens if token is not None)) if tokens else None
+
+
+def token_probability(explanation: Explanation) -> float | None:
+    """Return the geometric mean of the probabilities of the tokens of a continuation; None for any other answer."""
+    predictions = explanation.predictions
+    if len(explanation.streams) > 1 or explanation.is_classifier or explanation.generation.masked is not None:
+        return None
+    tokens = [predictions[i].actual for i in explanation.generated]
+    logs = [token.log_prob for token in tokens if token is not None]
+    return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def attention_map(explanation: Explanation) -> AttentionMap | None:

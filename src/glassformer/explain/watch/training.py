@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
 
 from glassformer.config import Config
+from glassformer.data.diagnostics import Grade
 from glassformer.errors import UsageError
 from glassformer.explain.subject import CheckpointInfo
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
@@ -74,12 +75,15 @@ class TrainingFinding(TypedDict):
     matter: str
     remedy: str
     place: str
+    grade: Grade
 
 
 class TrainingNow(TypedDict):
     """A training so far (GET /api/training); of lists of steps those after the requested one."""
 
     state: TrainingState
+    run: str
+    """The folder's name, not its path."""
     generation: int
     """Another one than before: what was received is of an earlier log, and is to be dropped."""
     step: int
@@ -154,6 +158,7 @@ class Training:
             refused = self._why_no_control(state)
             return {
                 "state": state,
+                "run": self.folder.path.name,
                 "generation": self.log.generation,
                 "step": rows[-1].step if rows else 0,
                 "seconds": rows[-1].seconds if rows else None,
@@ -210,7 +215,7 @@ class Training:
         folder, began = self.folder, time.monotonic()
         facts = replace(self._record(), diverged=folder.read_divergence(), evaluation=folder.read_evaluation())
         found = [finding for finding in diagnose(facts) if not (goes_on and finding.place == "unfinished")]
-        self._findings = [{"matter": f.matter, "remedy": f.remedy, "place": f.place} for f in found]
+        self._findings = [{"matter": f.matter, "remedy": f.remedy, "place": f.place, "grade": f.grade} for f in found]
         took = time.monotonic() - began
         self._diagnosed = began + max(DIAGNOSE_SECONDS, 20 * took), key, goes_on
         return self._findings

@@ -156,7 +156,7 @@ export function MemoryLines({ layers }: { layers: number }) {
   }, [layers]);
   return (
     <svg ref={overlay} class="flow-memory" aria-hidden="true">
-      <marker id="into" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L6 3L0 6z" /></marker>
+      <marker id="into" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0L6 3L0 6z" /></marker>
       {paths.map((path) => <path key={path} d={path} class="flow-way" marker-end="url(#into)" />)}
     </svg>
   );

@@ -44,7 +44,7 @@ export function FlowScreen({ trace: forward }: { trace: Manifest }) {
   const columns = columnsOf(trace);
   const sizes = sizesFor(width, columns.length, trace.model.n_heads);
   return (
-    <div class="flow">
+    <div class={backward ? "flow flow-back" : "flow"}>
       <h1 class="visually-hidden">Flow</h1>
       <p class="flow-intro">{introduction(trace.model, passesOf(trace) !== null, backward)}</p>
       <div class={`flow-columns flow-${columns.length}`}>
@@ -57,7 +57,7 @@ export function FlowScreen({ trace: forward }: { trace: Manifest }) {
 
 /** The introduction of the screen. */
 const introduction = ({ family, d_model, n_params }: ModelInfo, difference: boolean, backward: boolean) =>
-  (backward ? "The backward pass, from the loss at the bottom to the top. Every block reads the gradient of the residual stream, the thick line, and adds to it on the way up; ids, masks and sinusoids have none. " : `The forward pass of all ${count(n_params)} parameters, from top to bottom. Every block reads the residual stream, the thick line (${d_model} values per token), and adds (+) its output. `)
+  (backward ? "The backward pass, from the loss at the bottom to the top. Every block reads the gradient of the residual stream, the thick line, and adds to it; ids, masks and sinusoids have none. " : `The forward pass of all ${count(n_params)} parameters, from top to bottom. Every block reads the residual stream, the thick line (${d_model} values per token), and adds (+) its output. `)
   + (family === "encoder-decoder" && !backward ? "Cross-attention also reads the output of the encoder. " : "")
   + (difference
     ? "The heat maps show how the tensors of this text change, after minus before, one row per token. Orange: larger after; blue: smaller after; blank: no change."
@@ -89,9 +89,9 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
 }
 
 /** "3 layers of 4 heads; reads 10 tokens". */
-function size({ stack, stream }: Column, { model }: Manifest): string {
+function size({ stack, stream }: Column, { model, decode }: Manifest): string {
   const many = (n: number, what: string) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
-  const verb = stack === "encoder" ? "reads" : model.family === "decoder" ? "reads and generates" : "generated";
+  const verb = stack === "encoder" ? "reads" : model.family === "decoder" ? "reads and generates" : decode.kind === "given" ? "given" : "generated";
   const layers = many(stack === "encoder" ? model.n_layers : model.n_decoder_layers, "layer");
   return `${layers} of ${many(model.n_heads, "head")}; ${verb} ${many(stream.ids.length, "token")}`;
 }

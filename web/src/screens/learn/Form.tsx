@@ -2,7 +2,6 @@
 import { useState } from "preact/hooks";
 import { busy, learn, learnSteps, reportError, runFacts, source, trace as ask } from "../../state/page";
 import { useValue } from "../../state/signals";
-import { number } from "../../tensors/format";
 import { hasSource, isClassifier, isMasked } from "../../trace/generation";
 import type { LearnDefaults, Manifest, TraceRequest } from "../../types";
 
@@ -75,15 +74,16 @@ export function LearnForm({ trace }: { trace: Manifest }) {
         />
         {lr !== defaults.lr && <button type="button" class="quiet" onClick={() => setLr(defaults.lr)}>That of the run</button>}
       </label>
+      {optimizer === "muon" && <p class="note" data-role="matrix-lr">Muon moves the matrices of the layers, with the rate {plain((defaults.matrix_lr * lr) / defaults.lr)}. AdamW moves all else, embeddings, biases and norms, with {plain(lr)}.</p>}
       <div class="learn-buttons">
         <button type="button" data-role="one-step" disabled={!ready || from >= MOST_STEPS} onClick={() => take(1)}>Take the step</button>
         <button type="button" data-role="ten-steps" disabled={!ready || from >= MOST_STEPS} onClick={() => take(10)}>Ten steps</button>
         <button type="button" data-role="until" disabled={!ready} onClick={() => void until()}>Until it is learned</button>
-        <button type="submit" class="quiet" data-role="loss" disabled={!ready || same}>Only the loss</button>
+        <button type="submit" class="quiet" data-role="loss" disabled={!ready || same}>Show its loss</button>
         <button type="button" class="quiet" data-role="put-back" disabled={waits || !steps} onClick={() => {
           setSaid("");
           learn({ ...how, learn_steps: 0 });
-        }}>Put it back</button>
+        }}>Undo the steps</button>
       </div>
       <p class="note" role="status" data-role="said">{looking ? "Taking up to 100 steps …" : said}</p>
     </form>
@@ -97,7 +97,10 @@ function rest({ answer: _, learn_steps: __, lr: ___, optimizer: ____, edits: ___
 
 /** Two digits, so that the address is short. */
 const rateOf = (power: number) => Number((10 ** power).toPrecision(2));
-const plain = (lr: number) => (lr < 0.001 ? lr.toExponential().replace("-", "−") : number(lr));
+const plain = (lr: number) => {
+  const rounded = Number(lr.toPrecision(4));
+  return rounded < 0.001 ? rounded.toExponential().replace("-", "−") : String(rounded);
+};
 
 interface FieldProps {
   trace: Manifest;

@@ -10,6 +10,8 @@ import { Terms } from "../../views/Terms";
 
 /** Labels that are listed; the mean is over all. */
 const LISTED = 40;
+/** Terms of the sum that are written, the largest. */
+const TERMS = 6;
 /** Rounding errors of a mean of float32 numbers, relative to their size. */
 const ROUNDING = 1e-5;
 
@@ -24,6 +26,8 @@ interface Part {
 interface Spelled {
   trace: Manifest;
   parts: Part[];
+  /** Of all labels. */
+  losses: number[];
   mean: number;
   recorded: number;
 }
@@ -42,8 +46,9 @@ async function spelledOut(trace: Manifest): Promise<Spelled> {
     return (await get("loss.probabilities", node.axes.length > 1 ? `token:${row};${across}` : across))[0]!;
   };
   const parts = await Promise.all(rows.slice(0, LISTED).map(async (row): Promise<Part> => ({ row, label: labels[row]!, probability: await probability(row), loss: each[row]! })));
-  const mean = rows.reduce((sum, row) => sum + each[row]!, 0) / rows.length;
-  return { trace, parts, mean, recorded: (await get("loss"))[0]! };
+  const losses = rows.map((row) => each[row]!);
+  const mean = losses.reduce((sum, loss) => sum + loss, 0) / rows.length;
+  return { trace, parts, losses, mean, recorded: (await get("loss"))[0]! };
 }
 
 export function LossSection({ before: asked, after }: { before: Manifest; after: Manifest | null }) {
@@ -61,18 +66,19 @@ export function LossSection({ before: asked, after }: { before: Manifest; after:
   const masked = isMasked(before);
   const last = first.stale ? null : then.value;
   return (
-    <section aria-labelledby="loss-title" data-role="loss-section">
+    <section class="learn-loss" aria-labelledby="loss-title" data-role="loss-section">
       <h2 id="loss-title"><Terms>The loss of the answer</Terms></h2>
       <p>
         {classes ? "The model gives the right class" : "At each position the model gives the right token"} the probability p. The loss is −log p{smoothing > 0 && <>, with the label smoothing ε = {number(smoothing)}: (1 − ε) · (−log p) + ε · the mean of −log p over all {classes ? "classes" : "tokens"}</>}
         {labels > 1 && ", averaged over all labels"}.
       </p>
+      <div class="learn-both">
       <div class="arithmetic-scroll" tabIndex={0} role="region" aria-label="Labels">
         <table class="learn-table">
           <thead>
             <tr>
               {!classes && <th scope="col" class="label">token read</th>}<th scope="col" class="label">{classes ? "right class" : masked ? "right token" : "right next token"}</th><th scope="col">p</th><th scope="col">−log p</th>{smoothing > 0 && <th scope="col">loss</th>}
-              {last && <><th scope="col">p after</th><th scope="col">−log p</th>{smoothing > 0 && <th scope="col">loss</th>}</>}
+              {last && <><th scope="col">p after</th><th scope="col">−log p after</th>{smoothing > 0 && <th scope="col">loss after</th>}</>}
             </tr>
           </thead>
           <tbody>
@@ -87,26 +93,32 @@ export function LossSection({ before: asked, after }: { before: Manifest; after:
           </tbody>
         </table>
       </div>
+      <div>
       {labels > LISTED && <p class="note">The first {LISTED} of {labels} labels.</p>}
       <Mean name="before" spelled={first.value} labels={labels} />
       {last && <Mean name="after" spelled={last} labels={labels} />}
       <p class="learn-links">
-        <button type="button" class="link" onClick={() => openStep("loss.each")}>Every product of it</button> ·{" "}
+        <button type="button" class="link" onClick={() => openStep("loss.each")}>The step that computes it</button> ·{" "}
         <button type="button" class="link" onClick={() => openStep("loss.grad")}>The backward pass, from the loss on</button>
         <span class="visually-hidden" data-role="loss-before" data-value={exact(mean)} />
       </p>
+      </div>
+      </div>
     </section>
   );
 }
 
+/** Without label smoothing the loss is −log p: the number that the sum below has. */
 const Numbers = ({ part: { probability, loss }, smoothed }: { part: Part; smoothed: boolean }) => (
-  <><td>{percent(probability)}</td><td>{number(-Math.log(probability), 4)}</td>{smoothed && <td>{number(loss, 4)}</td>}</>
+  <><td>{percent(probability)}</td><td>{number(smoothed ? -Math.log(probability) : loss, 4)}</td>{smoothed && <td>{number(loss, 4)}</td>}</>
 );
 
 /** The sum, the division and the loss, and whether it is the model's. */
-function Mean({ name, spelled: { parts, mean, recorded }, labels }: { name: string; spelled: Spelled; labels: number }) {
+function Mean({ name, spelled: { losses, mean, recorded }, labels }: { name: string; spelled: Spelled; labels: number }) {
   const ok = Math.abs(mean - recorded) <= ROUNDING * Math.max(1, Math.abs(recorded));
-  const terms = parts.slice(0, 6).map(({ loss }) => number(loss, 4)).join(" + ") + (labels > 6 ? " + …" : "");
+  const largest = [...losses].sort((a, b) => b - a).slice(0, TERMS);
+  const rest = mean * labels - largest.reduce((sum, loss) => sum + loss, 0);
+  const terms = largest.map((loss) => number(loss, 4)).join(" + ") + (labels > TERMS ? ` + ${number(Math.max(0, rest), 4)} of ${labels - TERMS} more` : "");
   return (
     <p class="learn-mean" data-role={`mean-${name}`} data-state={ok ? "ok" : "bad"} data-value={exact(mean)}>
       Loss {name}: {labels > 1 ? `(${terms}) / ${labels} = ` : ""}<strong>{number(mean, 4)}</strong>{" "}

@@ -1,5 +1,5 @@
 /** The steps taken: the curve of their losses, the norm of each gradient, and the factor of clipping. */
-import { number } from "../../tensors/format";
+import { number, percent } from "../../tensors/format";
 import type { Learned, LearningFacts } from "../../types";
 import { Terms } from "../../views/Terms";
 
@@ -18,16 +18,16 @@ export function StepsSection({ learned, facts }: { learned: Learned; facts: Lear
           <p>
             <Terms>{`The gradient of ${n === 1 ? "the" : "the last"} step, of all parameters together, has the norm ${number(last.grad_norm)}.`}</Terms>{" "}
             {facts.max_grad_norm > 0 ? last.clipped < 1
-              ? `That is more than ${number(facts.max_grad_norm)}: it is clipped, multiplied by ${number(facts.max_grad_norm)} / ${number(last.grad_norm)} = ${number(last.clipped)}.`
+              ? `That is more than ${number(facts.max_grad_norm)}: it is clipped to that norm, ${percent(last.clipped)} of its own: each number is multiplied by ${number(facts.max_grad_norm)} / ${number(last.grad_norm)} = ${number(last.clipped)}.`
               : `That is at most ${number(facts.max_grad_norm)}: it is not clipped.` : "This run does not clip gradients."}
           </p>
           <p>{learned.right ? "The answer is now the most probable one." : "The answer is not yet the most probable one."}</p>
           <div class="learn-scroll" tabIndex={0} role="region" aria-label="Steps">
             <table class="learn-table">
-              <thead><tr><th scope="col">step</th><th scope="col">loss before</th><th scope="col">norm of gradient</th><th scope="col">clipped by</th></tr></thead>
+              <thead><tr><th scope="col">step</th><th scope="col">loss before</th><th scope="col">norm of gradient</th><th scope="col">clipped to</th></tr></thead>
               <tbody>
                 {learned.steps.map((step, i) => (
-                  <tr key={i} data-step={i + 1}><th scope="row">{i + 1}</th><td>{number(step.loss, 4)}</td><td>{number(step.grad_norm, 4)}</td><td>{number(step.clipped)}</td></tr>
+                  <tr key={i} data-step={i + 1}><th scope="row">{i + 1}</th><td>{number(step.loss, 4)}</td><td>{number(step.grad_norm, 4)}</td><td>{step.clipped < 1 ? percent(step.clipped) : "not"}</td></tr>
                 ))}
               </tbody>
             </table>
@@ -41,21 +41,25 @@ export function StepsSection({ learned, facts }: { learned: Learned; facts: Lear
 /** The loss before the first step and after each. */
 function Curve({ losses }: { losses: readonly number[] }) {
   const most = Math.max(...losses, 1e-9);
+  const least = Math.min(...losses);
+  const wide = least > 0 && most > 20 * least;
   const x = (i: number) => LEFT + (i / (losses.length - 1)) * (WIDTH - LEFT - RIGHT);
-  const y = (loss: number) => TOP + (1 - loss / most) * (HEIGHT - TOP - BOTTOM);
+  const share = (loss: number) => (wide ? Math.log(loss / least) / Math.log(most / least) : loss / most);
+  const y = (loss: number) => TOP + (1 - share(loss)) * (HEIGHT - TOP - BOTTOM);
+  const powers = [-6, -5, -4, -3, -2, -1, 0, 1].map((power) => 10 ** power).filter((one) => share(one) > 0.15 && share(one) < 0.85);
   const points = losses.map((loss, i) => `${x(i).toFixed(1)} ${y(loss).toFixed(1)}`);
   const words = `The loss after each step: ${losses.slice(0, 12).map((loss) => number(loss)).join(", ")}${losses.length > 12 ? " …" : ""}`;
   return (
     <figure>
       <svg class="plot learn-curve" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={words}>
         <path class="axis" d={`M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}`} />
-        {[0, most].map((loss) => <text key={loss} x={LEFT - 6} y={y(loss) + 4} text-anchor="end">{number(loss)}</text>)}
+        {(wide ? [least, ...powers, most] : [0, most]).map((loss) => <text key={loss} x={LEFT - 6} y={y(loss) + 4} text-anchor="end">{number(loss)}</text>)}
         <text x={LEFT} y={HEIGHT - 8}>before</text>
         <text x={WIDTH - RIGHT} y={HEIGHT - 8} text-anchor="end">{`after ${losses.length - 1} step${losses.length > 2 ? "s" : ""}`}</text>
         <path class="learn-line" d={`M${points.join("L")}`} />
         {losses.length <= 32 && losses.map((loss, i) => <circle key={i} cx={x(i)} cy={y(loss)} r={4}><title>{number(loss, 4)}</title></circle>)}
       </svg>
-      <figcaption class="note">The loss of the answer, in nats per label, before the first step and after each.</figcaption>
+      <figcaption class="note">The loss of the answer, in nats per label, before the first step and after each{wide && ", on a logarithmic axis"}.</figcaption>
     </figure>
   );
 }

@@ -19,7 +19,8 @@ export function UpdateSection({ before, after, learned }: { before: Manifest; af
   const { row: chosenRow, col: chosenCol } = useValue(selection);
   const groups = after.learning!.groups;
   const names = groups.flatMap(({ params }) => params).filter((name) => name in after.params && (source.live || source.peek(after.id, `${name}.before`)));
-  const furthest = [...names].sort((a, b) => (learned.moved[b] ?? 0) - (learned.moved[a] ?? 0))[0];
+  const matrices = names.filter((name) => after.params[name]!.axes.length > 1);
+  const furthest = (matrices.length ? matrices : names).sort((a, b) => (learned.moved[b] ?? 0) - (learned.moved[a] ?? 0))[0];
   const parameter = param !== undefined && names.includes(param) ? param : furthest;
   const group = groups.find(({ params }) => params.includes(parameter!));
   if (!parameter || !group) return null;
@@ -46,6 +47,7 @@ export function UpdateSection({ before, after, learned }: { before: Manifest; af
         <Index label={rows > 1 ? "Column" : "Feature"} value={col} size={cols} onChange={(next) => choose(row, next)} />
         {gradient && isGradient(gradient) && <button type="button" class="link small" onClick={() => go("step", { node: gradient.id, numbers: "gradients", show: "before", cell: `${row},${col}` })}>Its gradient before learning</button>}
       </div>
+      {group.optimizer !== "muon" && groups.some(({ optimizer }) => optimizer === "muon") && <p class="note" data-role="not-muon">Muon moves the matrices of the layers only: this parameter is moved by {NAMES[group.optimizer]}, with the learning rate {Number(group.constants.lr!.toPrecision(4))}.</p>}
       {rows * cols <= MOST_NUMBERS && <Change parameter={parameter} after={after} cell={[row, col]} onSelect={choose} />}
       <Lines key={parameter} {...{ after, parameter, row, col, step }} />
     </section>

@@ -3,7 +3,9 @@
  * the losses, other texts, the weights, and every number of one update.
  */
 import { base, edited, edits, learnSteps, setEdits, source } from "../../state/page";
+import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
+import { hasSource, isClassifier, isMasked } from "../../trace/generation";
 import { capital, number } from "../../tensors/format";
 import sheet from "../../styles/learn.css";
 import type { LearningFacts, Manifest } from "../../types";
@@ -26,19 +28,22 @@ export function LearnScreen({ trace: shown }: { trace: Manifest }) {
     <div class="learn">
       <h1>Learn</h1>
       <p>
-        <Terms>Give the answer that the model should have given. The page shows the loss of that answer and its gradients, takes steps of the optimizer on this text alone, and recomputes every number. The files of the run never change.</Terms>
+        <Terms>{source.live
+          ? "Give the answer that the model should have given. The page shows the loss of that answer and its gradients, takes steps of the optimizer on this text alone, and recomputes every number. The files of the run never change."
+          : "The answer that the model should have given, its loss and its gradients; what steps of the optimizer on this text alone changed; and every number recomputed."}</Terms>
       </p>
       {!source.live ? facts === null && <p class="note">This page was saved without an answer to learn. Open the run with <code>glassformer explain</code> to learn one.</p>
         : trace.refused.learn ? <p class="note" data-role="refused">{capital(trace.refused.learn)}.</p>
         : made ? <p class="note" data-role="refused">A model learns without edits only. <button type="button" class="link" onClick={() => setEdits([])}>Remove the edits</button></p>
         : <LearnForm key={`${trace.request.text}|${trace.request.answer}`} trace={trace} />}
+      {facts && source.live && <OwnAnswer trace={trace} />}
       {facts && <LossSection before={trace} after={learned && after} />}
       {facts && learned && after && (
         <>
           <StepsSection learned={learned} facts={facts} />
           <div class="columns">
-            <OthersSection learned={learned} text={trace.request.text} />
-            <MovedSection learned={learned} />
+            <OthersSection learned={learned} trace={trace} />
+            <MovedSection learned={learned} params={after.params} />
           </div>
           <UpdateSection before={trace} after={after} learned={learned} />
         </>
@@ -46,6 +51,14 @@ export function LearnScreen({ trace: shown }: { trace: Manifest }) {
       {facts && <LeftOut facts={facts} />}
     </div>
   );
+}
+
+/** What the model itself answers, which the answer above the screen is not where one was given. */
+function OwnAnswer({ trace }: { trace: Manifest }) {
+  const { answer: _, lr: __, optimizer: ___, target: ____, ...request } = trace.request;
+  const given = !isClassifier(trace) && !isMasked(trace);
+  const { value } = useResource(given ? JSON.stringify(request) : null, () => source.decode(request));
+  return value && <p data-role="own-answer">Before learning, the model itself {hasSource(trace) ? "answers" : "continues with"} <strong dir="auto">{value.answer.headline}</strong> <span class="note">{value.answer.detail}</span></p>;
 }
 
 const SENTENCES: Record<string, string> = {

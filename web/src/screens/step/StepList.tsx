@@ -35,7 +35,7 @@ export function StepList({ steps, current }: { steps: TraceNode[]; current: stri
             <ol>
               {group.steps.map((step) => (
                 <li key={step.id}>
-                  <a {...stepLink(step)} aria-current={step.id === current ? "step" : undefined}>{title(step)}</a>
+                  <a {...stepLink(step)} aria-current={step.id === current ? "step" : undefined}>{title(step).replace(/\./g, "$&\u200b")}</a>
                 </li>
               ))}
             </ol>

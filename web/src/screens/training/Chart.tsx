@@ -24,7 +24,7 @@ interface Props {
   zero?: boolean;
 }
 
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [520, 190, 62, 512, 10, 164];
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [520, 204, 62, 512, 10, 164];
 
 export function Chart({ name, title, lines, xs, by, log = false, zero = false }: Props) {
   const svg = useRef<SVGSVGElement>(null);
@@ -39,6 +39,8 @@ export function Chart({ name, title, lines, xs, by, log = false, zero = false }:
   };
   const last = (line: Line | undefined) => line?.points.at(-1)?.[1];
   const newest = lines.filter(({ kind }) => kind !== "faint").map((line) => `${line.name} ${last(line) === undefined ? "–" : number(last(line)!)}`);
+  const empty = !lines.some(({ points }) => points.length);
+  if (empty) return <figure class="chart" data-chart={name} data-points={0}><figcaption>{title}</figcaption><p class="note">Nothing of it is logged yet.</p></figure>;
   return (
     <figure class="chart" data-chart={name} data-points={Math.max(0, ...lines.map(({ points }) => points.length))}>
       <figcaption>{title}{log && <span class="note"> (logarithmic)</span>}</figcaption>
@@ -53,10 +55,11 @@ export function Chart({ name, title, lines, xs, by, log = false, zero = false }:
           </g>
         ))}
         {x.ticks.map((tick) => (
-          <text key={tick} x={x(tick)} y={HEIGHT - 8} text-anchor={x(tick) > RIGHT - 24 ? "end" : x(tick) < LEFT + 24 ? "start" : "middle"}>
+          <text key={tick} x={x(tick)} y={BOTTOM + 18} text-anchor={x(tick) > RIGHT - 24 ? "end" : x(tick) < LEFT + 24 ? "start" : "middle"}>
             {by === "step" ? tick.toLocaleString("en") : duration(tick)}
           </text>
         ))}
+        <text x={(LEFT + RIGHT) / 2} y={HEIGHT - 4} text-anchor="middle" class="chart-axis">{by === "step" ? "step" : "time"}</text>
         {lines.map(({ name: of, points, dots, kind = "main" }) => (
           <g key={of} data-line={of} class={`chart-${kind}`}>
             <path d={pathThrough(points, x, y)} />

@@ -26,7 +26,7 @@ export function StateLine({ now, live }: { now: TrainingNow; live: boolean }) {
       <p class="training-state">
         <b data-role="training-state" data-state={now.state}>{capital(STATES[now.state])}</b> <span data-role="training-step" data-step={now.step}>{position(now)}</span>
       </p>
-      {now.state === "stopped" && <p class="note">Go on with it in a terminal: <code>glassformer train --resume RUN</code></p>}
+      {now.state === "stopped" && <p class="note">Go on with it in a terminal: <code>glassformer train --resume {now.run}</code></p>}
       {lost && <p class="note note-bad" data-role="training-lost">{lost.message}. {lost.hint}</p>}
       {live && <Announcement now={now} lost={lost?.message ?? ""} />}
     </>

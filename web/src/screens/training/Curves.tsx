@@ -4,7 +4,7 @@ import { route, setParams } from "../../state/page";
 import { useScreenKeys } from "../../state/keys";
 import { useValue } from "../../state/signals";
 import { count, number, percent } from "../../tensors/format";
-import type { TrainingNow } from "../../types";
+import type { TrainingNow, UpdatePoint } from "../../types";
 import { Choices } from "../../views/Choices";
 import { Chart, type Line } from "./Chart";
 import { duration, nearestIndex, pointsOf } from "./series";
@@ -71,7 +71,7 @@ export function Curves({ now }: { now: TrainingNow }) {
 }
 
 /** ‖Δw‖ / ‖w‖ of each matrix: all of them faint, and one that is chosen. */
-function Updates({ updates, at, xs, by }: { updates: { ratios: Record<string, number>; clipped: number | null }[]; at: (number | null)[]; xs: number[]; by: By }) {
+function Updates({ updates, at, xs, by }: { updates: readonly UpdatePoint[]; at: (number | null)[]; xs: number[]; by: By }) {
   const [chosen, setChosen] = useState("");
   const names = [...new Set(updates.flatMap(({ ratios }) => Object.keys(ratios)))];
   const one = names.includes(chosen) ? chosen : names[0] ?? "";
@@ -85,12 +85,18 @@ function Updates({ updates, at, xs, by }: { updates: { ratios: Record<string, nu
           Matrix <select data-role="matrix" value={one} onChange={(event) => setChosen(event.currentTarget.value)}>
             {names.map((name) => <option key={name} value={name}>{name}</option>)}
           </select>
-          <span class="note"> About 0.001 (1e−3) is usual; much more is unstable, much less learns slowly. {clippedText(updates.at(-1)?.clipped)}</span>
         </label>
       )}
+      {names.length > 0 && <p class="note">Most sound trainings have 0.0003 to 0.02 where the learning rate is high; much more is unstable, much less learns slowly. {clippedText(updates)}</p>}
     </div>
   );
 }
 
-const clippedText = (share: number | null | undefined) => (share == null ? "" : `Of the last steps, ${percent(share)} were clipped.`);
+/** The share is of the steps since the update before. */
+function clippedText(updates: readonly UpdatePoint[]): string {
+  const last = updates.at(-1);
+  if (last?.clipped == null) return "";
+  const n = last.step - (updates.at(-2)?.step ?? 0);
+  return n > 1 ? `Of the ${count(n)} steps up to step ${count(last.step)}, the gradients of ${percent(last.clipped)} were clipped.` : "";
+}
 const words = (name: string) => name.replaceAll("_", " ");

@@ -94,6 +94,7 @@ export function Probes({ now }: { now: TrainingNow }) {
           />
         </label>
       </div>
+      {asked.length > 0 && <p class="note">Bar and line: the probability of the answer, of a continuation the geometric mean over its tokens; the line at each snapshot, from 0 to 100%.</p>}
       {why && <p class="note" data-role="no-texts">{why}</p>}
       <ul class="probes">
         {asked.map((text) => <Probe key={text} text={text} snapshots={snapshots} at={at} answers={answers} />)}
@@ -116,9 +117,10 @@ function Probe({ text, snapshots, at, answers }: ProbeProps) {
   const answer = answers.get(keyOf(text, name));
   const shares = snapshots.map((one) => {
     const found = answers.get(keyOf(text, one.name));
-    return found && "probability" in found ? found.probability : null;
+    return found && "probability" in found ? found.per_token ?? found.probability : null;
   });
-  const share = answer && "probability" in answer ? answer.probability : null;
+  const share = shares[at] ?? null;
+  const perToken = answer && "per_token" in answer && answer.per_token !== null;
   const remove = () => (probeTexts.value = probeTexts.value!.filter((one) => one !== text));
   return (
     <li class="probe" data-probe={text} data-snapshot={answer ? name : undefined} aria-busy={!answer}>
@@ -131,7 +133,7 @@ function Probe({ text, snapshots, at, answers }: ProbeProps) {
           {share !== null && (
             <p class="probe-share">
               <span class="bar-track"><span class="bar-fill" style={{ width: `${100 * share}%` }} /></span>
-              <span class="bar-number">{percent(share)}</span>
+              <span class="bar-number">{percent(share)}{perToken && <small> a token</small>}</span>
               <Spark shares={shares} at={at} />
             </p>
           )}

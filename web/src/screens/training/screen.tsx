@@ -2,6 +2,7 @@
 import { useEffect } from "preact/hooks";
 import { source } from "../../state/page";
 import { useValue } from "../../state/signals";
+import { capital } from "../../tensors/format";
 import sheet from "../../styles/training.css";
 import { adopt } from "../../views/Terms";
 import { Controls, StateLine } from "./Controls";
@@ -24,7 +25,7 @@ export function TrainingScreen() {
       {now.findings.length > 0 && (
         <section data-role="findings">
           <h2>What the doctor says of the log</h2>
-          <ul>{now.findings.map(({ matter, remedy }) => <li key={matter}>{matter}{remedy && <span class="note"> – {remedy}</span>}</li>)}</ul>
+          <ul>{now.findings.map(({ matter, remedy, grade }) => <li key={matter} data-grade={grade}><b class="training-grade">{grade.toUpperCase()}</b> {capital(matter)}.{remedy && <span class="note"> {capital(remedy)}.</span>}</li>)}</ul>
         </section>
       )}
       <section>

@@ -57,7 +57,7 @@ export function scaleOf(values: readonly number[], [from, to]: readonly [number,
     high = Math.max(high, value);
   }
   if (!Number.isFinite(low)) [low, high] = log ? [1, 10] : [0, 1];
-  if (low === high) [low, high] = log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
+  if (low === high) [low, high] = log ? [low / 2, high * 2] : low >= 0 && low <= 1 ? [0, 1] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
   const unit = log ? Math.log10 : (value: number) => value;
   const [a, b] = [unit(low), unit(high)];
   const scale = (value: number) => from + ((unit(value) - a) / (b - a)) * (to - from);
@@ -74,7 +74,11 @@ function linearTicks(low: number, high: number): number[] {
 
 function logTicks(low: number, high: number): number[] {
   const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
-  if (last - first < 1) return linearTicks(low, high).filter((one) => one > 0);
+  if (last - first < 1) {
+    const powers = Array.from({ length: last - first + 3 }, (_, i) => first - 1 + i);
+    const found = powers.flatMap((power) => [1, 2, 5].map((one) => Number(`${one}e${power}`))).filter((one) => one >= low * (1 - 1e-9) && one <= high * (1 + 1e-9));
+    return found.length > 1 ? found : linearTicks(low, high).filter((one) => one > 0);
+  }
   const every = Math.ceil((last - first + 1) / 5);
   return Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, i) => Number(`1e${first + i * every}`));
 }
