@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glassformer.cli import flags
 from glassformer.config.recipes import override
@@ -20,6 +20,10 @@ from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, is_exported
 from glassformer.text.long_text import ArrivingLines
 from glassformer.utils import console
+
+if TYPE_CHECKING:
+    from glassformer.interop.exported import ExportedModel
+    from glassformer.run import Run
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +48,12 @@ class PredictArguments:
     engine: Literal["auto", "torch", "ctranslate2", "onnx"] = "auto"
     """What computes: torch, or a library that the run is exported for at the first use (auto: torch for a run, its
     library for an exported folder)."""
+    calibrated: bool = False
+    """Probabilities of a classifier at the temperature fitted on its validation texts."""
+    min_probability: float | None = None
+    """Probability below which a classifier answers no label, 0 to 1."""
+    most_uncertain: int | None = None
+    """Number of texts to print, those of which a classifier is least sure, the least first, with their row numbers."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
 
@@ -69,7 +79,7 @@ def run(argv: Sequence[str]) -> int:
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     logger.info(f"answered by torch, {trained.precision}")
-    answers = trained.predict_stream(texts or stdin_lines(), **options)
+    answers = _answers(trained, arguments, texts or stdin_lines(), options)
     return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
 
 
@@ -131,10 +141,20 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     logger.info(f"answered by {model.facts.target}, {model.facts.precision}")
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
     return _write(
-        model.predict_stream(texts or stdin_lines(), **options),
+        _answers(model, arguments, texts or stdin_lines(), options),
         model.answer_lines,
         model.facts.precision if arguments.json else None,
     )
+
+
+def _answers(
+    model: Run | ExportedModel, arguments: PredictArguments, texts: Iterable[str], options: dict[str, Any]
+) -> Iterable[dict[str, Any]]:
+    """Return the answers to texts as they come, or those of which the model is least sure, after the last text."""
+    options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
+    if arguments.most_uncertain is None:
+        return model.predict_stream(texts, **options)
+    return model.least_sure(texts, arguments.most_uncertain, **options)
 
 
 def _write(
@@ -148,7 +168,8 @@ def _write(
             console.write_json({**result, "precision": precision})
         else:
             for line in lines_of(result):
-                console.write(re.sub(r"\r\n|\r|\n", " ", line))
+                row = f"{result['row']}\t" if "row" in result else ""
+                console.write(row + re.sub(r"\r\n|\r|\n", " ", line))
     if cut:
         logger.warning(f"{cut} of {n} translations hit the length limit; a larger --max-new-tokens may help")
     if n == 0:

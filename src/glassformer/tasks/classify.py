@@ -6,6 +6,7 @@ texts with 2 to 150 classes; RESULTS.md has those that were measured with this c
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,13 @@ from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate.classification import fit_baselines, score
+from glassformer.evaluate.classification import (
+    FEWEST_TO_CALIBRATE,
+    calibrated_scores,
+    fit_baselines,
+    fit_temperature,
+    score,
+)
 from glassformer.models.build import encoder_flops
 from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import evaluation_mode, members_of
@@ -258,12 +265,22 @@ class Classify(Task):
         loss = cross_entropy_sum(logits, labels).item() / max(1, len(labels))
         return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == labels).float().mean().item()}
 
+    def decided(self, model: nn.Module, corpus: EncodedCorpus) -> Classify:
+        """Return the task with the temperature fitted on the validation texts, where these are enough."""
+        task, labels = copy.copy(self), np.array(corpus.labels)
+        if len(corpus) >= FEWEST_TO_CALIBRATE:
+            temperature = fit_temperature(labels, self._all_logits(model, corpus).double().softmax(dim=-1).numpy())
+            task.decision = replace(self.decision, temperature=temperature)
+        return task
+
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         corpus = self.encode(split, training=False)
         probabilities = self._probabilities(model, corpus)
-        scores = score(np.array(corpus.labels), probabilities, self.labels)
+        truth = np.array(corpus.labels)
+        scores = score(truth, probabilities, self.labels)
+        scores |= calibrated_scores(truth, probabilities, self.decision.temperature)
         scores["truncated"] = scores["n_truncated"] = int(corpus.stats.get("n_truncated", 0))
         if message := cut_message(scores["n_truncated"], len(split), self.config.text.max_len):
             logger.warning(message)

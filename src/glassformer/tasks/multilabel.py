@@ -26,6 +26,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError
 from glassformer.evaluate import multilabel
+from glassformer.evaluate.classification import FEWEST_TO_CALIBRATE, calibrated_scores, calibration, fit_temperature
 from glassformer.evaluate.metrics import Metric
 from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import members_of
@@ -33,10 +34,11 @@ from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.classify import Classify, class_names, known_labels, suggest, suggest_from_pretrained
+from glassformer.tasks.classify_report import calibration_sentence
 from glassformer.tasks.probe import fit_probes
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import cut_message
-from glassformer.text.decision import labels_answer, labels_lines
+from glassformer.text.decision import labels_answer, labels_lines, yes_and_no
 from glassformer.text.ngrams import mean_words
 from glassformer.utils.formatting import cell_text, counted, number, percent, table
 
@@ -96,13 +98,14 @@ class MultiLabelReport(TaskReport):
 
     def details(self, evaluation: Evaluation) -> list[str]:
         labels = evaluation.scores.get("per_label") or []
+        sentences = calibration_sentence(evaluation)
         if not 1 <= len(labels) <= MOST_LABELS:
-            return []
+            return sentences
         rows = [
             [c["label"], percent(c["precision"]), percent(c["recall"]), percent(c["f1"]), f"{c['support']:,}"]
             for c in labels
         ]
-        return [table(["label", "precision", "recall", "F1", "examples"], rows)]
+        return [*sentences, table(["label", "precision", "recall", "F1", "examples"], rows)]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
         """Return warnings about a model that is not better than a baseline."""
@@ -203,10 +206,13 @@ class MultiLabel(Classify):
         }
 
     def decided(self, model: nn.Module, corpus: EncodedCorpus) -> MultiLabel:
-        """Return the task with the thresholds of the labels, chosen on the validation texts."""
-        task = copy.copy(self)
-        thresholds = multilabel.choose_thresholds(self._corpus_truth(corpus), self._probabilities(model, corpus))
-        task.decision = replace(self.decision, thresholds=thresholds)
+        """Return the task with the thresholds of the labels, and a temperature, chosen on the validation texts."""
+        task, truth, probabilities = copy.copy(self), self._corpus_truth(corpus), self._probabilities(model, corpus)
+        temperature = None
+        if len(corpus) >= FEWEST_TO_CALIBRATE:
+            temperature = fit_temperature(truth.ravel().astype(np.int64), yes_and_no(probabilities.ravel()))
+        thresholds = multilabel.choose_thresholds(truth, probabilities)
+        task.decision = replace(self.decision, thresholds=thresholds, temperature=temperature)
         return task
 
     def evaluate(
@@ -215,6 +221,9 @@ class MultiLabel(Classify):
         corpus, truth = self.encode(split, training=False), self._truth(split)
         probabilities = self._probabilities(model, corpus)
         scores = multilabel.score(truth, probabilities, self.decision.answered(probabilities), self.labels)
+        decisions = truth.ravel().astype(np.int64), yes_and_no(probabilities.ravel())
+        if calibrated := calibrated_scores(*decisions, self.decision.temperature):
+            scores |= {"ece": calibration(*decisions)[0]} | calibrated
         scores["truncated"] = scores["n_truncated"] = int(corpus.stats.get("n_truncated", 0))
         if message := cut_message(scores["n_truncated"], len(split), self.config.text.max_len):
             logger.warning(message)
