@@ -17,6 +17,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
@@ -45,6 +46,7 @@ from glassformer.tasks.probe import fit_probe
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
 from glassformer.text.long_text import truncate
 from glassformer.text.ngrams import mean_words
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import counted
 
 LONG = 60
@@ -190,6 +192,16 @@ class Classify(Task):
     imported_start: ClassVar = {"word_unknown_prob": 0.0}
     imported_auto = ("adversarial",)
     pools = True
+    class_weights: Tensor | None = None
+    """(C,) what the loss of a text of each class is multiplied by in training; None where that is 1."""
+
+    @classmethod
+    def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Classify:
+        task = cast(Classify, super().from_data(config, data, tokenizer))
+        if config.train.class_weight == "balanced":
+            counts = torch.tensor(np.bincount(task._numbers(data.train), minlength=len(task.labels)))
+            task.class_weights = counts.sum() / (len(counts) * counts.float())  # 1 in the mean over the texts
+        return task
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
@@ -257,6 +269,14 @@ class Classify(Task):
 
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids, batch.padding_mask, batch.ngram_batch)
+
+    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        """Return the cross-entropy in nats, summed over a batch; in training weighted by class where that is set."""
+        if self.class_weights is None or not model.training:
+            return super().loss_sum(model, batch, label_smoothing)
+        kwargs: dict[str, Any] = {"reduction": "none", "label_smoothing": label_smoothing}
+        losses = F.cross_entropy(self.logits(model, batch).float(), batch.labels, **kwargs)
+        return (losses * self.class_weights.to(losses.device)[batch.labels]).sum()
 
     def validate(
         self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS

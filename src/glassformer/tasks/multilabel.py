@@ -33,6 +33,7 @@ from glassformer.models.ensemble import members_of
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
+from glassformer.tasks.base import CLASSES, SEVERAL_LABELS
 from glassformer.tasks.classify import Classify, class_names, known_labels, suggest, suggest_from_pretrained
 from glassformer.tasks.classify_report import calibration_sentence
 from glassformer.tasks.probe import fit_probes
@@ -133,7 +134,7 @@ class MultiLabel(Classify):
     schema = DataSchema("multilabel", (TEXT, LABELS), check=check_label_sets)
     metric = "micro_f1"
     report = MultiLabelReport()
-    ignores = Classify.ignores - {"data.files.label_separator"}
+    ignores = Classify.ignores - SEVERAL_LABELS | CLASSES
     explain_as = "multilabel_classifier"
 
     @classmethod
