@@ -7,6 +7,7 @@ data it was trained on. torch is imported where it is needed, for a model that w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         return run
     members = [member for each in (run, *joining) for member in members_of(each.model)]
     paths = tuple(other.path for other in joining)
+    run.task.decision = replace(run.task.decision, temperature=None)  # which was fitted to the answers of one run
     return Run(run.path, run.task, Ensemble(members).eval(), run.device, run.precision, paths)
 
 

@@ -21,6 +21,7 @@ from glassformer.text.answers import (
     warn_at_end,
     warn_of_cut,
 )
+from glassformer.text.confidence import AnswerRule
 from glassformer.text.long_text import chunks_of
 from glassformer.utils.console import log_to_stderr
 
@@ -92,7 +93,8 @@ class Run:
             texts: a text, or a list of texts.
             edits: edits of the forward pass as text, such as "encoder.0.self.head3=0"; computed in fp32.
             member: which model of an ensemble is edited and answers alone, counted from 1; without edits all answer.
-            options: fields of `DecodeConfig` (`beam_size=1`).
+            options: fields of `DecodeConfig` (`beam_size=1`); of a classifier also `calibrated=True`, for probabilities
+                at the temperature fitted on validation, and `min_probability`, below which it answers no label.
 
         Raises:
             DataError: what came is not a text, or not a list of texts.
@@ -100,17 +102,18 @@ class Run:
                 member without edits.
         """
         several = checked_texts(texts)
+        rule, options = self._rule(options)
         if edits:
             from glassformer.explain.edits.findings import predict_edited
 
-            answers = predict_edited(self, several, edits, self._decode(options), member)
+            answers = [*rule.apply(predict_edited(self, several, edits, self._decode(options), member))]
             return answers[0] if isinstance(texts, str) else answers
         if member != 1:
             raise UsageError("without edits all members answer together", "leave out `member`, or pass edits")
         from glassformer.utils.device import tuned
 
         with tuned(self.device):
-            answers = self.task.predict(self._answering, several, self._decode(options))
+            answers = [*rule.apply(self.task.predict(self._answering, several, self._decode(options)))]
             warn_of_cut(answers, self.config.text.max_len)
         return answers[0] if isinstance(texts, str) else answers
 
@@ -119,8 +122,16 @@ class Run:
 
         `first` is the row number of the first text, on which sampling depends, where others were answered before.
         """
-        answers = self._answers(checked_lines(lines), self._decode(options), first)
-        return warn_at_end(answers, self.config.text.max_len)
+        rule, options = self._rule(options)
+        answers = rule.apply(self._answers(checked_lines(lines), self._decode(options), first))
+        return warn_at_end(iter(answers), self.config.text.max_len)
+
+    def least_sure(self, lines: Iterable[str], n: int, **options: Any) -> list[dict[str, Any]]:
+        """Return the answers to the n texts of which a classifier is least sure; see `text/confidence.py`."""
+        return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
+
+    def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
+        return AnswerRule.of(self.task.explain_as, self.task.decision, options)
 
     def _answers(self, lines: Iterable[str], decode: DecodeConfig, done: int) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned

@@ -24,6 +24,8 @@ from glassformer.utils import console
 
 if TYPE_CHECKING:
     from glassformer.cli.predict_table import TableRequest
+    from glassformer.interop.exported import ExportedModel
+    from glassformer.run import Run
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,12 @@ class PredictArguments:
     engine: Literal["auto", "torch", "ctranslate2", "onnx"] = "auto"
     """What computes: torch, or a library that the run is exported for at the first use (auto: torch for a run, its
     library for an exported folder)."""
+    calibrated: bool = False
+    """Probabilities of a classifier at the temperature fitted on its validation texts."""
+    min_probability: float | None = None
+    """Probability below which a classifier answers no label, 0 to 1."""
+    most_uncertain: int | None = None
+    """Number of texts to print, those of which a classifier is least sure, the least first, with their row numbers."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
     file: str | None = None
@@ -84,9 +92,10 @@ def run(argv: Sequence[str]) -> int:
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     logger.info(f"answered by torch, {trained.precision}")
+    options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
     if request is not None:
         return request.answered_by_run(trained, options)
-    answers = trained.predict_stream(texts or stdin_lines(), **options)
+    answers = _answers(trained, arguments, texts or stdin_lines(), options)
     return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
 
 
@@ -148,10 +157,11 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
     request = _table_request(arguments, texts)
     logger.info(f"answered by {model.facts.target}, {model.facts.precision}")
+    options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
     if request is not None:
         return request.answered_by_export(model, options)
     return _write(
-        model.predict_stream(texts or stdin_lines(), **options),
+        _answers(model, arguments, texts or stdin_lines(), options),
         model.answer_lines,
         model.facts.precision if arguments.json else None,
     )
@@ -162,9 +172,20 @@ def _table_request(arguments: PredictArguments, texts: list[str]) -> TableReques
     given = arguments.file, arguments.out, arguments.text_column, arguments.prefix
     if not (any(value is not None for value in given) or arguments.probabilities):
         return None
+    if arguments.most_uncertain is not None:
+        raise UsageError("--most-uncertain prints texts, and --file answers a whole table", "leave out one of them")
     from glassformer.cli.predict_table import TableRequest
 
     return TableRequest.of_flags(arguments, texts)
+
+
+def _answers(
+    model: Run | ExportedModel, arguments: PredictArguments, texts: Iterable[str], options: dict[str, Any]
+) -> Iterable[dict[str, Any]]:
+    """Return the answers to texts as they come, or those of which the model is least sure, after the last text."""
+    if arguments.most_uncertain is None:
+        return model.predict_stream(texts, **options)
+    return model.least_sure(texts, arguments.most_uncertain, **options)
 
 
 def _write(
@@ -178,7 +199,8 @@ def _write(
             console.write_json({**result, "precision": precision})
         else:
             for line in lines_of(result):
-                console.write(re.sub(r"\r\n|\r|\n", " ", line))
+                row = f"{result['row']}\t" if "row" in result else ""
+                console.write(row + re.sub(r"\r\n|\r|\n", " ", line))
     if cut:
         logger.warning(f"{cut} of {n} translations hit the length limit; a larger --max-new-tokens may help")
     if n == 0:

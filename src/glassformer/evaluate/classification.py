@@ -6,6 +6,7 @@ beside these numbers are in `fit_baselines` below; pictures of them in `tasks/cl
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +16,15 @@ from jaxtyping import Float
 
 from glassformer.errors import DataError
 from glassformer.evaluate.significance import wilson_interval
+from glassformer.text.decision import COLDEST, HOTTEST, at_temperature
 from glassformer.text.ngrams import mostly_unspaced
 
 N_BINS = 15
 """Bins of the reliability diagram, as in Guo et al. 2017."""
+N_COVERAGES = 20
+"""Steps of the coverage curve."""
+FEWEST_TO_CALIBRATE = 50
+"""Validation texts from which a temperature is fitted to them."""
 
 
 def score(labels: Sequence[int] | np.ndarray, probabilities: np.ndarray, label_names: list[str]) -> dict[str, Any]:
@@ -32,7 +38,8 @@ def score(labels: Sequence[int] | np.ndarray, probabilities: np.ndarray, label_n
     Returns:
         n; accuracy with ci95 (Wilson); macro_f1 (over classes that occur or are predicted); log_loss in nats;
         roc_auc (for two classes of the second; for more, the mean of one-against-the-rest; None when only one
-        class occurs); ece and its calibration bins; per_class; confusion (rows true, columns predicted).
+        class occurs); ece and its calibration bins; the coverage curve; per_class; confusion (rows true, columns
+        predicted).
 
     Raises:
         DataError: nothing to score, sizes that do not fit together, a label out of range, or NaN.
@@ -57,6 +64,7 @@ def score(labels: Sequence[int] | np.ndarray, probabilities: np.ndarray, label_n
         "per_class": per_class,
         "confusion": confusion_matrix(truth, predicted, labels=np.arange(len(label_names))).tolist(),
         "calibration": bins,
+        "coverage": coverage_curve(truth, probabilities),
     }
 
 
@@ -94,6 +102,62 @@ def calibration(truth: np.ndarray, probabilities: np.ndarray) -> tuple[float, li
         error += row["n"] / len(truth) * abs(row["confidence"] - row["accuracy"])
         bins.append(row)
     return error, bins
+
+
+def coverage_curve(truth: np.ndarray, probabilities: np.ndarray) -> list[dict[str, Any]]:
+    """Return how often the answers are right of which the model is most sure, by the share of texts answered.
+
+    Returns:
+        For each share in steps of 5% the `min_probability` at which at least that share is answered, how many texts
+        that are, as `n` and as `coverage`, and their accuracy with ci95 (Wilson). Equal probabilities are answered
+        together, so that some steps are left out.
+    """
+    confidence = probabilities.max(axis=1)
+    right = probabilities.argmax(axis=1) == truth
+    ordered, points = np.sort(confidence)[::-1], dict[int, dict[str, Any]]()
+    for step in range(1, N_COVERAGES + 1):
+        least = ordered[math.ceil(step * len(truth) / N_COVERAGES) - 1]
+        answered = confidence >= least
+        n, n_right = int(answered.sum()), int(right[answered].sum())
+        point = {"coverage": n / len(truth), "n": n, "min_probability": float(least)}
+        points[n] = point | {"accuracy": n_right / n, "ci95": wilson_interval(n_right, n)}
+    return list(points.values())
+
+
+def fit_temperature(truth: np.ndarray, probabilities: Float[np.ndarray, "N C"]) -> float | None:
+    """Return the temperature at which the probabilities have the least log loss (Guo et al. 2017, section 4.2).
+
+    None where they are not numbers, or where every answer is right: the loss then falls with the temperature to the
+    end. `truth` are class numbers.
+    """
+    from scipy.optimize import minimize_scalar
+
+    if not np.isfinite(probabilities).all() or (probabilities.argmax(axis=1) == truth).all():
+        return None
+    rows = np.arange(len(truth))
+
+    def loss(log_temperature: float) -> float:
+        p = at_temperature(probabilities, math.exp(log_temperature))[rows, truth]
+        return float(-np.log(np.maximum(p, np.finfo(np.float64).tiny)).mean())
+
+    bounds = math.log(COLDEST), math.log(HOTTEST)
+    found = minimize_scalar(loss, bounds=bounds, method="bounded")
+    return min(HOTTEST, max(COLDEST, math.exp(found.x)))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def calibrated_scores(
+    truth: np.ndarray, probabilities: Float[np.ndarray, "N C"], temperature: float | None
+) -> dict[str, Any]:
+    """Return the temperature, and log loss and calibration error at it; nothing where there is none."""
+    if temperature is None:
+        return {}
+    calibrated = at_temperature(probabilities, temperature)
+    of_truth = calibrated[np.arange(len(truth)), truth]
+    return {
+        "temperature": temperature,
+        "ece_calibrated": calibration(truth, calibrated)[0],
+        "log_loss_calibrated": float(-np.log(np.maximum(of_truth, np.finfo(np.float64).tiny)).mean()),
+    }
 
 
 def _per_class(truth: np.ndarray, predicted: np.ndarray, names: list[str]) -> tuple[list[dict[str, Any]], float]:

@@ -47,6 +47,7 @@ from glassformer.text.answers import (
     warn_at_end,
     warn_of_cut,
 )
+from glassformer.text.confidence import AnswerRule
 from glassformer.text.decision import Decision, labels_answer, labels_lines
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.utils.safe_read import sha256_regular
@@ -122,18 +123,32 @@ class ExportedModel:
         """Return the answer to a text as a dictionary with the keys of the run's `predict`, or the list for a list.
 
         `first` is the row number of the first text, for callers that pass texts in parts; options are fields of
-        `DecodeConfig`.
+        `DecodeConfig`, and of a classifier `calibrated` and `min_probability`, as of the run.
 
         Raises:
             UsageError: an option does not exist, or the library has no such setting.
         """
-        answers = self._answers(checked_texts(texts), first, self._decode(options))
+        rule, options = self._rule(options)
+        answers = [*rule.apply(self._answers(checked_texts(texts), first, self._decode(options)))]
         warn_of_cut(answers, self._most_tokens)
         return answers[0] if isinstance(texts, str) else answers
 
     def predict_stream(self, lines: Iterable[str], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
-        return warn_at_end(self._stream(checked_lines(lines), self._decode(options), first), self._most_tokens)
+        rule, options = self._rule(options)
+        answers = rule.apply(self._stream(checked_lines(lines), self._decode(options), first))
+        return warn_at_end(iter(answers), self._most_tokens)
+
+    def least_sure(self, lines: Iterable[str], n: int, **options: Any) -> list[dict[str, Any]]:
+        """Return the answers to the n texts of which a classifier is least sure, as of the run."""
+        return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
+
+    def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
+        return AnswerRule.of(self.facts.kind, self._decision, options)
+
+    @cached_property
+    def _decision(self) -> Decision:
+        return Decision.from_json(self.facts.decision, self.facts.labels, self.path)
 
     def predict_table(
         self,
@@ -206,14 +221,13 @@ class ExportedModel:
 
     def _classify(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         facts, answers = self.facts, []
-        decision = Decision.from_json(facts.decision, facts.labels, self.path)
         encoded = self.tokenizer.encode_cut(texts, facts.max_len, facts.truncate)
         for text, cut in zip(texts, encoded, strict=True):
             probabilities = self._answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
             if facts.kind == "classifier":
                 answer = class_answer(text, probabilities, facts.labels)
             else:
-                answer = labels_answer(text, probabilities, facts.labels, decision)
+                answer = labels_answer(text, probabilities, facts.labels, self._decision)
             answers.append(answer | cut.mark)
         return answers
 

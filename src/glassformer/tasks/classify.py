@@ -6,6 +6,7 @@ texts with 2 to 150 classes; RESULTS.md has those that were measured with this c
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
@@ -26,7 +28,13 @@ from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate.classification import fit_baselines, score
+from glassformer.evaluate.classification import (
+    FEWEST_TO_CALIBRATE,
+    calibrated_scores,
+    fit_baselines,
+    fit_temperature,
+    score,
+)
 from glassformer.models.build import encoder_flops
 from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import evaluation_mode, members_of
@@ -38,6 +46,7 @@ from glassformer.tasks.probe import fit_probe
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
 from glassformer.text.long_text import truncate
 from glassformer.text.ngrams import mean_words
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import counted
 
 LONG = 60
@@ -183,6 +192,16 @@ class Classify(Task):
     imported_start: ClassVar = {"word_unknown_prob": 0.0}
     imported_auto = ("adversarial",)
     pools = True
+    class_weights: Tensor | None = None
+    """(C,) what the loss of a text of each class is multiplied by in training; None where that is 1."""
+
+    @classmethod
+    def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Classify:
+        task = cast(Classify, super().from_data(config, data, tokenizer))
+        if config.train.class_weight == "balanced":
+            counts = torch.tensor(np.bincount(task._numbers(data.train), minlength=len(task.labels)))
+            task.class_weights = counts.sum() / (len(counts) * counts.float())  # 1 in the mean over the texts
+        return task
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
@@ -251,6 +270,14 @@ class Classify(Task):
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids, batch.padding_mask, batch.ngram_batch)
 
+    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        """Return the cross-entropy in nats, summed over a batch; in training weighted by class where that is set."""
+        if self.class_weights is None or not model.training:
+            return super().loss_sum(model, batch, label_smoothing)
+        kwargs: dict[str, Any] = {"reduction": "none", "label_smoothing": label_smoothing}
+        losses = F.cross_entropy(self.logits(model, batch).float(), batch.labels, **kwargs)
+        return (losses * self.class_weights.to(losses.device)[batch.labels]).sum()
+
     def validate(
         self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
     ) -> dict[str, float]:
@@ -258,12 +285,22 @@ class Classify(Task):
         loss = cross_entropy_sum(logits, labels).item() / max(1, len(labels))
         return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == labels).float().mean().item()}
 
+    def decided(self, model: nn.Module, corpus: EncodedCorpus) -> Classify:
+        """Return the task with the temperature fitted on the validation texts, where these are enough."""
+        task, labels = copy.copy(self), np.array(corpus.labels)
+        if len(corpus) >= FEWEST_TO_CALIBRATE:
+            temperature = fit_temperature(labels, self._all_logits(model, corpus).double().softmax(dim=-1).numpy())
+            task.decision = replace(self.decision, temperature=temperature)
+        return task
+
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         corpus = self.encode(split, training=False)
         probabilities = self._probabilities(model, corpus)
-        scores = score(np.array(corpus.labels), probabilities, self.labels)
+        truth = np.array(corpus.labels)
+        scores = score(truth, probabilities, self.labels)
+        scores |= calibrated_scores(truth, probabilities, self.decision.temperature)
         scores["truncated"] = scores["n_truncated"] = int(corpus.stats.get("n_truncated", 0))
         if message := cut_message(scores["n_truncated"], len(split), self.config.text.max_len):
             logger.warning(message)

@@ -95,6 +95,36 @@ def reliability(evaluation: Evaluation) -> bytes | None:
     return ps.png(figure)
 
 
+def coverage(evaluation: Evaluation) -> bytes | None:
+    """Draw accuracy against the share of texts answered, with Wilson intervals."""
+    points = evaluation.scores.get("coverage") or []
+    if len(points) < 2:
+        return None
+    title, subtitle = "What if it answers only when sure?", "Share right among the texts answered"
+    figure, (axes,) = ps.new_figure(3.6, title, subtitle, width=5.0)
+    answered, accuracy = (np.array([point[key] for point in points]) for key in ("coverage", "accuracy"))
+    low, high = np.array([point["ci95"] for point in points]).T
+    axes.fill_between(answered, low, high, color=ps.ACCENT, alpha=0.15, linewidth=0)
+    axes.plot(answered, accuracy, color=ps.ACCENT, linewidth=1.4, marker="o", markersize=3.2, clip_on=False)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(max(0.0, float(low.min()) - 0.02), 1.005)
+    axes.set_xlabel("share of texts answered")
+    for axis in (axes.yaxis, axes.xaxis):
+        axis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+    return ps.png(figure)
+
+
+def calibration_sentence(evaluation: Evaluation) -> list[str]:
+    """Say what the temperature that validation chose does to the calibration error, where there is one."""
+    temperature, before, after = (evaluation.value(name) for name in ("temperature", "ece", "ece_calibrated"))
+    if temperature is None or before is None or after is None:
+        return []
+    return [
+        f"Calibration error {percent(before)}; {percent(after)} for the probabilities of `predict --calibrated`, at "
+        f"temperature {temperature:.2f}, which was fitted on the validation split."
+    ]
+
+
 MOST_CLASSES = 30
 """Longest table of classes."""
 NEARLY_ALL = 0.95
@@ -120,6 +150,7 @@ class ClassifyReport(TaskReport):
     captions: ClassVar = {
         "confusion": "What is taken for what.",
         "reliability": "Confidence against accuracy, with 95% intervals.",
+        "coverage": "Accuracy of the answers it is most sure of, by the share of texts answered, with 95% intervals.",
     }
     limits = (
         "It knows the classes below and nothing else: any text gets one of them, and a text unlike its "
@@ -129,13 +160,14 @@ class ClassifyReport(TaskReport):
 
     def details(self, evaluation: Evaluation) -> list[str]:
         classes = evaluation.scores.get("per_class") or []
+        sentences = calibration_sentence(evaluation)
         if not 2 <= len(classes) <= MOST_CLASSES:
-            return []
+            return sentences
         rows = [
             [c["label"], percent(c["precision"]), percent(c["recall"]), percent(c["f1"]), f"{c['support']:,}"]
             for c in classes
         ]
-        return [table(["class", "precision", "recall", "F1", "examples"], rows)]
+        return [*sentences, table(["class", "precision", "recall", "F1", "examples"], rows)]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
         """Return warnings about a model that is not better than a trivial one.
@@ -156,6 +188,7 @@ class ClassifyReport(TaskReport):
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
         drawn = {"confusion": confusion_matrix(evaluation), "reliability": reliability(evaluation)}
+        drawn["coverage"] = coverage(evaluation)
         return {name: image for name, image in drawn.items() if image is not None}
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:

@@ -26,17 +26,20 @@ from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError
 from glassformer.evaluate import multilabel
+from glassformer.evaluate.classification import FEWEST_TO_CALIBRATE, calibrated_scores, calibration, fit_temperature
 from glassformer.evaluate.metrics import Metric
 from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import members_of
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
+from glassformer.tasks.base import CLASSES, SEVERAL_LABELS
 from glassformer.tasks.classify import Classify, class_names, known_labels, suggest, suggest_from_pretrained
+from glassformer.tasks.classify_report import calibration_sentence
 from glassformer.tasks.probe import fit_probes
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import cut_message
-from glassformer.text.decision import labels_answer, labels_lines
+from glassformer.text.decision import labels_answer, labels_lines, yes_and_no
 from glassformer.text.ngrams import mean_words
 from glassformer.utils.formatting import cell_text, counted, number, percent, table
 
@@ -96,13 +99,14 @@ class MultiLabelReport(TaskReport):
 
     def details(self, evaluation: Evaluation) -> list[str]:
         labels = evaluation.scores.get("per_label") or []
+        sentences = calibration_sentence(evaluation)
         if not 1 <= len(labels) <= MOST_LABELS:
-            return []
+            return sentences
         rows = [
             [c["label"], percent(c["precision"]), percent(c["recall"]), percent(c["f1"]), f"{c['support']:,}"]
             for c in labels
         ]
-        return [table(["label", "precision", "recall", "F1", "examples"], rows)]
+        return [*sentences, table(["label", "precision", "recall", "F1", "examples"], rows)]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
         """Return warnings about a model that is not better than a baseline."""
@@ -130,7 +134,7 @@ class MultiLabel(Classify):
     schema = DataSchema("multilabel", (TEXT, LABELS), check=check_label_sets)
     metric = "micro_f1"
     report = MultiLabelReport()
-    ignores = Classify.ignores - {"data.files.label_separator"}
+    ignores = Classify.ignores - SEVERAL_LABELS | CLASSES
     explain_as = "multilabel_classifier"
 
     @classmethod
@@ -203,10 +207,13 @@ class MultiLabel(Classify):
         }
 
     def decided(self, model: nn.Module, corpus: EncodedCorpus) -> MultiLabel:
-        """Return the task with the thresholds of the labels, chosen on the validation texts."""
-        task = copy.copy(self)
-        thresholds = multilabel.choose_thresholds(self._corpus_truth(corpus), self._probabilities(model, corpus))
-        task.decision = replace(self.decision, thresholds=thresholds)
+        """Return the task with the thresholds of the labels, and a temperature, chosen on the validation texts."""
+        task, truth, probabilities = copy.copy(self), self._corpus_truth(corpus), self._probabilities(model, corpus)
+        temperature = None
+        if len(corpus) >= FEWEST_TO_CALIBRATE:
+            temperature = fit_temperature(truth.ravel().astype(np.int64), yes_and_no(probabilities.ravel()))
+        thresholds = multilabel.choose_thresholds(truth, probabilities)
+        task.decision = replace(self.decision, thresholds=thresholds, temperature=temperature)
         return task
 
     def evaluate(
@@ -215,6 +222,9 @@ class MultiLabel(Classify):
         corpus, truth = self.encode(split, training=False), self._truth(split)
         probabilities = self._probabilities(model, corpus)
         scores = multilabel.score(truth, probabilities, self.decision.answered(probabilities), self.labels)
+        decisions = truth.ravel().astype(np.int64), yes_and_no(probabilities.ravel())
+        if calibrated := calibrated_scores(*decisions, self.decision.temperature):
+            scores |= {"ece": calibration(*decisions)[0]} | calibrated
         scores["truncated"] = scores["n_truncated"] = int(corpus.stats.get("n_truncated", 0))
         if message := cut_message(scores["n_truncated"], len(split), self.config.text.max_len):
             logger.warning(message)

@@ -199,8 +199,8 @@ def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefi
 
 
 def class_lines(answer: dict[str, Any]) -> list[str]:
-    """Return a class and its probability."""
-    return [f"{answer['label']}\t{answer['probability']:.4f}"]
+    """Return a class and its probability; where no class is answered, an empty text and that of the best."""
+    return [f"{answer['label'] or ''}\t{answer['probability']:.4f}"]
 
 
 def masked_lines(answer: dict[str, Any]) -> list[str]:

@@ -15,6 +15,10 @@ from glassformer.utils.safe_read import dataclass_from_json
 
 THRESHOLD = 0.5
 """From this probability on a label is answered where no threshold was chosen."""
+COLDEST, HOTTEST = 0.1, 10.0
+"""Bounds of a temperature."""
+LEAST = 1e-16
+"""What stands for a probability of 0, which has no logarithm: half of the spacing of floats below 1."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,12 @@ class Decision:
     Attributes:
         thresholds: of several labels the probability of each from which it is answered; None for classes, of which the
             most probable is answered.
+        temperature: what logits are divided by where calibrated probabilities are requested (Guo et al. 2017, 4.2);
+            None where none was fitted.
     """
 
     thresholds: list[float] | None = None
+    temperature: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are set."""
@@ -39,6 +46,8 @@ class Decision:
         found = decision.thresholds
         if found is not None and (len(found) != len(labels or ()) or not all(0 <= t <= 1 for t in found)):
             raise CheckpointError(f"{where}: expected a threshold from 0 to 1 for each of {len(labels or ())} labels")
+        if decision.temperature is not None and not COLDEST <= decision.temperature <= HOTTEST:
+            raise CheckpointError(f"{where}: expected a temperature from {COLDEST} to {HOTTEST}")
         return decision
 
     def thresholds_of(self, labels: Sequence[str]) -> list[float]:
@@ -49,6 +58,29 @@ class Decision:
         """Return which of several labels are answered, by their probabilities."""
         thresholds = THRESHOLD if self.thresholds is None else np.array(self.thresholds)
         return probabilities >= thresholds
+
+    def calibrated(self, probabilities: Float[np.ndarray, "... C"], several: bool) -> Float[np.ndarray, "... C"]:
+        """Return probabilities at the temperature: of classes, or of several labels, each for itself."""
+        if self.temperature is None:
+            return probabilities
+        if several:
+            return at_temperature(yes_and_no(probabilities), self.temperature)[..., 1]
+        return at_temperature(probabilities, self.temperature)
+
+
+def yes_and_no(probabilities: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 2"]:
+    """Return probabilities of labels as those of two classes: a text does not have the label, or has it."""
+    return np.stack([1 - probabilities, probabilities], axis=-1)
+
+
+def at_temperature(probabilities: Float[np.ndarray, "... C"], temperature: float) -> Float[np.ndarray, "... C"]:
+    """Return the softmax of the logarithms of probabilities divided by a temperature.
+
+    Those of an ensemble are the mean of its members', so that it is the ensemble that is calibrated.
+    """
+    z = np.log(np.maximum(probabilities, LEAST)) / temperature
+    p = np.exp(z - z.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True)
 
 
 def labels_answer(

@@ -1,0 +1,107 @@
+"""Answers by how sure a classifier is: calibrated, none below a probability, the least sure first. No torch here."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.config.validation import convert
+from glassformer.errors import UsageError
+from glassformer.text.decision import Decision
+
+SHARE = {"interval": "[0, 1]"}
+COUNT = {"interval": "[1, inf)"}
+KINDS = ("classifier", "multilabel_classifier")
+"""Kinds of models, `Task.explain_as`, whose answers have probabilities of labels."""
+
+
+@dataclass(frozen=True)
+class AnswerRule:
+    """What a caller may request of the answers of a classifier; without it they pass unchanged.
+
+    Attributes:
+        kind: the kind of model, `Task.explain_as`.
+        decision: what was chosen on the validation split.
+        calibrated: whether probabilities are those at the temperature of the decision.
+        min_probability: below this probability a text has no class, and a label is not answered.
+    """
+
+    kind: str | None
+    decision: Decision
+    calibrated: bool = False
+    min_probability: float | None = None
+
+    @classmethod
+    def of(cls, kind: str | None, decision: Decision, options: Mapping[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
+        """Return the rule that some of the options name, and the other options.
+
+        Raises:
+            UsageError: the model is no classifier, has no temperature, or a value is out of its interval.
+        """
+        rest = dict(options)
+        calibrated = convert(rest.pop("calibrated", False), bool, {}, "calibrated", "options")
+        least = rest.pop("min_probability", None)
+        least = convert(least, float | None, SHARE, "min_probability", "options")
+        rule = cls(kind, decision, calibrated, least)
+        if calibrated or least is not None:
+            rule.check("calibrated" if calibrated else "min_probability")
+        if calibrated and decision.temperature is None:
+            hint = (
+                "train with 50 validation texts or more, and load one run (a folder of seeds is its best); or leave "
+                "out calibrated"
+            )
+            raise UsageError("this model has no temperature that was fitted to its probabilities", hint)
+        return rule, rest
+
+    def check(self, option: str) -> None:
+        """Raise UsageError for a model whose answers have no probabilities of labels."""
+        if self.kind not in KINDS:
+            raise UsageError(f"{option} is for classifiers, whose answers have probabilities", "leave it out")
+
+    def apply(self, answers: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+        """Return the answers under this rule, one by one; as they came where it changes nothing."""
+        return map(self._applied, answers) if self.calibrated or self.min_probability is not None else answers
+
+    def _applied(self, answer: dict[str, Any]) -> dict[str, Any]:
+        shares = answer["probabilities"]
+        if self.calibrated:
+            found = self.decision.calibrated(np.array([*shares.values()]), several="labels" in answer)
+            shares = dict(zip(shares, found.tolist(), strict=True))
+        least = self.min_probability or 0.0
+        if "labels" in answer:
+            kept = [label for label in answer["labels"] if shares[label] >= least]
+            return answer | {"labels": kept, "probabilities": shares}
+        # The class that was most probable stays it: a temperature keeps the order, but rounding may make two equal.
+        best = shares[answer["label"]]
+        label = answer["label"] if best >= least else None
+        return answer | {"label": label, "probability": best, "probabilities": shares}
+
+    def sureness(self, answer: dict[str, Any]) -> float:
+        """Return how sure an answer under this rule is.
+
+        Of classes, the probability of the best; of several labels, the smallest distance of a probability from its
+        threshold.
+        """
+        if "labels" not in answer:
+            return float(answer["probability"])
+        thresholds = np.array(self.decision.thresholds_of([*answer["probabilities"]]))
+        if self.calibrated:
+            thresholds = self.decision.calibrated(thresholds, several=True)
+        return float(np.abs(np.array([*answer["probabilities"].values()]) - thresholds).min())
+
+    def least_sure(self, answers: Iterable[dict[str, Any]], n: int) -> list[dict[str, Any]]:
+        """Return the n answers that are least sure, the least first and equal ones in order, with "row" from 1.
+
+        Memory is that of n answers. The answers are those that `apply` returned.
+
+        Raises:
+            UsageError: n is none, or the model is no classifier.
+        """
+        self.check("most_uncertain")
+        n = convert(n, int, COUNT, "most_uncertain", "options")
+        ranked = ((self.sureness(answer), row, answer) for row, answer in enumerate(answers, start=1))
+        return [{"row": row} | answer for _, row, answer in heapq.nsmallest(n, ranked)]

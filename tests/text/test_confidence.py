@@ -1,0 +1,334 @@
+"""Answers by how sure a classifier is: a temperature, answers withheld, the least sure first."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.helpers.exports import run_of
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.evaluate.classification import calibration, coverage_curve, fit_temperature
+from glassformer.evaluate.significance import wilson_interval
+from glassformer.interop.exported import load_exported
+from glassformer.runs.folder import RunFolder
+from glassformer.text.confidence import AnswerRule
+from glassformer.text.decision import COLDEST, HOTTEST, Decision, at_temperature, yes_and_no
+
+TINY: dict[str, Any] = {
+    "threads": 1,
+    "precision": "fp32",
+    "epochs": 2,
+    "model": {"d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 2},
+    "text": {"vocab_size": 60, "ngrams": 0},
+}
+TEXTS = ["a good film", "a bad film", "", "good bad", "neither here nor there", "bad bad bad"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def table(path: Path, n: int, label: str = "label") -> Path:
+    """Write texts of which every seventh has another label than its words say."""
+    words = [("bad", "good")[i % 2] for i in range(n)]
+    labels = [words[i] if i % 7 else ("good", "bad")[i % 2] for i in range(n)]
+    rows = [f"a {word} film {i % 5},{name}" for i, (word, name) in enumerate(zip(words, labels, strict=True))]
+    path.write_text("\n".join([f"text,{label}", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def files(folder: Path, n_valid: int = 60, label: str = "label") -> dict[str, Path]:
+    sizes = {"train_file": 80, "valid_file": n_valid, "test_file": 50}
+    return {name: table(folder / f"{label}-{name}.csv", n, label) for name, n in sizes.items()}
+
+
+@pytest.fixture(scope="module", params=["classify", "multilabel"])
+def trained(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    label = "label" if request.param == "classify" else "labels"
+    glassformer.train(request.param, out=folder / "run", **files(folder, label=label), **TINY)
+    return folder / "run"
+
+
+def test_the_temperature_is_that_of_the_least_loss() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(20_000, 3))
+    truth = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)  # the softmax of these is calibrated
+    for temperature in (0.5, 1.0, 3.0):
+        p = at_temperature(torch.tensor(logits).softmax(-1).numpy(), 1 / temperature)
+        assert fit_temperature(truth, p) == pytest.approx(temperature, rel=0.05)
+        assert calibration(truth, at_temperature(p, temperature))[0] < 0.02
+    assert fit_temperature(truth, np.full((20_000, 3), np.nan)) is None
+    assert fit_temperature(np.zeros(60, int), np.tile([0.8, 0.2], (60, 1))) is None, "nothing is wrong"
+    assert fit_temperature(np.ones(60, int), np.tile([1.0, 0.0], (60, 1))) == pytest.approx(HOTTEST, rel=1e-3)
+
+
+def test_a_temperature_keeps_order_and_sum() -> None:
+    p = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    for temperature in (COLDEST, 0.7, 1.0, HOTTEST):
+        found = Decision(temperature=temperature).calibrated(p, several=False)
+        assert found.sum(axis=-1) == pytest.approx(1)
+        assert (found.argsort(axis=-1)[:2] == p.argsort(axis=-1)[:2]).all()
+        each = Decision(temperature=temperature).calibrated(p[0], several=True)
+        assert each == pytest.approx([at_temperature(np.array([1 - x, x]), temperature)[1] for x in p[0]])
+    assert Decision(temperature=1.0).calibrated(p, several=False) == pytest.approx(p)
+    assert Decision().calibrated(p, several=False) is p
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 11.0, "warm", float("nan")])
+def test_a_damaged_temperature_is_refused(value: Any) -> None:
+    with pytest.raises(CheckpointError):
+        Decision.from_json({"temperature": value}, ["a", "b"], "config.json")
+
+
+def test_the_coverage_curve_counts_what_a_probability_answers() -> None:
+    rng = np.random.default_rng(1)
+    best = rng.choice([0.6, 0.7, 0.8, 0.9, 0.95], 200)
+    p, truth = np.stack([best, 1 - best], axis=1), (rng.random(200) > best).astype(int)
+    points = coverage_curve(truth, p)
+    assert [point["n"] for point in points] == sorted({point["n"] for point in points}), "equal ones go together"
+    assert points[-1]["coverage"] == 1.0 and points[-1]["accuracy"] == (truth == 0).mean()
+    for point in points:
+        kept = best >= point["min_probability"]
+        assert point["n"] == kept.sum() and point["coverage"] == kept.mean()
+        n_right = int((truth[kept] == 0).sum())
+        assert point["accuracy"] == n_right / kept.sum() and point["ci95"] == wilson_interval(n_right, int(kept.sum()))
+    assert [point["n"] for point in coverage_curve(np.array([0]), np.array([[0.9, 0.1]]))] == [1]
+
+
+def test_a_run_stores_its_temperature_and_reports_what_it_changes(trained: Path) -> None:
+    run = glassformer.load(trained)
+    temperature = run.task.decision.temperature
+    assert temperature is not None and COLDEST <= temperature <= HOTTEST
+    evaluation = RunFolder(trained).read_evaluation()
+    assert evaluation is not None
+    scores = evaluation.scores
+    assert scores["temperature"] == temperature
+    assert scores["log_loss_calibrated"] != scores["log_loss"] and {"ece", "ece_calibrated"} <= scores.keys()
+    assert "`predict --calibrated`" in (trained / "report.md").read_text("utf-8")
+    again = run.evaluate()
+    assert again["ece_calibrated"] == pytest.approx(scores["ece_calibrated"], abs=1e-6)
+    assert (trained / "plots" / "coverage.png").is_file() == (run.task.name == "classify")
+
+
+def test_the_temperature_is_that_of_the_mean_of_the_members(trained: Path) -> None:
+    run = glassformer.load(trained)
+    rows = [line.rsplit(",", 1) for line in next(trained.parent.glob("*-valid_file.csv")).read_text().splitlines()[1:]]
+    answers, names = run.predict([text for text, _ in rows]), run.task.label_names or []
+    p = np.array([[*answer["probabilities"].values()] for answer in answers])
+    truth = np.array([names.index(label) for _, label in rows])
+    if run.task.name == "multilabel":
+        p, truth = yes_and_no(p.ravel()), np.eye(len(names), dtype=int)[truth].ravel()
+    assert fit_temperature(truth, p) == pytest.approx(run.task.decision.temperature, rel=1e-3)
+
+
+def test_without_a_request_nothing_changes(trained: Path) -> None:
+    run = glassformer.load(trained)
+    plain = run.predict(TEXTS)
+    assert run.predict(TEXTS, calibrated=False, min_probability=None) == plain
+    run.task.decision = Decision(thresholds=run.task.decision.thresholds)
+    assert run.predict(TEXTS) == plain == [*run.predict_stream(TEXTS)]
+
+
+def shares(answers: list[dict[str, Any]]) -> np.ndarray:
+    return np.array([[*answer["probabilities"].values()] for answer in answers])
+
+
+def test_calibrated_answers_are_the_same_labels(trained: Path) -> None:
+    run = glassformer.load(trained)
+    plain, calibrated = run.predict(TEXTS), run.predict(TEXTS, calibrated=True)
+    several = run.task.name == "multilabel"
+    assert shares(calibrated) == pytest.approx(run.task.decision.calibrated(shares(plain), several=several))
+    assert not np.array_equal(shares(plain), shares(calibrated))
+    for was, now in zip(plain, calibrated, strict=True):
+        assert was.get("label", was.get("labels")) == now.get("label", now.get("labels"))
+        if not several:
+            assert now["probability"] == now["probabilities"][now["label"]]
+    assert [*run.predict_stream(TEXTS, calibrated=True)] == calibrated
+    assert shares([run.predict(TEXTS[0], calibrated=True)]) == pytest.approx(shares(calibrated[:1]), abs=1e-5)
+
+
+def test_no_label_below_a_probability(trained: Path) -> None:
+    run = glassformer.load(trained)
+    plain = run.predict(TEXTS)
+    least = float(np.median(shares(plain).max(axis=1)))
+    answers = run.predict(TEXTS, min_probability=least)
+    assert (shares(answers) == shares(plain)).all()
+    for was, now in zip(plain, answers, strict=True):
+        if "labels" in was:
+            assert now["labels"] == [name for name in was["labels"] if was["probabilities"][name] >= least]
+            continue
+        assert now == was | {"label": was["label"] if was["probability"] >= least else None}
+        [line] = run.task.report.answer_lines(now)
+        assert line.split("\t") == [now["label"] or "", f"{was['probability']:.4f}"]
+    if "label" in plain[0]:
+        assert {answer["label"] for answer in answers} > {None}
+        assert all(answer["label"] is None for answer in run.predict(TEXTS, min_probability=1.0))
+    assert run.predict(TEXTS, min_probability=0.0) == plain
+
+
+def test_the_least_sure_come_first(trained: Path) -> None:
+    run = glassformer.load(trained)
+    texts = [*TEXTS, *TEXTS, *(f"good {i}" for i in range(300))]
+    found, answers = run.least_sure(texts, 4), run.predict(texts)
+    rule = AnswerRule(run.task.explain_as, run.task.decision)
+    rows = sorted(range(len(texts)), key=lambda i: rule.sureness(answers[i]))[:4]  # stable, as the answers must be
+    assert [answer["row"] - 1 for answer in found] == rows
+    assert [answer["text"] for answer in found] == [texts[row] for row in rows]
+    assert len(run.least_sure(iter(TEXTS), 100)) == len(TEXTS)
+    calibrated = run.least_sure(texts, 2, calibrated=True)
+    again = [run.predict(answer["text"], calibrated=True) for answer in calibrated]
+    assert shares(calibrated) == pytest.approx(shares(again), abs=1e-5)
+    if run.task.name == "classify":
+        assert found[0]["probability"] == min(answer["probability"] for answer in answers)
+
+
+def test_of_several_labels_the_nearest_threshold_counts() -> None:
+    rule = AnswerRule("multilabel_classifier", Decision(thresholds=[0.2, 0.5], temperature=2.0))
+    answers = [{"text": "", "labels": [], "probabilities": {"a": a, "b": b}} for a, b in ((0.9, 0.1), (0.1, 0.45))]
+    assert [rule.sureness(answer) for answer in answers] == pytest.approx([0.4, 0.05])
+    at = AnswerRule("multilabel_classifier", rule.decision, calibrated=True)
+    exact = {"labels": ["a"], "probabilities": {"a": 0.2, "b": 0.9}}
+    [found] = at.apply([exact])
+    assert at.sureness(found) == pytest.approx(0), "thresholds have the temperature of the probabilities"
+
+
+def test_memory_holds_the_wanted_answers_alone() -> None:
+    alive, most = 0, 0
+
+    class Counted(dict[str, Any]):
+        def __init__(self, p: float) -> None:
+            super().__init__(label="a", probability=p)
+            nonlocal alive, most
+            alive += 1
+            most = max(most, alive)
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    def answers() -> Iterator[dict[str, Any]]:
+        yield from (Counted(p) for p in np.random.default_rng(0).random(2000).tolist())
+
+    found = AnswerRule("classifier", Decision()).least_sure(answers(), 5)
+    assert len(found) == 5 and most < 20
+
+
+def test_what_has_no_temperature_or_probabilities_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of("classify", monkeypatch)
+    with pytest.raises(UsageError, match="no temperature"):
+        run.predict("a", calibrated=True)
+    for wrong in (-0.1, 1.5, "much", True):
+        with pytest.raises(UsageError, match="min_probability"):
+            run.predict("a", min_probability=wrong)
+    for n in (0, 1.5):
+        with pytest.raises(UsageError, match="most_uncertain"):
+            run.least_sure(["a"], n)  # pyright: ignore[reportArgumentType]
+    translator = run_of("translate", monkeypatch)
+    for options in ({"calibrated": True}, {"min_probability": 0.5}):
+        with pytest.raises(UsageError, match="classifiers"):
+            translator.predict_stream(["a"], **options)
+    with pytest.raises(UsageError, match="classifiers"):
+        translator.least_sure(["a"], 1)
+    assert translator.predict("a", calibrated=False)
+
+
+def test_joined_runs_have_no_temperature(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "other")
+    joined = glassformer.load(trained, tmp_path / "other")
+    assert "temperature" not in joined.evaluate(), "it was fitted to one run"
+    with pytest.raises(UsageError, match="no temperature"):
+        joined.predict("a", calibrated=True)
+    assert glassformer.load(trained).task.decision.temperature is not None
+
+
+def test_few_validation_texts_give_no_temperature(tmp_path: Path) -> None:
+    run = glassformer.train("classify", out=tmp_path / "run", **files(tmp_path, n_valid=49), **TINY)
+    assert glassformer.load(tmp_path / "run").task.decision == Decision()
+    assert "decision" not in json.loads((tmp_path / "run" / "model" / "config.json").read_text("utf-8"))
+    assert run is not None
+
+
+def test_edits_and_a_kept_run_have_the_temperature(trained: Path, tmp_path: Path) -> None:
+    run = glassformer.load(trained)
+    edits = ["encoder.0.self.head1=0"]
+    plain, calibrated = (run.predict(TEXTS, edits=edits, calibrated=c) for c in (False, True))
+    several = run.task.name == "multilabel"
+    assert shares(calibrated) == pytest.approx(run.task.decision.calibrated(shares(plain), several=several))
+    kept = glassformer.load(run.learn("a good film", "good", steps=1).keep(tmp_path / "kept"))
+    assert kept.task.decision == run.task.decision
+    assert kept.predict("a", calibrated=True)["probabilities"]
+
+
+@pytest.mark.parametrize("target", ["onnx", "hf"])
+def test_an_export_answers_alike(target: str, trained: Path, tmp_path: Path, capfd: Any) -> None:
+    pytest.importorskip({"onnx": "onnxruntime", "hf": "transformers"}[target])
+    run = glassformer.load(trained)
+    if run.task.name == "multilabel" and target == "onnx":
+        return  # it takes half a minute to write, and applies the same rule
+    run.export(target, tmp_path / "out")  # pyright: ignore[reportArgumentType]
+    exported = load_exported(tmp_path / "out")
+    options: dict[str, Any] = {"calibrated": True, "min_probability": 0.55}
+    ours, theirs = run.predict(TEXTS, **options), exported.predict(TEXTS, **options)
+    assert shares(theirs) == pytest.approx(shares(ours), abs=1e-4)
+    keys = ("text", "label", "labels")
+    assert [[a.get(k) for k in keys] for a in ours] == [[a.get(k) for k in keys] for a in theirs]
+    assert [*exported.predict_stream(TEXTS, **options)] == theirs
+    least = exported.least_sure(TEXTS, 2, **options)
+    assert [a["row"] for a in least] == [a["row"] for a in run.least_sure(TEXTS, 2, **options)]
+    assert exported.predict(TEXTS) == exported.predict(TEXTS, calibrated=False)
+    assert printed(capfd, tmp_path / "out", "--calibrated", "--min-probability", "0.55") == theirs
+    assert printed(capfd, tmp_path / "out", "--most-uncertain", "2") == exported.least_sure(TEXTS, 2)
+
+
+def test_an_imported_export_has_the_temperature(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    run = run_of("classify", monkeypatch)
+    run.task.decision = Decision(temperature=1.5)
+    run.export("hf", tmp_path / "out")
+    back = glassformer.import_model(tmp_path / "out", tmp_path / "back")
+    assert back.task.decision == run.task.decision
+    assert back.predict("a b", calibrated=True) != back.predict("a b")
+
+
+def printed(capfd: Any, folder: Path, *flags: str) -> list[dict[str, Any]]:
+    capfd.readouterr()
+    assert main(["predict", str(folder), *TEXTS, "--json", *flags]) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return [{k: v for k, v in line.items() if k != "precision"} for line in lines]
+
+
+def test_the_command_does_what_python_does(trained: Path, capfd: Any) -> None:
+    run, rows = glassformer.load(trained), partial(printed, capfd, trained)
+    assert rows() == run.predict(TEXTS)
+    assert rows("--calibrated", "--min-probability", "0.6") == run.predict(TEXTS, calibrated=True, min_probability=0.6)
+    assert rows("--most-uncertain", "2", "--calibrated") == run.least_sure(TEXTS, 2, calibrated=True)
+    assert main(["predict", str(trained), *TEXTS, "--most-uncertain", "3"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [int(line.split("\t")[0]) for line in lines] == [a["row"] for a in run.least_sure(TEXTS, 3)]
+    if run.task.name == "classify":
+        assert main(["predict", str(trained), *TEXTS, "--min-probability", "1"]) == 0
+        assert all(line.startswith("\t0.") for line in capfd.readouterr().out.splitlines())
+    for flag, value in (("--min-probability", "2"), ("--most-uncertain", "0")):
+        assert main(["predict", str(trained), "a", flag, value]) == 2
+
+
+def test_a_folder_of_seeds_predicts_with_its_best_run(tmp_path: Path) -> None:
+    glassformer.train("classify", out=tmp_path / "seeds", seeds=2, **files(tmp_path), **TINY)
+    run = glassformer.load(tmp_path / "seeds")
+    assert run.task.decision.temperature is not None
+    assert run.predict("a", calibrated=True)["label"] in ("good", "bad")
+    together = json.loads((tmp_path / "seeds" / "ensemble.json").read_text("utf-8"))
+    assert "temperature" not in json.dumps(together)
+    assert RunFolder(run.path).trained
