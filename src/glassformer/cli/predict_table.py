@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from glassformer.config import DecodeConfig
+from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets.columns import SOURCE, ColumnSpec, text_spec
 from glassformer.data.output_table import OutputTable, column_kinds
@@ -27,6 +27,7 @@ from glassformer.runs.partial_answers import PartialAnswers, partial_answers
 from glassformer.runs.run_data import known_columns
 from glassformer.runs.sealed_folder import MANIFEST
 from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns
+from glassformer.text.confidence import RULES
 from glassformer.training.signals import stop_requests
 from glassformer.utils import console
 from glassformer.utils.atomic_io import atomic_write_chunks
@@ -98,7 +99,7 @@ class TableRequest:
         answerer = Answerer(
             trained,
             options,
-            override(trained.config, {"decode": options}, "flags").decode,
+            _decode_of(trained.config, options),
             [folder.require_model_folder() / MANIFEST for folder in folders],
             {"engine": "torch", "device": trained.device.type, "precision": trained.precision},
             trained.task.schema.columns,
@@ -109,11 +110,17 @@ class TableRequest:
 
     def answered_by_export(self, model: ExportedModel, options: dict[str, Any]) -> int:
         """Call `predict_table` with an exported model, without importing torch."""
-        facts, decode = model.facts, override(model.config, {"decode": options}, "flags").decode
+        facts, decode = model.facts, _decode_of(model.config, options)
         engine = {"engine": facts.target, "device": model.device, "precision": facts.precision}
         columns = (SOURCE,) if facts.kind == "translator" else None
         answerer = Answerer(model, options, decode, [model.path / MANIFEST], engine, columns, facts.labels or None)
         return predict_table(self, answerer)
+
+
+def _decode_of(config: Config, options: dict[str, Any]) -> DecodeConfig:
+    """Return the settings of decoding that options change, without those of what is done with probabilities."""
+    of_decoding = {name: value for name, value in options.items() if name not in RULES}
+    return override(config, {"decode": of_decoding}, "flags").decode
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ class Answerer:
 
     Attributes:
         model: what answers.
-        options: options of decoding for `predict_stream`.
+        options: options of `predict_stream`: of decoding, and of what is done with probabilities.
         decode: all settings of decoding.
         manifests: the manifests of the models, which hold the hashes of their weights.
         engine: what computes, on which device, in which precision.
@@ -191,6 +198,7 @@ def _facts(table: InputTable, request: TableRequest, answerer: Answerer) -> dict
     """Return what the answers depend on."""
     options = {"column": [str(key) for key in table.column.keys], "has_header": table.has_header}
     options |= {"probabilities": request.probabilities, "decode": asdict(answerer.decode), **answerer.engine}
+    options |= {name: value for name, value in answerer.options.items() if name not in options["decode"]}
     models = [sha256_regular(manifest) for manifest in answerer.manifests]
     return {"input": table.sha256, "models": models, "options": options, "rows": table.n_rows}
 

@@ -15,6 +15,8 @@ from glassformer.text.decision import Decision
 
 SHARE = {"interval": "[0, 1]"}
 COUNT = {"interval": "[1, inf)"}
+RULES = frozenset({"calibrated", "min_probability"})
+"""Options of `predict` that are not of decoding."""
 KINDS = ("classifier", "multilabel_classifier")
 """Kinds of models, `Task.explain_as`, whose answers have probabilities of labels."""
 
