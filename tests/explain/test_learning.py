@@ -21,7 +21,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.errors import UsageError
 from glassformer.explain.learn import learner as learner_module
 from glassformer.explain.learn.learner import Learner
-from glassformer.explain.learn.learning import training_settings
+from glassformer.explain.learn.learning import own_answer, training_settings, with_learned
 from glassformer.explain.learn.loss import encode_answer
 from glassformer.explain.request import TraceRequest
 from glassformer.run import Run
@@ -135,7 +135,9 @@ def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members
         ("classify", LONG["classify"], "good", {}, "learning takes up to 128 tokens, and this text has"),
         ("classify", "a b", "good", {"lr": -1.0}, "lr"),
         ("classify", "a b", "good", {"optimizer": "lion"}, "optimizer"),
-        ("classify", "a b", "good", {"steps": 101}, "learn_steps"),
+        ("classify", "a b", "good", {"steps": 101}, "steps must be a whole number from 0 to 100, got 101"),
+        ("classify", "a b", "good", {"steps": True}, "steps must be a whole number"),
+        ("classify", "a b", "good", {"step": 2}, "run.learn has no option 'step'"),
         ("classify", "a b", "good", {"edits": ("encoder.0.self.out=0",)}, "a model learns without edits only"),
         ("translate", "ab", "Ω", {}, "tokens that are not in the vocabulary"),
         ("translate", "ab", "ab" * 80, {}, "tokens; at most 127 can be learned at once"),
@@ -148,6 +150,41 @@ def test_what_cannot_be_learned_is_refused(task: str, text: str, answer: str, op
     with pytest.raises(UsageError) as raised:
         matrix_run(task).learn(text, answer, **options)
     assert words in str(raised.value)
+
+
+@for_each("members", [1, 2])
+def test_the_answer_of_a_language_model_is_the_text_that_it_learns(members: int) -> None:
+    run = matrix_run("lm", members)
+    e = run.learn(TEXTS["lm"], ANSWERS["lm"], steps=5, lr=0.01, optimizer="adamw", member=members)
+    assert e.base is not None and e.learning is not None
+    n = sum(label is not None for label in e.learning.labels)
+    for one in (e.base, e):
+        assert one.answer["headline"] == ANSWERS["lm"] and "truncated" not in one.answer["detail"]
+        assert one.answer["detail"].endswith(f"over {n} token{'s' * (n > 1)}") and len(one.generated) == n
+        scored = [p.actual.log_prob for p in (one.predictions[i] for i in one.generated) if p.actual is not None]
+        assert one.decode.hypotheses[0].log_prob == pytest.approx(sum(scored), abs=1e-4)
+    assert e.decode.hypotheses[0].log_prob > e.base.decode.hypotheses[0].log_prob
+    assert e.base.decode.hypotheses[0].log_prob == pytest.approx(-n * _without_smoothing(e.base), rel=1e-4)
+    own = own_answer(e.base)
+    assert own == run.explain(TEXTS["lm"], member=members).answer
+
+
+def _without_smoothing(e: Any) -> float:
+    rows = [(row, label) for row, label in enumerate(e.learning.labels) if label is not None]
+    return float(np.mean([-np.log(e["loss.probabilities"][row, label]) for row, label in rows]))
+
+
+@for_each("task", TEXTS)
+def test_an_ensemble_answers_with_the_member_that_learned(task: str) -> None:
+    e = matrix_run(task, 2).learn(TEXTS[task], ANSWERS[task], steps=30, lr=0.02, optimizer="adamw", member=2)
+    assert e.base is not None and e.together is not None and e.base.together is not None
+    before, after = e.base.together.answer, e.together.answer
+    assert before["detail"] != after["detail"]
+    assert after["headline"] in e.warnings[-1] and after["detail"] in e.warnings[-1]
+    learned = with_learned(e.run, 2, e.subject.model)
+    members = learned.model.members
+    assert members[1] is e.subject.model and members[0] is e.run.model.members[0]  # type: ignore[union-attr,index]
+    assert e.run.model.members[1] is not e.subject.model  # type: ignore[union-attr,index]
 
 
 def test_a_loss_that_is_not_finite_ends_the_steps() -> None:
@@ -201,6 +238,8 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest
         (["--lr", "1"], "--lr belongs to --learn"),
         (["--learn", "neg", "--edit", "encoder.0.self.out=0"], "--edit does not go with --learn"),
         (["--learn", "neg", "--keep", "x"], "add --steps"),
+        (["--learn", "neg", "--steps", "0"], "--steps takes 1 to 100, and 0 came"),
+        (["--learn", "neg", "--steps", "101"], "--steps takes 1 to 100, and 101 came"),
     ):
         assert main(["explain", str(runs.classify), "a film", *flags]) == 2
         assert words in "".join(capsys.readouterr())
