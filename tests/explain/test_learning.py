@@ -18,7 +18,7 @@ from tests.helpers.tiny_runs import Runs
 import glassformer
 from glassformer.cli.main import main
 from glassformer.data.splits import Split, TextData
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.learn import learner as learner_module
 from glassformer.explain.learn.learner import Learner
 from glassformer.explain.learn.learning import own_answer, training_settings, with_learned
@@ -223,6 +223,38 @@ def test_what_was_learned_is_kept_as_a_run(
             again.keep(out)
 
 
+def test_a_kept_run_knows_data_and_optimizer_and_cannot_be_resumed(
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, text = glassformer.load(runs.classify), "a good film"
+    out = run.learn(text, "neg", steps=2, optimizer="sgd", lr=0.1).keep(tmp_path / "kept")
+    kept = glassformer.load(out)
+    assert kept.config == run.config
+    assert kept.evaluate("valid")["n"] == run.evaluate("valid")["n"]
+    again, first = kept.learn(text, "pos", steps=1), run.learn(text, "pos", steps=1)
+    assert again.learning is not None and first.learning is not None
+    assert again.learning.groups == first.learning.groups
+    twice = again.keep(tmp_path / "twice")
+    assert glassformer.load(twice).config == run.config
+    card = (out / "model" / "README.md").read_text(encoding="utf-8")
+    assert "Member 1 of the 3 models of" in card
+    assert "after 2 steps of sgd with learning rate 0.1" in card and "the schedule of the learning rate" in card
+    record = json.loads((out / "learned.json").read_text(encoding="utf-8"))
+    assert (record["text"], record["answer"], record["steps"], record["optimizer"]) == (text, "neg", 2, "sgd")
+    assert sorted(path.name for path in out.iterdir()) == ["data.json", "learned.json", "model"]
+    for command, words in (
+        (["train", "--resume", str(out)], "was kept after steps of learning, not trained here"),
+        (["compare", str(out)], "was kept after steps of learning, not trained here"),
+        (["explain", str(out), "--follow"], "holds a model without its training"),
+        (["predict", str(tmp_path / "kepp"), "x"], "did you mean 'kept'?"),
+    ):
+        assert main(command) in (2, 4)
+        assert words in "".join(capsys.readouterr())
+    (out / "learned.json").write_text('{"config": {"task": 3}}', encoding="utf-8")
+    with pytest.raises(CheckpointError, match="does not say how the model was trained"):
+        glassformer.load(out)
+
+
 def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--learn", "neg", "--steps", "2", "--keep", str(tmp_path / "kept"), "--json"]
     assert main(["explain", str(runs.classify), "a good film", *flags]) == 0
@@ -234,6 +266,22 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest
     assert main(["explain", str(runs.classify), "a good film", "--learn", "neg", "--steps", "2", "-o", str(page)]) == 0
     assert '"learn_steps":2' in page.read_text(encoding="utf-8").replace(": ", ":")
     capsys.readouterr()
+    assert main(["explain", str(runs.classify), "a good film", "--learn", "neg", "--steps", "2"]) == 0
+    printed = capsys.readouterr().out
+    for words in (
+        "member    1 of 3 learns; together they answer:",
+        "label is the most probable one after 2 steps",
+        "the schedule of the learning rate, which is constant",
+        "their loss is without label smoothing",
+        "clipped to",
+    ):
+        assert words in printed
+    text = ["explain", str(runs.translate), "number 3", "--learn", "Nummer 7", "--steps", "1"]
+    assert main(text) == 0
+    assert capsys.readouterr().out.count("; by itself the model writes ") == 2
+    text = ["explain", str(runs.lm), "In the ", "--learn", "beginning", "--steps", "1"]
+    assert main(text) == 0
+    assert "other texts: none; the evaluation of this run holds no texts with their answers" in capsys.readouterr().out
     for flags, words in (
         (["--lr", "1"], "--lr belongs to --learn"),
         (["--learn", "neg", "--edit", "encoder.0.self.out=0"], "--edit does not go with --learn"),

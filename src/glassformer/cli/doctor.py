@@ -81,7 +81,7 @@ def _of_weights(path: Path, arguments: RunArguments) -> Checkup:
         reason = "needs the run's own data, and a file is named"
         return examine_texts(path, Path(arguments.text_file)) + Checkup(not_made=dict.fromkeys(EXAMINED, reason))
     if not RunFolder(path).resumable:
-        reason = "an imported model has no data of its own: name texts with --text-file"
+        reason = "the model was not trained here, so there is no log to compare with: name texts with --text-file"
         return Checkup(not_made=dict.fromkeys(EXAMINED, reason))
     return examine(load_run_record(path, damaged_log=True))
 

@@ -58,6 +58,9 @@ def follow(path: Path, arguments: Any) -> None:
         raise UsageError(f"{path} holds several runs", f"follow one of them: {seeds}")
     if not path.is_dir():
         raise UsageError(f"there is no folder {path}", "give the folder that --out named, once the training has begun")
+    if not RunFolder(path).resumable and RunFolder(path).model_folder:
+        message = f"{path} holds a model without its training, so there is nothing to follow"
+        raise UsageError(message, f"look inside: {glassformer_command('explain', path)}")
     trains = arguments.device == "auto" and is_locked(path)  # which needs the accelerator for itself
     device = choose_device("cpu" if trains else arguments.device)
     followed = Followed(path, device, may_write=arguments.control)

@@ -14,6 +14,7 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.build import without_memory
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder
 from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
+from glassformer.runs.origin import settings_of
 from glassformer.runs.records import JsonObject, dataclass_from_json
 from glassformer.tasks import Task, task_class
 from glassformer.text.decision import Decision
@@ -69,7 +70,7 @@ def _check_described(task: Task, found: Shapes, where: Path) -> None:
 
 
 def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Task:
-    """Return the task that a model folder describes; its data comes from the run's config.toml if that exists.
+    """Return the task that a model folder describes; its data comes from the run's settings if there are any.
 
     Raises:
         CheckpointError: something is missing, of another type, or does not fit the tokenizer.
@@ -85,8 +86,7 @@ def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Ta
     except UsageError as error:
         raise CheckpointError(error.message, error.hint) from error
     config = replace(config, train=train)
-    if folder.resumable:
-        recipe = folder.read_config()
+    if (recipe := settings_of(folder)) is not None:
         config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
     tokenizer = RunFolder(model_folder).read_tokenizer()
     if tokenizer.vocab_size != known.vocab_size:
