@@ -23,7 +23,6 @@ from glassformer.config.recipes import nearest, override
 from glassformer.config.validation import convert, kinds, sections, tables
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
-from glassformer.runs.origin import settings_of
 from glassformer.utils import console
 
 if TYPE_CHECKING:
@@ -176,6 +175,7 @@ def parse_for_run(cls: type[A], flag_args: list[str], path: Path, verb: str) -> 
     A model folder alone has the default configuration. Errors as in `parse_for_recipe` and `RunFolder.read_config`.
     """
     from glassformer.tasks import TASKS
+    from glassformer.tasks.restoring import settings_of
 
     config = settings_of(RunFolder(path)) or Config()
     arguments, options = read(cls, flag_args, f"{verb} {path}", config, TASKS.get(config.task))

@@ -258,7 +258,7 @@ class DecodeLog:
     """How the target was decoded."""
 
     kind: Literal["beam", "sample", "given", "none"]
-    """given: the target, or the answer to learn, was part of the request; none: a classifier."""
+    """given: the target was part of the request; none: a classifier."""
     settings: DecodeConfig
     """Settings of decoding."""
     hypotheses: list[LoggedHypothesis] = field(default_factory=list)

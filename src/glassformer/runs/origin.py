@@ -11,14 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import Config
-from glassformer.config.recipes import config_from_dict
-from glassformer.errors import CheckpointError, UsageError
-from glassformer.runs.folder import LEARNED_RECORD, RunFolder
 from glassformer.runs.model_folder import read_description
 from glassformer.runs.records import JsonObject
 from glassformer.utils.formatting import cell_text, code
-from glassformer.utils.safe_read import LIMITS, dataclass_from_json, read_json_object
+from glassformer.utils.safe_read import dataclass_from_json
 
 IMPORT = "import"
 """Key of the record in `model/config.json`, and in the record of the run that a run begins from (`DataRecord.base`)."""
@@ -109,26 +105,3 @@ def read_origin(model_folder: Path) -> Origin | None:
     """
     config, _ = read_description(model_folder)
     return Origin.from_json(config.get(IMPORT), model_folder)
-
-
-SETTINGS = "config"
-"""Key of the settings in `learned.json`: those with which the run was trained whose model learned an answer."""
-
-
-def settings_of(folder: RunFolder) -> Config | None:
-    """Return the settings with which the weights of a folder were trained, here or before steps of learning.
-
-    None for an import and for a model folder alone, which name neither data nor an optimizer.
-
-    Raises:
-        CheckpointError: the settings are damaged.
-    """
-    if folder.resumable:
-        return folder.read_config()
-    path = folder.path / LEARNED_RECORD
-    if not path.is_file():
-        return None
-    try:
-        return config_from_dict(read_json_object(path, LIMITS["record"])[SETTINGS], str(path), of_a_run=True)
-    except (KeyError, TypeError, ValueError, UsageError) as error:
-        raise CheckpointError(f"{path} does not say how the model was trained", "restore it from a copy") from error

@@ -16,8 +16,9 @@ from glassformer.explain.subject import with_checkpoint
 from glassformer.models.ensemble import Ensemble
 from glassformer.runs.folder import LEARNED_RECORD, RunFolder
 from glassformer.runs.model_folder import TOKENIZERS, read_description, save_model
-from glassformer.runs.origin import SETTINGS, read_origin
+from glassformer.runs.origin import read_origin
 from glassformer.runs.records import JsonObject
+from glassformer.tasks.restoring import SETTINGS
 from glassformer.utils.atomic_io import write_folder_atomically, write_json
 from glassformer.utils.formatting import cell_text, code, counted
 
