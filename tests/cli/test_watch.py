@@ -101,7 +101,7 @@ def test_the_address_is_repeated_when_the_training_ends(
     again = threading.Event()
     monkeypatch.setattr(server, "serve", serve)
     monkeypatch.setattr(explain_follow, "_announced", [])
-    monkeypatch.setattr(explain_follow, "_beside_training", False)
+    monkeypatch.setattr(explain_follow, "_ends_with_training", False)
     monkeypatch.setattr(explain_follow.os, "nice", lambda _: 0, raising=False)
     monkeypatch.setattr(explain_follow.os, "kill", lambda *_: ended.set())
 

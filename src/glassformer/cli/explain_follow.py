@@ -89,7 +89,7 @@ def serve(followed: Any, arguments: Any) -> None:
 
     def announce(address: str) -> None:
         _announced.append(address)
-        ends = "stops the training, which is saved" if _beside_training else "ends the page, not the training"
+        ends = "stops the training, which is saved" if _ends_with_training else "ends the page, not the training"
         logger.info(f"following {followed.path}; Ctrl-C {ends}; the page: {address}")
         console.write(address)
 
@@ -99,7 +99,7 @@ def serve(followed: Any, arguments: Any) -> None:
 
 _announced = list[str]()
 """Addresses of the page that were printed; the last one has not been opened."""
-_beside_training = False
+_ends_with_training = False
 """Whether this process is that of the page of a training, which ends with it."""
 CHILD = "import sys; from glassformer.cli.explain_follow import as_child; sys.exit(as_child(sys.argv[1:]))"
 
@@ -109,10 +109,10 @@ def as_child(argv: list[str]) -> int:
 
     What is written into it asks for the address of the page again.
     """
-    global _beside_training
+    global _ends_with_training
     from glassformer.cli.main import main
 
-    _beside_training = True
+    _ends_with_training = True
 
     def watch_parent() -> None:
         with suppress(OSError):

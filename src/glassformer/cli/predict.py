@@ -68,7 +68,7 @@ def run(argv: Sequence[str]) -> int:
     import glassformer
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
-    logger.info(f"answered by torch, {trained.precision}")
+    logger.info(f"computed by torch, {trained.precision}")
     answers = trained.predict_stream(texts or stdin_lines(), **options)
     return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
 
@@ -128,7 +128,7 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     override(model.config, options, "flags")
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
-    logger.info(f"answered by {model.facts.target}, {model.facts.precision}")
+    logger.info(f"computed by {model.facts.target}, {model.facts.precision}")
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
     return _write(
         model.predict_stream(texts or stdin_lines(), **options),

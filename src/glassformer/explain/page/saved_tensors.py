@@ -99,16 +99,20 @@ def _what_lacks(left_out: list[str], left_out_parameters: list[str]) -> list[str
     sentences = []
     if left_out_parameters:
         sentences.append(
-            f"Left out: {counted(len(left_out_parameters), 'parameters')}, so that steps computed with them cannot be "
+            f"{_left_out(len(left_out_parameters), 'parameters')}, so that steps computed with them cannot be "
             "recomputed here: glassformer explain RUN TEXT -o page.html --parameters stores them, if they fit in 20 MB."
         )
     if left_out:
         shown = ", ".join(left_out[:6]) + (f" and {len(left_out) - 6} more" if len(left_out) > 6 else "")
         sentences.append(
-            f"Left out: {counted(len(left_out), 'tensors')}, to limit the size of the file: {shown}. Steps computed "
+            f"{_left_out(len(left_out), 'tensors')}, to limit the size of the file: {shown}. Steps computed "
             "from them cannot be checked here; glassformer explain shows them."
         )
     return sentences
+
+
+def _left_out(n: int, units: str) -> str:
+    return f"{counted(n, units)} {'is' if n == 1 else 'are'} left out"
 
 
 def pack_updates(explanation: Explanation, packed: dict[str, PackedTensor], room: int, dropped: list[str]) -> int:
