@@ -211,8 +211,12 @@ class Run:
             options: `lr` and `optimizer` instead of the run's; `checkpoint`, `member`, `label`, as of `explain`.
 
         Raises:
-            UsageError: the answer does not suit the task, or the model or the text is too large.
+            UsageError: the answer does not suit the task, the model or the text is too large, or there is no such
+                option.
         """
+        from glassformer.explain.learn.learning import check_options
+
+        check_options(steps, options)
         return self._explained(text, answer=answer, learn_steps=steps, **options)
 
     def _explained(self, text: str, **request: Any) -> Explanation:

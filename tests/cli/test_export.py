@@ -133,7 +133,7 @@ def test_an_engine_is_exported_once_and_answers_where_it_is_named(
         out, err = capsys.readouterr()
         lines.append(out)
         assert err.count("exporting") == (options == ("--engine", "ctranslate2") and not exists)
-        return err.rsplit("answered by ", 1)[1].split(",")[0]
+        return err.rsplit("computed by ", 1)[1].split(",")[0]
 
     lines: list[str] = []
     exists = False

@@ -160,7 +160,14 @@ def test_doctor_compares_the_rate_of_a_recipe_and_writes_nothing(
     monkeypatch.chdir(tmp_path)
     message = cli("doctor", "lm", "--train-file", runs.book, "--text.max-len", "32", "--lr", "0.9", "--json", *SMALL)
     assert message.code == 0, message.err
-    [finding] = json.loads(message.out)["diagnostics"]
+    printed = json.loads(message.out)
+    [finding], measured = printed["diagnostics"], printed["measured"]
+    assert measured["lr"] == 0.9 and len(measured["curve"]) > 10
+    assert {name: measured[name] for name in finding["numbers"]} == finding["numbers"]
+    plain = cli("doctor", "lm", "--train-file", runs.book, "--text.max-len", "32", "--lr", "0.01", *SMALL).out
+    low, high = (f"{measured[name]:.1g}" for name in ("low", "high"))
+    assert f"a short training with a rising learning rate learns between {low} and {high}; --lr is 0.01" in plain
+    assert "nothing stands out" in plain
     assert finding["place"] == "rate-range" and finding["numbers"]["lr"] == 0.9 > finding["numbers"]["high"]
     assert finding["remedy"].startswith("--lr ") and not list(tmp_path.iterdir())
 

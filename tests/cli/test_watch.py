@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from tests.helpers.small_runs import FLAGS, write_table
 
 from glassformer.cli import explain_follow
 from glassformer.cli.main import main
+from glassformer.explain.page import server
 from glassformer.runs.checkpoints import snapshot_folders
 
 WAITS = "import sys; sys.stdin.read()"
@@ -79,6 +82,39 @@ def test_a_page_that_cannot_be_started_stops_no_training(
     monkeypatch.setattr(explain_follow.subprocess, "Popen", refuse)
     assert trained(tmp_path, "run", "--watch") == 0
     assert capsys.readouterr().err.count("the page cannot be started: Cannot allocate memory") == 1
+
+
+def test_the_address_is_repeated_when_the_training_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the training writes into the pipe makes its page print the address; the pipe's end ends the page."""
+    reading, writing = os.pipe()
+    os.write(writing, b"\n")
+    os.close(writing)
+    ended = threading.Event()
+
+    def serve(followed: Any, on_ready: Any, **_: Any) -> None:
+        on_ready("http://127.0.0.1:8317/?token=a")
+        again.set()
+        assert ended.wait(60)
+
+    again = threading.Event()
+    monkeypatch.setattr(server, "serve", serve)
+    monkeypatch.setattr(explain_follow, "_announced", [])
+    monkeypatch.setattr(explain_follow, "_ends_with_training", False)
+    monkeypatch.setattr(explain_follow.os, "nice", lambda _: 0, raising=False)
+    monkeypatch.setattr(explain_follow.os, "kill", lambda *_: ended.set())
+
+    def read(fd: int, n: int, read: Any = os.read) -> bytes:
+        assert fd != 0 or again.wait(60)
+        return read(reading if fd == 0 else fd, n)
+
+    monkeypatch.setattr(explain_follow.os, "read", read)
+    assert explain_follow.as_child([str(tmp_path), "--follow", "--control", "--device=cpu", "--no-browser"]) == 0
+    printed = capsys.readouterr().err
+    os.close(reading)
+    assert "Ctrl-C stops the training, which is saved; the page: http://127.0.0.1:8317/?token=a" in printed
+    assert printed.rstrip().splitlines().count("the page: http://127.0.0.1:8317/?token=a") == 1
 
 
 REFUSED = {

@@ -18,6 +18,7 @@ from glassformer.explain.learn.learning import LearningStore, training_settings
 from glassformer.explain.learn.operations import is_gradient
 from glassformer.explain.page.manifest import manifest, run_info
 from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
 from glassformer.explain.request import TraceRequest
 
@@ -41,6 +42,12 @@ def test_gradients_are_listed_apart_from_the_steps_of_the_forward_pass() -> None
     plain = manifest(explain(subject_of(MODELS[NAME]), TEXTS["classify"]))
     assert plain["gradients"] == [] and plain["refused"] == {}
     assert sent["refused"]["edits"] == "a model learns without edits only"
+
+
+def test_the_page_of_an_answer_to_learn_opens_on_the_screen_learn() -> None:
+    for start, screen in (([learned(0)], "#/learn"), ([], ""), ([explain(subject_of(MODELS[NAME]), "a b")], "")):
+        with PageServer(subject_of(MODELS[NAME]), port=0, start=start) as server:
+            assert server.address().partition("#")[1:] == ("#" * bool(screen), screen[1:])
 
 
 def test_what_is_refused_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:

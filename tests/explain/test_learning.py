@@ -18,10 +18,10 @@ from tests.helpers.tiny_runs import Runs
 import glassformer
 from glassformer.cli.main import main
 from glassformer.data.splits import Split, TextData
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.learn import learner as learner_module
 from glassformer.explain.learn.learner import Learner
-from glassformer.explain.learn.learning import training_settings
+from glassformer.explain.learn.learning import own_answer, training_settings, with_learned
 from glassformer.explain.learn.loss import encode_answer
 from glassformer.explain.request import TraceRequest
 from glassformer.run import Run
@@ -135,7 +135,9 @@ def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members
         ("classify", LONG["classify"], "good", {}, "learning takes up to 128 tokens, and this text has"),
         ("classify", "a b", "good", {"lr": -1.0}, "lr"),
         ("classify", "a b", "good", {"optimizer": "lion"}, "optimizer"),
-        ("classify", "a b", "good", {"steps": 101}, "learn_steps"),
+        ("classify", "a b", "good", {"steps": 101}, "steps must be a whole number from 0 to 100, got 101"),
+        ("classify", "a b", "good", {"steps": True}, "steps must be a whole number"),
+        ("classify", "a b", "good", {"step": 2}, "run.learn has no option 'step'"),
         ("classify", "a b", "good", {"edits": ("encoder.0.self.out=0",)}, "a model learns without edits only"),
         ("translate", "ab", "Ω", {}, "tokens that are not in the vocabulary"),
         ("translate", "ab", "ab" * 80, {}, "tokens; at most 127 can be learned at once"),
@@ -148,6 +150,41 @@ def test_what_cannot_be_learned_is_refused(task: str, text: str, answer: str, op
     with pytest.raises(UsageError) as raised:
         matrix_run(task).learn(text, answer, **options)
     assert words in str(raised.value)
+
+
+@for_each("members", [1, 2])
+def test_the_answer_of_a_language_model_is_the_text_that_it_learns(members: int) -> None:
+    run = matrix_run("lm", members)
+    e = run.learn(TEXTS["lm"], ANSWERS["lm"], steps=5, lr=0.01, optimizer="adamw", member=members)
+    assert e.base is not None and e.learning is not None
+    n = sum(label is not None for label in e.learning.labels)
+    for one in (e.base, e):
+        assert one.answer["headline"] == ANSWERS["lm"] and "truncated" not in one.answer["detail"]
+        assert one.answer["detail"].endswith(f"over {n} token{'s' * (n > 1)}") and len(one.generated) == n
+        scored = [p.actual.log_prob for p in (one.predictions[i] for i in one.generated) if p.actual is not None]
+        assert one.decode.hypotheses[0].log_prob == pytest.approx(sum(scored), abs=1e-4)
+    assert e.decode.hypotheses[0].log_prob > e.base.decode.hypotheses[0].log_prob
+    assert e.base.decode.hypotheses[0].log_prob == pytest.approx(-n * _without_smoothing(e.base), rel=1e-4)
+    own = own_answer(e.base)
+    assert own == run.explain(TEXTS["lm"], member=members).answer
+
+
+def _without_smoothing(e: Any) -> float:
+    rows = [(row, label) for row, label in enumerate(e.learning.labels) if label is not None]
+    return float(np.mean([-np.log(e["loss.probabilities"][row, label]) for row, label in rows]))
+
+
+@for_each("task", TEXTS)
+def test_an_ensemble_answers_with_the_member_that_learned(task: str) -> None:
+    e = matrix_run(task, 2).learn(TEXTS[task], ANSWERS[task], steps=30, lr=0.02, optimizer="adamw", member=2)
+    assert e.base is not None and e.together is not None and e.base.together is not None
+    before, after = e.base.together.answer, e.together.answer
+    assert before["detail"] != after["detail"]
+    assert after["headline"] in e.warnings[-1] and after["detail"] in e.warnings[-1]
+    learned = with_learned(e.run, 2, e.subject.model)
+    members = learned.model.members
+    assert members[1] is e.subject.model and members[0] is e.run.model.members[0]  # type: ignore[union-attr,index]
+    assert e.run.model.members[1] is not e.subject.model  # type: ignore[union-attr,index]
 
 
 def test_a_loss_that_is_not_finite_ends_the_steps() -> None:
@@ -186,6 +223,38 @@ def test_what_was_learned_is_kept_as_a_run(
             again.keep(out)
 
 
+def test_a_kept_run_knows_data_and_optimizer_and_cannot_be_resumed(
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, text = glassformer.load(runs.classify), "a good film"
+    out = run.learn(text, "neg", steps=2, optimizer="sgd", lr=0.1).keep(tmp_path / "kept")
+    kept = glassformer.load(out)
+    assert kept.config == run.config
+    assert kept.evaluate("valid")["n"] == run.evaluate("valid")["n"]
+    again, first = kept.learn(text, "pos", steps=1), run.learn(text, "pos", steps=1)
+    assert again.learning is not None and first.learning is not None
+    assert again.learning.groups == first.learning.groups
+    twice = again.keep(tmp_path / "twice")
+    assert glassformer.load(twice).config == run.config
+    card = (out / "model" / "README.md").read_text(encoding="utf-8")
+    assert "Member 1 of the 3 models of" in card
+    assert "after 2 steps of sgd with learning rate 0.1" in card and "the schedule of the learning rate" in card
+    record = json.loads((out / "learned.json").read_text(encoding="utf-8"))
+    assert (record["text"], record["answer"], record["steps"], record["optimizer"]) == (text, "neg", 2, "sgd")
+    assert sorted(path.name for path in out.iterdir()) == ["data.json", "learned.json", "model"]
+    for command, words in (
+        (["train", "--resume", str(out)], "was kept after steps of learning, not trained here"),
+        (["compare", str(out)], "was kept after steps of learning, not trained here"),
+        (["explain", str(out), "--follow"], "holds a model without its training"),
+        (["predict", str(tmp_path / "kepp"), "x"], "did you mean 'kept'?"),
+    ):
+        assert main(command) in (2, 4)
+        assert words in "".join(capsys.readouterr())
+    (out / "learned.json").write_text('{"config": {"task": 3}}', encoding="utf-8")
+    with pytest.raises(CheckpointError, match="does not say how the model was trained"):
+        glassformer.load(out)
+
+
 def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--learn", "neg", "--steps", "2", "--keep", str(tmp_path / "kept"), "--json"]
     assert main(["explain", str(runs.classify), "a good film", *flags]) == 0
@@ -197,10 +266,28 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest
     assert main(["explain", str(runs.classify), "a good film", "--learn", "neg", "--steps", "2", "-o", str(page)]) == 0
     assert '"learn_steps":2' in page.read_text(encoding="utf-8").replace(": ", ":")
     capsys.readouterr()
+    assert main(["explain", str(runs.classify), "a good film", "--learn", "neg", "--steps", "2"]) == 0
+    printed = capsys.readouterr().out
+    for words in (
+        "member    1 of 3 learns; together they answer:",
+        "label is the most probable one after 2 steps",
+        "the schedule of the learning rate, which is constant",
+        "their loss is without label smoothing",
+        "clipped to",
+    ):
+        assert words in printed
+    text = ["explain", str(runs.translate), "number 3", "--learn", "Nummer 7", "--steps", "1"]
+    assert main(text) == 0
+    assert capsys.readouterr().out.count("; by itself the model writes ") == 2
+    text = ["explain", str(runs.lm), "In the ", "--learn", "beginning", "--steps", "1"]
+    assert main(text) == 0
+    assert "other texts: none; the evaluation of this run holds no texts with their answers" in capsys.readouterr().out
     for flags, words in (
         (["--lr", "1"], "--lr belongs to --learn"),
         (["--learn", "neg", "--edit", "encoder.0.self.out=0"], "--edit does not go with --learn"),
         (["--learn", "neg", "--keep", "x"], "add --steps"),
+        (["--learn", "neg", "--steps", "0"], "--steps takes 1 to 100, and 0 came"),
+        (["--learn", "neg", "--steps", "101"], "--steps takes 1 to 100, and 101 came"),
     ):
         assert main(["explain", str(runs.classify), "a film", *flags]) == 2
         assert words in "".join(capsys.readouterr())

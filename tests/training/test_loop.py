@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, replace
 
 import pytest
@@ -114,12 +115,14 @@ def test_budgets_end_the_run_with_a_validation(budget: dict) -> None:
         assert 1.5 <= reports[-1].epoch < 1.5 + 2 / len(run.batches(1))
 
 
-def test_patience_stops_on_the_metric() -> None:
+def test_patience_stops_on_the_metric(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "glassformer")
     run = small("classify", epochs=50, lr=0.0, patience=3, ema_decay=0.0)
     state = run.new_state()
     reports = run.run(state)
     assert state.progress.finished == "patience"
     assert sum(r.valid is not None for r in reports) == 4  # the first is the best, three are not better
+    assert f"ends at step {reports[-1].step}: 3 validations without a better one" in caplog.text
 
 
 def test_masking_words_spares_special_tokens() -> None:

@@ -18,6 +18,7 @@ from glassformer.errors import UsageError
 from glassformer.report.diagnosis import EXAMINED, RULES, Checkup, check_log
 from glassformer.report.run_record import load_run_record, readable_records
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import JsonObject
 from glassformer.utils import console
 from glassformer.utils.formatting import counted
 
@@ -81,7 +82,7 @@ def _of_weights(path: Path, arguments: RunArguments) -> Checkup:
         reason = "needs the run's own data, and a file is named"
         return examine_texts(path, Path(arguments.text_file)) + Checkup(not_made=dict.fromkeys(EXAMINED, reason))
     if not RunFolder(path).resumable:
-        reason = "an imported model has no data of its own: name texts with --text-file"
+        reason = "the model was not trained here, so there is no log to compare with: name texts with --text-file"
         return Checkup(not_made=dict.fromkeys(EXAMINED, reason))
     return examine(load_run_record(path, damaged_log=True))
 
@@ -98,11 +99,17 @@ def _recipe(word: str, flag_args: list[str]) -> int:
         raise UsageError(f"--examine looks into a run, and {word} is a recipe", "leave it out")
     from glassformer.training.rate_range import check_recipe
 
-    _write(check_recipe(config), arguments.json, recipe=word)
+    checkup, measured = check_recipe(config)
+    if not arguments.json and "low" in measured:
+        between = f"{measured['low']:.1g} and {measured['high']:.1g}"
+        console.write(
+            f"a short training with a rising learning rate learns between {between}; --lr is {measured['lr']:g}"
+        )
+    _write(checkup, arguments.json, recipe=word, measured=measured)
     return 0
 
 
-def _write(checkup: Checkup, as_json: bool, **of: str) -> None:
+def _write(checkup: Checkup, as_json: bool, **of: str | JsonObject) -> None:
     """Print findings, how many checks were made, and why others were not."""
     if as_json:
         diagnostics = [asdict(finding) for finding in checkup.findings]

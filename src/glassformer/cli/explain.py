@@ -59,11 +59,11 @@ class ExplainArguments:
     steps: int | None = None
     """Steps of the optimizer on that answer, in a copy of the model, from 1 to 100."""
     lr: float | None = None
-    """Learning rate of these steps; the run's when absent."""
+    """Learning rate of these steps; the run's when absent. That of Muon's matrices keeps its ratio to it."""
     optimizer: Literal["adamw", "adam", "sgd", "muon"] | None = None
     """Optimizer of these steps; the run's when absent."""
     keep: str | None = None
-    """New folder for the model after these steps, as a run."""
+    """New folder for the model after these steps, with the run's settings, and without a log."""
     check: str | None = None
     """A file of findings, as --edit writes it with --out FILE.toml: measures each again on this run."""
     parameters: bool = False

@@ -58,6 +58,9 @@ def follow(path: Path, arguments: Any) -> None:
         raise UsageError(f"{path} holds several runs", f"follow one of them: {seeds}")
     if not path.is_dir():
         raise UsageError(f"there is no folder {path}", "give the folder that --out named, once the training has begun")
+    if not RunFolder(path).resumable and RunFolder(path).model_folder:
+        message = f"{path} holds a model without its training, so there is nothing to follow"
+        raise UsageError(message, f"look inside: {glassformer_command('explain', path)}")
     trains = arguments.device == "auto" and is_locked(path)  # which needs the accelerator for itself
     device = choose_device("cpu" if trains else arguments.device)
     followed = Followed(path, device, may_write=arguments.control)
@@ -85,24 +88,37 @@ def serve(followed: Any, arguments: Any) -> None:
     from glassformer.explain.page import server
 
     def announce(address: str) -> None:
-        logger.info(f"following {followed.path}; Ctrl-C ends the page, not the training; the page: {address}")
+        _announced.append(address)
+        ends = "stops the training, which is saved" if _ends_with_training else "ends the page, not the training"
+        logger.info(f"following {followed.path}; Ctrl-C {ends}; the page: {address}")
         console.write(address)
 
     server.serve(followed, port=arguments.port, open_browser=arguments.browser, on_ready=announce)
     logger.info("the page has ended")
 
 
+_announced = list[str]()
+"""Addresses of the page that were printed; the last one has not been opened."""
+_ends_with_training = False
+"""Whether this process is that of the page of a training, which ends with it."""
 CHILD = "import sys; from glassformer.cli.explain_follow import as_child; sys.exit(as_child(sys.argv[1:]))"
 
 
 def as_child(argv: list[str]) -> int:
-    """Run `glassformer explain` with these arguments, until the process that holds the other end of stdin ends."""
+    """Run `glassformer explain` with these arguments, until the process that holds the other end of stdin ends.
+
+    What is written into it asks for the address of the page again.
+    """
+    global _ends_with_training
     from glassformer.cli.main import main
+
+    _ends_with_training = True
 
     def watch_parent() -> None:
         with suppress(OSError):
             while os.read(0, 4096):
-                pass
+                for address in _announced[-1:]:
+                    logger.info(f"the page: {address}")
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch_parent, name="glassformer-parent", daemon=True).start()
@@ -143,7 +159,10 @@ class Watching:
         """Keep the page after the training, until Ctrl-C, where somebody sits at a terminal."""
         if self._process is not None and console.is_terminal(sys.stderr) and console.is_terminal(sys.stdin):
             logger.info("the training has ended, and its page stays until Ctrl-C")
-            with suppress(KeyboardInterrupt):
+            with suppress(KeyboardInterrupt, OSError):
+                if self._process.stdin is not None:
+                    self._process.stdin.write(b"\n")
+                    self._process.stdin.flush()
                 self._process.wait()
 
     def end(self) -> None:

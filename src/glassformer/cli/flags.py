@@ -22,7 +22,7 @@ from glassformer.config import Config, docstrings, idle
 from glassformer.config.recipes import nearest, override
 from glassformer.config.validation import convert, kinds, sections, tables
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
+from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
 from glassformer.utils import console
 
 if TYPE_CHECKING:
@@ -175,8 +175,9 @@ def parse_for_run(cls: type[A], flag_args: list[str], path: Path, verb: str) -> 
     A model folder alone has the default configuration. Errors as in `parse_for_recipe` and `RunFolder.read_config`.
     """
     from glassformer.tasks import TASKS
+    from glassformer.tasks.restoring import settings_of
 
-    config = RunFolder(path).read_config() if RunFolder(path).resumable else Config()
+    config = settings_of(RunFolder(path)) or Config()
     arguments, options = read(cls, flag_args, f"{verb} {path}", config, TASKS.get(config.task))
     override(config, options, "flags")  # refuses what is wrong before anything is loaded
     return arguments, config, options
@@ -317,12 +318,17 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
         return path
     wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
     parent, hint = path.parent, "give the folder that --out named when training"
-    if siblings := [p.name for p in parent.glob("*") if RunFolder(p).resumable or SeedsFolder(p).exists]:
+    if siblings := [p.name for p in parent.glob("*") if _is_run(p) or SeedsFolder(p).exists]:
         hint = f"in {parent} there are: {', '.join(sorted(siblings)[:8])}"
     hint = nearest(path.name, siblings).strip() or hint
-    if "," in word and all(RunFolder(part).resumable for part in word.split(",")):
+    if "," in word and all(_is_run(Path(part)) for part in word.split(",")):
         hint = "name one run: only predict and evaluate take several"
     raise CheckpointError(f"{path} {wrong}", hint)
+
+
+def _is_run(path: Path) -> bool:
+    """Return whether a folder is a run, also one without a training: an import, or what learned an answer."""
+    return RunFolder(path).resumable or (RunFolder(path).model / MODEL_CONFIG).is_file()
 
 
 def run_folders(word: str) -> list[Path]:

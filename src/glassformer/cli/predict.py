@@ -91,7 +91,7 @@ def run(argv: Sequence[str]) -> int:
     import glassformer
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
-    logger.info(f"answered by torch, {trained.precision}")
+    logger.info(f"computed by torch, {trained.precision}")
     options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
     if request is not None:
         return request.answered_by_run(trained, options)
@@ -156,7 +156,7 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
         options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
     request = _table_request(arguments, texts)
-    logger.info(f"answered by {model.facts.target}, {model.facts.precision}")
+    logger.info(f"computed by {model.facts.target}, {model.facts.precision}")
     options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
     if request is not None:
         return request.answered_by_export(model, options)

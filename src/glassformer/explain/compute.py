@@ -119,14 +119,16 @@ def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog
 
 
 def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
-    """Return the log of a given target, with the model's score of it."""
+    """Return the log of a given target, or of the answer that a prompt should have, with the model's score of it."""
     with exact_no_grad(subject.model):
         log_probs = exact_forward(subject.model, **encoded.model_inputs)[0].double().log_softmax(dim=-1)
-    ids = [token for token in encoded.following if token is not None]
-    log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids))
+    start = encoded.log_start
+    ids = [token for token in encoded.following[start:] if token is not None]
+    log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids, start))
     penalty = encoded.decode.settings.length_penalty
     score = log_prob / length_penalties(len(ids), penalty)[len(ids)]
-    target = Hypothesis(ids[:-1], score, log_prob, True)
+    finished = ids[-1] == subject.task.tokenizer.of_targets.eos_id
+    target = Hypothesis(ids[:-1] if finished else ids, score, log_prob, finished)
     return replace(encoded.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)])
 
 

@@ -316,7 +316,7 @@ class Explanation:
         atomic_write_text(Path(path), saved_page_html(self, parameters=parameters)[0])
 
     def keep(self, out: str | Path) -> Path:
-        """Write the model that has learned an answer (`run.learn`) as a new run, and return its folder."""
+        """Write the model that has learned an answer (`run.learn`) as a run without a log, and return its folder."""
         from glassformer.explain.learn.keep import keep
 
         return keep(self, out)

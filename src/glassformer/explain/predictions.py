@@ -97,7 +97,7 @@ def text_answer(text: str, decode: DecodeLog) -> Answer:
     log_prob = f"{best.log_prob:.3g}".replace("-", "−")
     n = len(best.ids) + best.finished
     tokens = "1 token" if n == 1 else f"{n} tokens"
-    truncated = "" if best.finished else ", truncated before its end"
+    truncated = "" if best.finished or decode.kind == "given" else ", truncated before its end"
     return {"headline": text, "detail": f"log-probability {log_prob} over {tokens}{truncated}"}
 
 

@@ -19,6 +19,8 @@ MAX_TEXT = 1 << 20
 """Maximum characters of a text; the server's limit is lower."""
 MAX_PREFIX, MAX_EDITS, MAX_EDIT_TEXT = 4096, 64, 200
 """Maximum ids of a prefix, edits of a request, and characters of an edit."""
+MAX_STEPS = 100
+"""Maximum steps of learning."""
 IDS = "[0, 2147483647]"
 
 
@@ -72,7 +74,7 @@ class TraceRequest(Request):
     """Of several labels the one that is looked at; null: that of the answer, or the most probable one."""
     answer: str | None = string(MAX_TEXT, None)
     """The answer to learn: a class, a translation, the next words, the words at [MASK]."""
-    learn_steps: int = number(0, "[0, 100]")
+    learn_steps: int = number(0, f"[0, {MAX_STEPS}]")
     """Steps of the optimizer on the answer, before the pass that is shown."""
     lr: float | None = number(None, "(0, 1000]")
     """Learning rate of these steps; null: that of the run."""

@@ -19,6 +19,7 @@ from glassformer.data.diagnostics import Finding
 from glassformer.report.run_record import RunRecord, readable_records
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import task_class
+from glassformer.utils.formatting import counted
 
 PADDING = 0.25
 UNKNOWN = 0.05
@@ -161,7 +162,7 @@ def validation_loss(facts: RunRecord) -> Iterator[Finding]:
     logged = [(row.epoch or 0.0, (row.valid or {}).get("loss")) for row in facts.validations]
     rows = [(loss, epoch) for epoch, loss in logged if loss is not None and math.isfinite(loss)]
     if len(rows) < 3:
-        raise NotMade(f"there are {len(rows)} validations, and it takes 3")
+        raise NotMade(f"the log has {counted(len(rows), 'validations')}, and it takes 3")
     (before, epoch), (last, _) = min(rows[:-1]), rows[-1]
     start = (facts.logged("loss") or [math.inf])[0]
     if last > OVERFIT * before and (last - before > NEGLIGIBLE * start or not math.isfinite(start)):

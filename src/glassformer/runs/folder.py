@@ -45,8 +45,9 @@ logger = logging.getLogger(__name__)
 TOKENIZER, PLOTS, SEEDS = "tokenizer.json", "plots", "seeds.json"
 EXPORT_FACTS = "glassformer.json"
 """A file that only a model exported for another library holds."""
-IMPORT_RECORD = "import.json"
-"""A file that a run has that is a pretrained model of another library; `interop/imported.py` writes it."""
+IMPORT_RECORD, LEARNED_RECORD = "import.json", "learned.json"
+"""Files that only a run without a training has: a pretrained model of another library (`interop/imported.py` writes
+it), or a model after steps of learning (`explain/learn/keep.py`)."""
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"
@@ -207,11 +208,11 @@ class RunFolder:
     def read_config(self) -> Config:
         """Read the run's configuration; raise CheckpointError if it is missing or damaged."""
         if not self.resumable:
-            if self.imported:
-                message = f"{self.path} was imported, not trained here, so it has no settings, log or scores"
-                raise CheckpointError(message, "train from it with --init-from, or use predict and explain")
-            message = f"{self.path} holds no run (no {self.config.name})"
-            raise CheckpointError(message, "give the folder that --out named")
+            for record, how in ((IMPORT_RECORD, "imported"), (LEARNED_RECORD, "kept after steps of learning")):
+                if (self.path / record).is_file():
+                    message = f"{self.path} was {how}, not trained here, so it has no log or scores of its own"
+                    raise CheckpointError(message, "train from it with --init-from, or use predict and explain")
+            raise CheckpointError(f"{self.path} holds no run (no config.toml)", "give the folder that --out named")
         values = safe_read.read_toml(self.config)
         if "task" not in values:
             raise CheckpointError(f"{self.config} names no task", "restore it from a copy")

@@ -54,6 +54,8 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
     """
     if RunFolder(path).imported:
         raise DataError(f"{path} was imported, and has no data of its own", "give test files")
+    if data.dataset == "files" and not _named_files(data):  # a model folder alone, or what learned after an import
+        raise DataError(f"{path} holds a model that names no data of its own", "give test files")
     record = RunFolder(path).read_data()
     named = _named_files(data)
     if once := [name for name in named if _could_be_read_once(name, record)]:

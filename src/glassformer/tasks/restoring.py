@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from glassformer.config import TrainConfig
+from glassformer.config import Config, TrainConfig
 from glassformer.config.recipes import config_from_dict
 from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.build import without_memory
-from glassformer.runs.folder import MODEL_CONFIG, RunFolder
+from glassformer.runs.folder import LEARNED_RECORD, MODEL_CONFIG, RunFolder
 from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
 from glassformer.runs.records import JsonObject, dataclass_from_json
 from glassformer.tasks import Task, task_class
 from glassformer.text.decision import Decision
+from glassformer.utils.safe_read import LIMITS, read_json_object
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,31 @@ def _check_described(task: Task, found: Shapes, where: Path) -> None:
         raise CheckpointError(f"{where} describes no model: {str(error)[:200]}") from error
 
 
+SETTINGS = "config"
+"""Key of the settings in `learned.json`: those with which the run was trained whose model learned an answer."""
+
+
+def settings_of(folder: RunFolder) -> Config | None:
+    """Return the settings with which the weights of a folder were trained, here or before steps of learning.
+
+    None for an import and for a model folder alone, which name neither data nor an optimizer.
+
+    Raises:
+        CheckpointError: the settings are damaged.
+    """
+    if folder.resumable:
+        return folder.read_config()
+    path = folder.path / LEARNED_RECORD
+    if not path.is_file():
+        return None
+    try:
+        return config_from_dict(read_json_object(path, LIMITS["record"])[SETTINGS], str(path), of_a_run=True)
+    except (KeyError, TypeError, ValueError, UsageError) as error:
+        raise CheckpointError(f"{path} does not say how the model was trained", "restore it from a copy") from error
+
+
 def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Task:
-    """Return the task that a model folder describes; its data comes from the run's config.toml if that exists.
+    """Return the task that a model folder describes; its data comes from the run's settings if there are any.
 
     Raises:
         CheckpointError: something is missing, of another type, or does not fit the tokenizer.
@@ -85,8 +109,7 @@ def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Ta
     except UsageError as error:
         raise CheckpointError(error.message, error.hint) from error
     config = replace(config, train=train)
-    if folder.resumable:
-        recipe = folder.read_config()
+    if (recipe := settings_of(folder)) is not None:
         config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
     tokenizer = RunFolder(model_folder).read_tokenizer()
     if tokenizer.vocab_size != known.vocab_size:

@@ -34,7 +34,7 @@ from glassformer.text.answers import translation_lines, warn_of_cut
 from glassformer.text.ngrams import mean_words
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import plotting as ps
-from glassformer.utils.formatting import table
+from glassformer.utils.formatting import counted, table
 
 FEW, MANY = 10_000, 100_000
 """Pairs below which a set is small, and from which it is large."""
@@ -140,7 +140,7 @@ class Translate(Task):
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
         n, n_source, n_target = len(data.train), mean_words(data.train.text), mean_words(data.train.answers)
         of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
-        return suggest(n) | of_words, f"{n:,} pairs, {n_source:.0f} words to {n_target:.0f}"
+        return suggest(n) | of_words, f"{counted(n, 'pairs')}, {counted(round(n_source), 'words')} to {n_target:.0f}"
 
     @classmethod
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:

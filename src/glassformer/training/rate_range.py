@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 
 from glassformer.config import Config
 from glassformer.errors import DivergedError
 from glassformer.report.diagnosis import Checkup, Finding, NotMade, run_checks
+from glassformer.runs.records import JsonObject
 from glassformer.training.loop import local_batches, optimizer_step
 from glassformer.training.preparation import new_state, prepare
 from glassformer.training.state import RunContext
@@ -65,13 +67,22 @@ def landmarks(found: list[tuple[float, float]]) -> tuple[float, float]:
     return found[steepest][0], found[least][0]
 
 
-def rate_range(found: list[tuple[float, float]], lr: float) -> Iterator[Finding]:
-    """Yield a finding if a learning rate lies outside the range in which the loss falls, given `losses_by_rate`."""
+def range_of(found: list[tuple[float, float]]) -> dict[str, float]:
+    """Return the range in which the loss falls, as `low` and `high`, and the landmarks that it follows from.
+
+    Raises:
+        NotMade: the loss fell at no rate.
+    """
     if len(found) <= AVERAGED or min(loss for _, loss in found) > FALLEN * found[AVERAGED][1]:
         raise NotMade("the loss fell at no learning rate, so that none can be compared")
     steepest, least = landmarks(found)
-    low, high = OF_STEEPEST * steepest, OF_LEAST * least
-    numbers = {"lr": lr, "low": low, "high": high, "steepest": steepest, "least": least}
+    return {"low": OF_STEEPEST * steepest, "high": OF_LEAST * least, "steepest": steepest, "least": least}
+
+
+def rate_range(found: list[tuple[float, float]], lr: float) -> Iterator[Finding]:
+    """Yield a finding if a learning rate lies outside the range in which the loss falls, given `losses_by_rate`."""
+    numbers = {"lr": lr, **range_of(found)}
+    low, high = numbers["low"], numbers["high"]
     between = f"; a short training with a rising rate learns between {low:.1g} and {high:.1g}"
     if lr > high:
         yield Finding(f"the learning rate {lr:g} is too large{between}", f"--lr {high / 3:.1g}", "rate-range", numbers)
@@ -79,9 +90,16 @@ def rate_range(found: list[tuple[float, float]], lr: float) -> Iterator[Finding]
         yield Finding(f"the learning rate {lr:g} is too small{between}", f"--lr {3 * low:.1g}", "rate-range", numbers)
 
 
-def check_recipe(config: Config) -> Checkup:
-    """Prepare a recipe as training does and make the check; nothing is written but the cache of encoded data."""
+def check_recipe(config: Config) -> tuple[Checkup, JsonObject]:
+    """Prepare a recipe as training does and make the check; nothing is written but the cache of encoded data.
+
+    The second result has what was measured, whatever was found: `lr`, the `curve` of `losses_by_rate`, and `range_of`.
+    """
     with tuned(choose_device(config.train.device), config.train.deterministic):
         context = prepare(config)
         logger.info(f"training {STEPS} steps while the learning rate rises from {LOWEST:g} to {HIGHEST:g}")
-        return run_checks({"rate-range": lambda: rate_range(losses_by_rate(context), config.train.lr)})
+        curve, lr = losses_by_rate(context), config.train.lr
+    measured: JsonObject = {"lr": lr, "curve": [list(point) for point in curve]}
+    with suppress(NotMade):
+        measured |= range_of(curve)
+    return run_checks({"rate-range": lambda: rate_range(curve, lr)}), measured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from functools import cached_property
@@ -13,6 +14,9 @@ from glassformer.data.splits import Split
 from glassformer.runs.model_folder import load_weights
 from glassformer.training.state import RunContext, TrainState, Weights, copy_weights, is_better
 from glassformer.utils.device import autocast
+from glassformer.utils.formatting import counted
+
+logger = logging.getLogger(__name__)
 
 
 class Validator:
@@ -45,6 +49,8 @@ class Validator:
         patience = self.config.patience
         if patience is not None and progress.validations_since_best >= patience and not progress.finished:
             progress.finished = "patience"
+            if context.group.is_main:
+                logger.info(f"ends at step {progress.step:,}: {counted(patience, 'validations')} without a better one")
         seconds = time.perf_counter() - began
         progress.seconds += seconds
         progress.seconds_validating += seconds

@@ -1,17 +1,25 @@
-"""Write the model that learned an answer as a new run; the run that it was copied from stays as it is."""
+"""Write the model that learned an answer as a new run; the run that it was copied from stays as it is.
+
+It has the settings and the record of the data of that run, so that it is evaluated on the same splits and learns again
+with the same optimizer; it has no log, no checkpoint and no scores, and cannot be resumed.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.config.recipes import config_to_dict
 from glassformer.errors import UsageError
+from glassformer.explain.learn.learning import LEFT_OUT, training_settings
 from glassformer.explain.subject import with_checkpoint
 from glassformer.models.ensemble import Ensemble
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import LEARNED_RECORD, RunFolder
 from glassformer.runs.model_folder import TOKENIZERS, read_description, save_model
 from glassformer.runs.origin import read_origin
-from glassformer.utils.atomic_io import write_folder_atomically
+from glassformer.runs.records import JsonObject
+from glassformer.tasks.restoring import SETTINGS
+from glassformer.utils.atomic_io import write_folder_atomically, write_json
 from glassformer.utils.formatting import cell_text, code, counted
 
 if TYPE_CHECKING:
@@ -48,25 +56,53 @@ def keep(explanation: Explanation, out: Path | str) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.is_dir():
         out.rmdir()  # it is empty
+    data = RunFolder(explanation.run.path).data
     with write_folder_atomically(out) as building:
         save_model(RunFolder(building).model, config, weights, tokenizers, _card(explanation, source))
+        write_json(building / LEARNED_RECORD, learned_record(explanation))
+        if data.is_file():
+            (building / data.name).write_bytes(data.read_bytes())
     return out
 
 
-def _card(explanation: Explanation, source: Path) -> str:
-    facts, origin = explanation.learning, read_origin(source)
+def learned_record(explanation: Explanation) -> JsonObject:
+    """Return what was learned and how, and the settings of the run whose model learned it, as JSON data."""
+    facts, request = explanation.learning, explanation.request
     assert facts is not None and facts.learned is not None
-    steps, settings = facts.learned.steps, explanation.subject.task.config.train
-    optimizer = explanation.request.optimizer or settings.optimizer
-    lr = settings.lr if explanation.request.lr is None else explanation.request.lr
+    settings = training_settings(explanation.subject, request)
+    return {
+        "run": explanation.run.path.resolve().name,
+        "checkpoint": request.checkpoint,
+        "member": None if explanation.together is None else request.member,
+        "members": None if explanation.together is None else explanation.together.size,
+        "text": request.text,
+        "answer": facts.answer,
+        "steps": len(facts.learned.steps),
+        "optimizer": settings.optimizer,
+        "lr": settings.lr,
+        "loss_before": facts.loss,
+        "loss_after": facts.learned.loss,
+        "left_out": facts.left_out,
+        SETTINGS: config_to_dict(explanation.run.task.config),
+    }
+
+
+def _card(explanation: Explanation, source: Path) -> str:
+    facts, origin, record = explanation.learning, read_origin(source), learned_record(explanation)
+    assert facts is not None and facts.learned is not None
     head = ["library_name: glassformer", *(origin.front_matter() if origin else [])]
+    steps, who = counted(record["steps"], "steps"), f"The model of {code(record['run'])}"
+    if record["member"] is not None:
+        who = f"Member {record['member']} of the {record['members']} models of {code(record['run'])}"
     text = [
         "\n".join(["---", *head, "tags:", "- transformer", "---"]),
-        f"# {cell_text(explanation.run.path.resolve().name)} after {counted(len(steps), 'steps')} on one text",
-        f"The model of {code(explanation.run.path.resolve().name)} ({code(explanation.request.checkpoint)}), after "
-        f"{counted(len(steps), 'steps')} of {optimizer} with learning rate {lr:g} on the text below alone. Its loss "
-        f"went from {facts.loss:.4g} to {facts.learned.loss:.4g} nats per label. It was not evaluated.",
+        f"# {cell_text(record['run'])} after {steps} on one text",
+        f"{who} ({code(record['checkpoint'])}), after {steps} of {record['optimizer']} with learning rate "
+        f"{record['lr']:g} on the text below alone. Its loss went from {facts.loss:.4g} to {facts.learned.loss:.4g} "
+        "nats per label. It was not evaluated.",
         f"| text | answer |\n| --- | --- |\n"
         f"| {cell_text(explanation.request.text, 1000)} | {cell_text(facts.answer, 1000)} |",
     ]
+    if facts.left_out:
+        text.append(f"Left out of these steps: {'; '.join(LEFT_OUT[name] for name in facts.left_out)}.")
     return "\n\n".join([*text, *(origin.of_descendant() if origin else [])]) + "\n"

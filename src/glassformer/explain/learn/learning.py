@@ -14,7 +14,8 @@ ensemble learns alone. The learning rate is constant. The files of the run never
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -23,9 +24,10 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
+from glassformer.config.validation import nearest
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.tape import Check
-from glassformer.explain.compute import explain_encoded
+from glassformer.explain.compute import compute_decoding, explain_encoded
 from glassformer.explain.learn.backward import BackwardPass
 from glassformer.explain.learn.learner import (
     UPDATE_PARTS,
@@ -39,16 +41,41 @@ from glassformer.explain.learn.learner import (
 )
 from glassformer.explain.learn.loss import LOSS, NO_ANSWER, EncodedAnswer, encode_answer, loss_steps
 from glassformer.explain.one_label import NOT, has_several_labels, of_one_label
+from glassformer.explain.predictions import Answer
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
-from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.request import MAX_FULL_TOKENS, MAX_STEPS, TraceRequest
 from glassformer.explain.subject import LoadedSubject, Subject, optimizer_state, with_checkpoint, with_member
-from glassformer.models.ensemble import Ensemble
+from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
 from glassformer.utils.device import tuned
 
 if TYPE_CHECKING:
     from glassformer.explain.explanation import Explanation
+
+
+OPTIONS = ("lr", "optimizer", "checkpoint", "member", "label")
+"""Options of `run.learn`."""
+LEFT_OUT = {
+    "dropout": "dropout",
+    "word dropout": "word dropout",
+    "adversarial": "adversarial training",
+    "members": "the other members of the ensemble, which stay as they are",
+    "average": "the moving average of the weights",
+    "frozen layers": "frozen layers: all layers learn",
+    "schedule": "the schedule of the learning rate, which is constant",
+}
+"""What the run's training has, and learning here has not, in words."""
+
+
+def check_options(steps: object, options: Mapping[str, object]) -> None:
+    """Check the number of steps and the names of the options of `run.learn`; raise a UsageError that names them."""
+    if type(steps) is not int or not 0 <= steps <= MAX_STEPS:
+        raise UsageError(f"steps must be a whole number from 0 to {MAX_STEPS}, got {steps!r}", "learn in several calls")
+    known = {f.name for f in fields(TraceRequest)} - {"text", "answer", "learn_steps"}
+    if unknown := [name for name in options if name not in known]:
+        hint = nearest(unknown[0], ("steps", *OPTIONS)).strip() or f"the options are {', '.join(OPTIONS)}"
+        raise UsageError(f"run.learn has no option {unknown[0]!r}", hint)
 
 
 @dataclass(frozen=True)
@@ -253,10 +280,10 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         facts = partial(learning_facts, learner, answer, whole)
 
         def explained(model: Subject, id: str, steps: int) -> Explanation:
-            taken = learner if steps else None
+            taken, together = (learner, with_learned(whole, request.member, model.model)) if steps else (None, whole)
             records = LearningStore(model.model, answer, config.label_smoothing, taken)
             own_request = replace(request, learn_steps=steps)
-            explained = explain_encoded(subject, whole, model, own_request, answer.encoded, records, id, started)
+            explained = explain_encoded(subject, together, model, own_request, answer.encoded, records, id, started)
             return replace(explained, labels=labels)
 
         base = explained(member, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
@@ -268,6 +295,23 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
             learner.step()
         after = explained(LoadedSubject(member, learner.model.eval()), trace_id, request.learn_steps)
         return replace(after, base=base, learning=facts(loss, what_changed(learner)))
+
+
+def with_learned(whole: Subject, member: int, model: nn.Module) -> Subject:
+    """Return a subject with the model that learned in the place of its member; a single model as it is."""
+    if not isinstance(whole.model, Ensemble):
+        return whole
+    members = members_of(whole.model)
+    members[member - 1] = model
+    return LoadedSubject(whole, Ensemble(members).eval())
+
+
+def own_answer(explanation: Explanation) -> Answer:
+    """Return what the model that is explained answers by itself, where `answer` is that of the text to learn."""
+    if explanation.decode.kind != "given":
+        return explanation.answer
+    request = TraceRequest(explanation.request.text, decode=explanation.request.decode)
+    return compute_decoding(explanation.subject, request)[1]
 
 
 def _state(subject: Subject, request: TraceRequest) -> dict[str, Tensor] | None:

@@ -19,6 +19,7 @@ from glassformer.explain.capture.sites import source_line
 from glassformer.explain.capture.tape import Axis, Step
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode
+from glassformer.explain.predictions import DecodeLog
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
@@ -109,7 +110,7 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
     first = encoded.generation.n_fixed - 1
     if first < 0 or n - first < len(ids) - 1:
         raise UsageError(f"prompt and answer do not fit into the {len(encoded.streams[0])} tokens of an explanation")
-    stream = first_tokens(encoded.streams[0], n)
+    stream, text = first_tokens(encoded.streams[0], n), t.decode(ids)
     labels: list[int | None] = [None] * first + [*ids]
     encoded = replace(
         encoded,
@@ -117,8 +118,12 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
         streams=[stream],
         positions=[*range(n)],
         following=[*stream.ids[1:], ids[-1]],
+        decode=DecodeLog("given", encoded.decode.settings),
+        answer=text,
+        generation=replace(encoded.generation, first=first),
+        log_start=first,
     )
-    return EncodedAnswer(encoded, labels, t.decode(ids))
+    return EncodedAnswer(encoded, labels, text)
 
 
 def _check_known(t: Any, ids: Sequence[int], answer: str) -> None:

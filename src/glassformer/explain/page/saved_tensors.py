@@ -16,6 +16,7 @@ from glassformer.explain.learn.learning import LearningStore
 from glassformer.explain.learn.operations import is_gradient
 from glassformer.explain.page.manifest import SizedAxis, TraceNode, manifest
 from glassformer.explain.page.responses import Packing, pack
+from glassformer.utils.formatting import counted
 
 MAX_LOGITS_BYTES = 2_000_000
 """Larger logits are left out; the file has the most probable tokens of each position."""
@@ -98,16 +99,20 @@ def _what_lacks(left_out: list[str], left_out_parameters: list[str]) -> list[str
     sentences = []
     if left_out_parameters:
         sentences.append(
-            f"{len(left_out_parameters)} parameters are left out, so that steps computed with them cannot be "
-            "recomputed here: glassformer explain --parameters stores them, if they fit in 20 MB."
+            f"{_left_out(len(left_out_parameters), 'parameters')}, so that steps computed with them cannot be "
+            "recomputed here: glassformer explain RUN TEXT -o page.html --parameters stores them, if they fit in 20 MB."
         )
     if left_out:
         shown = ", ".join(left_out[:6]) + (f" and {len(left_out) - 6} more" if len(left_out) > 6 else "")
         sentences.append(
-            f"{len(left_out)} tensors are left out, to limit the size of the file: {shown}. Steps computed from them "
-            "cannot be checked here; glassformer explain shows them."
+            f"{_left_out(len(left_out), 'tensors')}, to limit the size of the file: {shown}. Steps computed "
+            "from them cannot be checked here; glassformer explain shows them."
         )
     return sentences
+
+
+def _left_out(n: int, units: str) -> str:
+    return f"{counted(n, units)} {'is' if n == 1 else 'are'} left out"
 
 
 def pack_updates(explanation: Explanation, packed: dict[str, PackedTensor], room: int, dropped: list[str]) -> int:
@@ -128,7 +133,8 @@ def pack_updates(explanation: Explanation, packed: dict[str, PackedTensor], room
         packed |= {part: packed_tensor(explanation.records.tensor(part), exact=True) for part in parts}
         used += size
     if missed:
-        dropped.append(f"Learn: the updates of {missed} parameters are left out, to limit the size of the file.")
+        of = counted(missed, "parameters")
+        dropped.append(f"Learn: left out are the updates of {of}, to limit the size of the file.")
     return used
 
 

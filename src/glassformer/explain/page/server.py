@@ -303,7 +303,8 @@ class PageServer:
     Args:
         subject: the run to look into, or to follow; that opens on the screen Training.
         port: the port, 0 for any free one, None for the first that is free from 8317 on.
-        start: what the page begins with: explanations, or `TraceRequest`s as JSON, traced when the page asks.
+        start: what the page begins with: explanations, or `TraceRequest`s as JSON, traced when the page asks. It opens
+            on the screen Learn where the first has an answer to learn.
         limits: of the connections.
 
     Attributes:
@@ -321,7 +322,9 @@ class PageServer:
         import uvicorn
 
         asset("index.html")  # nobody should be sent to a page that is not there
-        self._listener, self._screen = listen(port), "#/training" if isinstance(subject, Followed) else ""
+        learns = bool(start) and isinstance(start[0], Explanation) and start[0].learning is not None
+        self._screen = "#/training" if isinstance(subject, Followed) else "#/learn" if learns else ""
+        self._listener = listen(port)
         self._workers, self.door = (Worker(), Worker()), AccessControl()
         self.port: int = self._listener.getsockname()[1]
         app = build_app(Service(subject, start), self._workers, self.port, self.door)
