@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +16,9 @@ from jaxtyping import Float
 from glassformer.errors import DataError
 from glassformer.evaluate.significance import wilson_interval
 from glassformer.text.ngrams import mostly_unspaced
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
 N_BINS = 15
 """Bins of the reliability diagram, as in Guo et al. 2017."""
@@ -180,16 +183,32 @@ def _majority(y_train: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
     return _scored(np.full_like(y_test, label), y_test) | facts
 
 
+def bag_of_words_vectorizer(texts: Sequence[str]) -> TfidfVectorizer:
+    """Return an unfitted vectorizer that suits these texts: TF-IDF of words and word bigrams with sublinear counts.
+
+    In scripts without spaces a "word" would be a clause that never recurs; there it counts character 1- to 3-grams.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    n = len(texts)
+    units: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3)}
+    if not mostly_unspaced(texts):  # words of one letter too, so that no text with words is empty
+        units = {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
+    return TfidfVectorizer(
+        **units,
+        min_df=5 if n >= 10_000 else 2 if n >= 1_000 else 1,
+        sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
+        dtype=np.float32,  # pyright: ignore[reportArgumentType]  (half the memory)
+    )
+
+
 def _tfidf_logistic(
     train_texts: Sequence[str], y_train: np.ndarray, test_texts: Sequence[str], n_classes: int
 ) -> tuple[Float[np.ndarray, "N C"], dict[str, Any]] | None:
     """Fit logistic regression on TF-IDF of words and word bigrams; return probabilities and settings.
 
-    None if there is nothing to fit. In scripts without spaces a "word" would be a clause that never recurs, and the
-    baseline too weak; there the features are character 1- to 3-grams.
+    None if there is nothing to fit.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
     rng = np.random.default_rng(0)
     if len(train_texts) > MAX_TRAIN:
         kept = np.sort(rng.choice(len(train_texts), MAX_TRAIN, replace=False))
@@ -197,19 +216,8 @@ def _tfidf_logistic(
         y_train = y_train[kept]
     if len(np.unique(y_train)) < 2:
         return None
-    n = len(train_texts)
-    min_df = 5 if n >= 10_000 else 2 if n >= 1_000 else 1
-    characters = mostly_unspaced(train_texts)
-    counted = CHARACTERS if characters else "words and word pairs"
-    units: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3)}
-    if not characters:  # words of one letter too, so that no text with words is empty
-        units = {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
-    vectorizer = TfidfVectorizer(
-        **units,
-        min_df=min_df,
-        sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
-        dtype=np.float32,  # pyright: ignore[reportArgumentType]  (half the memory)
-    )
+    n, vectorizer = len(train_texts), bag_of_words_vectorizer(train_texts)
+    min_df, counted = vectorizer.min_df, CHARACTERS if vectorizer.analyzer == "char" else "words and word pairs"
     try:
         x_train = vectorizer.fit_transform(train_texts)
     except ValueError:  # "empty vocabulary": texts without a single word
