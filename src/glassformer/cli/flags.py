@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PREFIXED = ("text", "model")
 """Sections whose flags carry their name."""
 PLACEHOLDERS = {"_file": "FILE", "_dir": "DIR", "_column": "NAME", "_lang": "LANG", "out": "DIR", "init_from": "RUN"}
-"""The end of a text field's name, and what stands for its value in the help; a command may have others, in `placeholders`."""
+"""The end of a text field's name, and what stands for its value in the help; a command's `placeholders` are others."""
 
 A = TypeVar("A")
 """The dataclass of a command's flags; `sections`, a class variable, names those of the configuration that it takes."""

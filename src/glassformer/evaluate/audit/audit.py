@@ -154,13 +154,11 @@ def _check_duplicates(examples: _Examples, groups: np.ndarray, checks: Checks) -
     within, across = list[AuditFinding](), list[AuditFinding]()
     for later, earlier, similarity in near_duplicates(examples.texts, examples.part_of):
         same_label = examples.labels[later] == examples.labels[earlier]
-        if groups[later] == groups[earlier] and not same_label:
-            continue  # a contradiction
         suggested = "" if same_label else examples.labels[earlier]
-        if examples.part_of[later] == examples.part_of[earlier]:
-            within.append(examples.finding("near-duplicate", later, similarity, earlier, suggested=suggested))
-        else:
+        if examples.part_of[later] != examples.part_of[earlier]:
             across.append(examples.finding("split-overlap", later, similarity, earlier, suggested=suggested))
+        elif same_label or groups[later] != groups[earlier]:  # others are contradictions
+            within.append(examples.finding("near-duplicate", later, similarity, earlier, suggested=suggested))
     if len(np.unique(examples.part_of)) > 1:
         checks.add("split-overlap", across)
     checks.add("near-duplicate", within)
