@@ -9,6 +9,7 @@ from tests.helpers.tiny_runs import Runs
 
 import glassformer
 from glassformer.errors import UsageError
+from glassformer.models.ensemble import members_of
 from glassformer.tasks import vectors
 from glassformer.tasks.vectors import pooled_vectors
 
@@ -19,7 +20,7 @@ def test_the_head_makes_the_run_s_answers_of_them(runs: Runs, monkeypatch: pytes
     monkeypatch.setattr(vectors, "CHUNK", 2)
     run = glassformer.load(runs.classify, device="cpu")
     found = pooled_vectors(run.task, run.model, TEXTS)
-    members = list(run.model.members) if hasattr(run.model, "members") else [run.model]
+    members = members_of(run.model)
     halves = np.split(found, len(members), axis=1)
     probabilities = [
         member.head(torch.from_numpy(half)).sigmoid()[:, 0].tolist() if member.head.out_features == 1 else []  # pyright: ignore

@@ -92,10 +92,10 @@ def _vectors(word: str, of_labels: bool) -> Vectors:
     """Return a function that gives the pooled vectors of a run."""
     if not of_labels:
         raise UsageError("--run judges labels, and pairs have none", "leave it out")
-    import glassformer
+    from glassformer.api import load
     from glassformer.tasks.vectors import check_pools, pooled_vectors
 
-    loaded = glassformer.load(flags.run_folder(word))
+    loaded = load(flags.run_folder(word))
     check_pools(loaded.task)
     return lambda texts: pooled_vectors(loaded.task, loaded.model, texts)
 

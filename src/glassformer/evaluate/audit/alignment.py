@@ -42,6 +42,9 @@ INFORMATIVE = 0.05
 """Mean score, in nats a word, below which the words of the two sides tell nothing of each other."""
 
 
+_WORD, _CHARACTER = re.compile(r"\w+"), re.compile(r"\w")
+
+
 @dataclass(frozen=True)
 class Stretch:
     """Lines first…last (counted from 0), whose targets stand `offset` lines below; the gain in score, nats a word."""
@@ -109,7 +112,7 @@ class _Words:
     """The words of a side as numbers from 1, in arrays; words in one sentence alone are left out."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        pattern = re.compile(r"\w" if mostly_unspaced(texts) else r"\w+")
+        pattern = _CHARACTER if mostly_unspaced(texts) else _WORD
         counts = Counter(word for text in texts for word in set(pattern.findall(text.lower())))
         known = [word for word, n in counts.most_common(MAX_WORDS) if n > 1]
         number = {word: i for i, word in enumerate(known, start=1)}

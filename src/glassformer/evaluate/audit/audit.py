@@ -102,12 +102,12 @@ class _Examples:
         self.places = [part.place(i) for part in parts for i in range(len(part))]
 
     def finding(
-        self, kind: FindingKind, i: int, score: float = 1.0, other: int | None = None, **more: str
+        self, kind: FindingKind, i: int, score: float = 1.0, other: int | None = None, suggested: str = ""
     ) -> AuditFinding:
         """Return a finding about an example, and another one."""
         place, label = self.places[i], self.labels[i]
         other_file, other_line = ("", 0) if other is None else self.places[other]
-        found = AuditFinding(kind, *place, self.texts[i], label, score=score, **more)
+        found = AuditFinding(kind, *place, self.texts[i], label, suggested, score)
         return replace(found, other_file=other_file, other_line=other_line)
 
 
@@ -145,8 +145,8 @@ def _leaks(examples: _Examples, labels: np.ndarray, names: Sequence[str]) -> lis
         score = leak.n_both / leak.n_token
         other = others[0] if others else None
         numbers = {"with_token": leak.n_token, "with_both": leak.n_both, "with_label": leak.n_label}
-        finding = examples.finding("label-leak", first, score, other, token=leak.token)
-        found.append(replace(finding, numbers=numbers | {"p_value": leak.p_value}))
+        finding = examples.finding("label-leak", first, score, other)
+        found.append(replace(finding, token=leak.token, numbers=numbers | {"p_value": leak.p_value}))
     return found
 
 

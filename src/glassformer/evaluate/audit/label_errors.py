@@ -184,7 +184,7 @@ class _TextFeatures:
         self.fitted = np.arange(n)
         if n > MAX_TRAIN:
             self.fitted = np.sort(np.random.default_rng(0).choice(n, MAX_TRAIN, replace=False))
-        chosen = [texts[i] for i in self.fitted]
+        chosen = [texts[i] for i in self.fitted.tolist()]
         self.vectorizer = bag_of_words_vectorizer(chosen)
         self.matrix = self.vectorizer.fit_transform(chosen)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -55,9 +55,10 @@ def label_leaks(texts: Sequence[str], labels: Int[np.ndarray, " N"]) -> list[Lea
     if len(index) > MAX_TRAIN:
         index = np.sort(np.random.default_rng(0).choice(len(texts), MAX_TRAIN, replace=False))
     y = labels[index]
-    vectorizer = CountVectorizer(analyzer=tokens_of, min_df=min(FEWEST, len(index)), dtype=np.int32)
+    options: dict[str, Any] = {"analyzer": tokens_of, "min_df": min(FEWEST, len(index)), "dtype": np.int32}
+    vectorizer: Any = CountVectorizer(**options)
     try:
-        x = vectorizer.fit_transform([texts[i] for i in index]).tocsc()
+        x = vectorizer.fit_transform([texts[i] for i in index.tolist()]).tocsc()
     except ValueError:  # no word is in so many texts
         return []
     tokens, n_token = vectorizer.get_feature_names_out(), np.diff(x.indptr)

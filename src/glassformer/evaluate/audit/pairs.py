@@ -20,7 +20,7 @@ USUAL = 0.5
 """Share of the pairs from which a fault is what the data is meant to be."""
 OTHER_SIDE = 0.15
 """Mean log-odds of a character n-gram, in nats, from which a sentence counts as of the other side's language."""
-TOLD_APART = 0.9
+DISTINCT = 0.9
 """Share of sentences whose side the n-grams must tell for single sentences to be judged."""
 FITTED = 50_000
 """Pairs whose n-grams are counted; of more a sample."""
@@ -32,11 +32,12 @@ SMALLEST_SPREAD = 0.1
 PER_BIN = 200
 """Pairs of similar length whose median and spread are taken together; of longer pairs the ratio varies less."""
 FEWEST_PAIRS = 30
+_LETTERS, _LETTER = re.compile(r"[^\W\d_]+"), re.compile(r"[^\W\d_]")
 
 
 def copied(source: Sequence[str], target: Sequence[str]) -> Float[np.ndarray, " N"]:
     """Return the share of words that stand on both sides, 0 for pairs with too few words."""
-    pattern = re.compile(r"[^\W\d_]" if mostly_unspaced(target) else r"[^\W\d_]+")
+    pattern = _LETTER if mostly_unspaced(target) else _LETTERS
     shares = np.zeros(len(source))
     for i, (first, second) in enumerate(zip(source, target, strict=True)):
         words = Counter(pattern.findall(first.lower())), Counter(pattern.findall(second.lower()))
@@ -58,8 +59,8 @@ def other_language(source: Sequence[str], target: Sequence[str]) -> tuple[np.nda
     for fold in (0, 1):
         fitted = np.arange(1 - fold, len(source), 2)
         fitted = fitted[np.unique(np.linspace(0, len(fitted) - 1, min(len(fitted), FITTED // 2)).astype(np.int64))]
-        logs = [_log_frequencies(vectorizer, [side[i] for i in fitted]) for side in (source, target)]
-        weights = logs[1] - logs[0]  # of the target's language
+        of_source = _log_frequencies(vectorizer, [source[int(i)] for i in fitted])
+        weights = _log_frequencies(vectorizer, [target[int(i)] for i in fitted]) - of_source
         held = np.arange(fold, len(source), 2)
         for start in range(0, len(held), CHUNK):
             chunk = held[start : start + CHUNK]
@@ -67,11 +68,11 @@ def other_language(source: Sequence[str], target: Sequence[str]) -> tuple[np.nda
                 x = vectorizer.transform([side[i] for i in chunk])
                 n_grams = np.maximum(np.asarray(x.sum(axis=1)).ravel(), 1)
                 odds[row, chunk] = sign * (x @ weights) / n_grams
-    if float((odds < 0).mean()) < TOLD_APART:
+    if float((odds < 0).mean()) < DISTINCT:
         return "the two sides look alike"
     for row, side in enumerate((source, target)):
-        unspaced = mostly_unspaced(side)
-        few = [len(re.findall(r"[^\W\d_]" if unspaced else r"[^\W\d_]+", text)) < FEWEST_WORDS for text in side]
+        pattern = _LETTER if mostly_unspaced(side) else _LETTERS
+        few = [len(pattern.findall(text)) < FEWEST_WORDS for text in side]
         odds[row, np.array(few)] = 0.0
     return odds[0], odds[1]
 
@@ -79,9 +80,8 @@ def other_language(source: Sequence[str], target: Sequence[str]) -> tuple[np.nda
 def _ngram_counter() -> Any:
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    return HashingVectorizer(
-        analyzer="char_wb", ngram_range=(1, 4), n_features=1 << 18, norm=None, alternate_sign=False, dtype=np.float32
-    )
+    options: dict[str, Any] = {"norm": None, "alternate_sign": False, "dtype": np.float32}
+    return HashingVectorizer(analyzer="char_wb", ngram_range=(1, 4), n_features=1 << 18, **options)
 
 
 def _log_frequencies(vectorizer: Any, texts: Sequence[str]) -> np.ndarray:
