@@ -149,6 +149,12 @@ def test_what_is_no_audit_is_refused(
     assert message.code == 2 and text in message.err
 
 
+def test_the_report_never_replaces_the_data(cli: Callable, table: Path) -> None:
+    before = table.read_bytes()
+    message = cli("data", "audit", "classify", "--train-file", table, "--out", table.parent / "." / table.name)
+    assert message.code == 2 and "the data itself" in message.err and table.read_bytes() == before
+
+
 def test_one_text_a_label_and_equal_texts_are_audited_as_far_as_they_go(cli: Callable, tmp_path: Path) -> None:
     path = write_table(tmp_path / "a.csv", [f"text number {i}" for i in range(5)], list("abcde"))
     single = cli("data", "audit", "--train-file", path)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from glassformer.cli import flags
+from glassformer.config import FilesConfig
 from glassformer.config.recipes import load_recipe, recipe_for_files
 from glassformer.errors import UsageError
 from glassformer.utils import console
@@ -54,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
     recipe = flags.one_word(words, "recipe", USAGE) if words else recipe_for_files(flag_args, USAGE)
     base = load_recipe(recipe)
     arguments, config = flags.parse_for_recipe(AuditArguments, flag_args, base, f"data audit {base.recipe}")
-    out = _report_path(arguments.out)
+    out = _report_path(arguments.out, config.data.files)
     if config.data.limit is not None and config.data.dataset == "files":
         raise UsageError("an audit reads all examples, and --limit would leave some out", "leave it out")
     from glassformer.evaluate.audit.audit import audit_data
@@ -76,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _report_path(out: str | None) -> Path | None:
+def _report_path(out: str | None, files: FilesConfig) -> Path | None:
     """Return where the report goes; raise UsageError before any work if it cannot go there."""
     if out is None:
         return None
@@ -85,6 +86,8 @@ def _report_path(out: str | None) -> Path | None:
         raise UsageError(f"the report is a CSV, and --out names {out}", "as in: --out report.csv")
     if path.is_dir():
         raise UsageError(f"{out} is a folder", "name a file: --out report.csv")
+    if path.exists() and any(file and Path(file).exists() and path.samefile(file) for file in astuple(files)):
+        raise UsageError(f"{out} is the data itself, which the report would replace", "name another file")
     return path
 
 
