@@ -54,7 +54,8 @@ def command_line() -> str:
     ]
     for name, summary in COMMANDS.items():
         parts += [f"## {name}", f"{capital(summary)}.", *own_flags(arguments_of(name))]
-    parts += ["## data encode", *own_flags(arguments_of("encode"))]
+    for name in ("audit", "encode"):
+        parts += [f"## data {name}", *own_flags(arguments_of(name))]
     return "\n\n".join(parts) + "\n"
 
 

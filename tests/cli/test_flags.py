@@ -10,6 +10,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import Runs
 
 from glassformer.cli import (
+    audit,
     compare,
     data,
     demo,
@@ -29,6 +30,7 @@ from glassformer.errors import CheckpointError, UsageError
 ARGUMENTS = {
     "compare": compare.CompareArguments,
     "data": data.DataArguments,
+    "data audit": audit.AuditArguments,
     "data encode": encode.EncodeArguments,
     "demo": demo.DemoArguments,
     "doctor": doctor.DoctorArguments,

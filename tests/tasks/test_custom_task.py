@@ -153,6 +153,8 @@ def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
             "config/validation.py",
             "interop/hf_reader.py",  # which tensors make which task
             "interop/import_check.py",
+            "sklearn/base.py",  # which recipe an estimator trains
+            "sklearn/classifier.py",
         ):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PREFIXED = ("text", "model")
 """Sections whose flags carry their name."""
 PLACEHOLDERS = {"file": "FILE", "_dir": "DIR", "_column": "NAME", "_lang": "LANG", "out": "PATH", "init_from": "RUN"}
-"""The end of a text field's name, and what stands for its value in the help."""
+"""The end of a text field's name, and what stands for its value in the help; a command's `placeholders` are others."""
 
 A = TypeVar("A")
 """The dataclass of a command's flags; `sections`, a class variable, names those of the configuration that it takes."""
@@ -219,7 +219,7 @@ def _parser(flags: list[Flag], cls: type, usage: str, config: Config | None = No
             groups[table].add_argument(*names, action=_Switch, nargs=0, **notes)
         else:
             plain = partial(_plain, flag.kind)
-            groups[table].add_argument(flag.name, type=plain, metavar=_placeholder(flag), **notes)
+            groups[table].add_argument(flag.name, type=plain, metavar=_placeholder(flag, cls), **notes)
     return parser
 
 
@@ -234,12 +234,13 @@ def _plain(kind: Any, text: str) -> Any:
         return text
 
 
-def _placeholder(flag: Flag) -> str:
+def _placeholder(flag: Flag, cls: type) -> str:
     """Return what stands for a value in the help, such as `INT`, `FILE` or `{adam,sgd}`."""
     kind = get_args(flag.kind)[0] if NoneType in get_args(flag.kind) else flag.kind
     if get_origin(kind) is Literal:
         return f"{{{','.join(get_args(kind))}}}"
-    text = next((placeholder for end, placeholder in PLACEHOLDERS.items() if flag.field.endswith(end)), "TEXT")
+    known = PLACEHOLDERS | getattr(cls, "placeholders", {})
+    text = next((placeholder for end, placeholder in known.items() if flag.field.endswith(end)), "TEXT")
     return {int: "INT", float: "FLOAT"}.get(kind, text)
 
 

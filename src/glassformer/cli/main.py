@@ -31,13 +31,22 @@ COMMANDS = {
     "import": "make a run of a pretrained model of another library, and compare the two",
     "export": "write a run in the form of another library, and compare what was written",
     "explain": "look inside a run: every step of its forward pass on a text, in the browser",
-    "data": "check files, show what a recipe reads, or encode large text ahead",
+    "data": "check or audit files, show what a recipe reads, or encode large text ahead",
     "recipes": "list the recipes, or print one",
     "compare": "put runs side by side",
     "doctor": "look at this machine, at what went wrong in a run, or at a recipe's learning rate",
 }
 
-WORK = (["demo"], ["train"], ["import"], ["export"], ["explain"], ["data", "encode"], ["data", "check"])
+WORK = (
+    ["demo"],
+    ["train"],
+    ["import"],
+    ["export"],
+    ["explain"],
+    ["data", "encode"],
+    ["data", "check"],
+    ["data", "audit"],
+)
 """Commands that do more than print, or whose exit code has a meaning: they continue when nobody reads their output."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +18,9 @@ from glassformer.errors import DataError
 from glassformer.evaluate.significance import wilson_interval
 from glassformer.text.decision import COLDEST, HOTTEST, at_temperature
 from glassformer.text.ngrams import mostly_unspaced
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
 N_BINS = 15
 """Bins of the reliability diagram, as in Guo et al. 2017."""
@@ -244,6 +247,25 @@ def _majority(y_train: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
     return _scored(np.full_like(y_test, label), y_test) | facts
 
 
+def bag_of_words_vectorizer(texts: Sequence[str]) -> TfidfVectorizer:
+    """Return an unfitted vectorizer that suits these texts: TF-IDF of words and word bigrams with sublinear counts.
+
+    In scripts without spaces a "word" would be a clause that never recurs; there it counts character 1- to 3-grams.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    n = len(texts)
+    units: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3)}
+    if not mostly_unspaced(texts):  # words of one letter too, so that no text with words is empty
+        units = {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
+    return TfidfVectorizer(
+        **units,
+        min_df=5 if n >= 10_000 else 2 if n >= 1_000 else 1,
+        sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
+        dtype=np.float32,  # pyright: ignore[reportArgumentType]  (half the memory)
+    )
+
+
 def _tfidf_logistic(
     train_texts: Sequence[str], y_train: np.ndarray, test_texts: Sequence[str], n_classes: int
 ) -> tuple[Float[np.ndarray, "N C"], dict[str, Any]] | None:
@@ -279,21 +301,8 @@ def tfidf_features(train_texts: Sequence[str], test_texts: Sequence[str]) -> tup
     In scripts without spaces a "word" would be a clause that never recurs, and the features too weak; there they are
     character 1- to 3-grams.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    n = len(train_texts)
-    min_df = 5 if n >= 10_000 else 2 if n >= 1_000 else 1
-    characters = mostly_unspaced(train_texts)
-    counted = CHARACTERS if characters else "words and word pairs"
-    how: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3)}
-    if not characters:  # words of one letter too, so that no text with words is empty
-        how = {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
-    vectorizer = TfidfVectorizer(
-        **how,
-        min_df=min_df,
-        sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
-        dtype=np.float32,  # pyright: ignore[reportArgumentType]  (half the memory)
-    )
+    vectorizer = bag_of_words_vectorizer(train_texts)
+    min_df, counted = vectorizer.min_df, CHARACTERS if vectorizer.analyzer == "char" else "words and word pairs"
     try:
         x_train = vectorizer.fit_transform(train_texts)
     except ValueError:  # "empty vocabulary": texts without a single word

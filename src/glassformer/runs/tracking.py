@@ -96,7 +96,7 @@ class Trackio:
         self.id = start.id or f"{start.name}-{uuid.uuid4().hex[:8]}"
         self.last: int | None = None
         project = os.environ.get("TRACKIO_PROJECT") or PROJECT
-        quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        quiet = dict(embed=False, auto_log_gpu=False, auto_log_cpu=False)  # noqa: C408  (names of its arguments)
         self._run = trackio.init(project=project, name=self.id, config=start.settings, resume="allow", **quiet)
 
     def log(self, step: int, values: dict[str, float]) -> None:

@@ -1,0 +1,184 @@
+"""Faults injected into real data, and how many of them the audit lists.
+
+    GLASSFORMER_DATA=… python -m benchmarks.audit --own FOLDER [--run RUN] [--seeds 1 2 3] [--out benchmarks/audit.json]
+
+FOLDER has tables of labelled texts (emotion.train.csv, …). In each, 5% of the labels are replaced by another class
+drawn at random; the audit reads it by words, and with --run by the pooled vectors of a run. Multi30k's English and
+German training pairs get stretches of targets that are shifted, copied sources (in half of them a word differs), pairs
+whose sides are exchanged or whose target is a sentence of the source language, and targets that end in the middle.
+
+Recall is the share of injected faults that are listed, precision the share of what is listed that was injected: a lower
+bound, since the data has faults of its own; `clean` has what is listed without injected ones. Thresholds were chosen on
+seed 0, which is not reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import DataConfig
+from glassformer.data.datasets.local_files import load_text_data
+from glassformer.evaluate.audit.audit import Vectors, audit_parts
+from glassformer.evaluate.audit.findings import AuditReport, Part
+from glassformer.tasks import task_class
+
+OUT = Path(__file__).with_name("audit.json")
+TABLES = ("emotion", "irony", "banking77", "clinc150")
+FLIPPED = 0.05
+SHARE = 0.01
+"""Share of the pairs that get each fault."""
+STRETCHES = (3, 10, 30, 100, 300)
+"""Lines of the shifted stretches, of which there are two each."""
+
+
+def read_labelled(path: Path) -> tuple[list[str], list[str]]:
+    """Return texts and labels of a table."""
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [row["text"] for row in rows], [row["label"] for row in rows]
+
+
+def read_imdb() -> tuple[list[str], list[str]]:
+    """Return the training reviews of IMDB."""
+    train = load_text_data(task_class("classify").schema, DataConfig(dataset="imdb")).train
+    return train.text, train.answers
+
+
+def flipped(labels: Sequence[str], seed: int, share: float = FLIPPED) -> tuple[list[str], set[int]]:
+    """Replace labels by others drawn at random; return them, and which were."""
+    rng, names, found = np.random.default_rng([seed, 1]), sorted(set(labels)), list(labels)
+    chosen = rng.choice(len(labels), round(share * len(labels)), replace=False).tolist()
+    for i in chosen:
+        found[i] = rng.choice([name for name in names if name != labels[i]])
+    return found, set(chosen)
+
+
+def scored(listed: set[int], injected: set[int]) -> dict[str, float]:
+    """Return recall, precision and counts."""
+    hits = len(listed & injected)
+    recall, precision = hits / max(1, len(injected)), hits / max(1, len(listed))
+    return {"injected": len(injected), "listed": len(listed), "recall": recall, "precision": precision}
+
+
+def lines_of(report: AuditReport, kind: str) -> set[int]:
+    """Return the rows (from 0) that a kind of finding names, stretches with all of their lines."""
+    found = [finding for finding in report.findings if finding.kind == kind]
+    return {i - 1 for f in found for i in range(f.line, max(f.line, f.last_line) + 1)}
+
+
+def measure_labels(texts: list[str], labels: list[str], vectors: Vectors | None, seed: int | None) -> dict[str, Any]:
+    """Return what is listed of flipped labels; without a seed, of the labels as they are."""
+    given, injected = (labels, set[int]()) if seed is None else flipped(labels, seed)
+    report = audit_parts([Part("train", "t", texts, given, range(1, len(texts) + 1), "t")], False, vectors)
+    found = scored(lines_of(report, "label-error"), injected) | {"accuracy": report.numbers["accuracy"]}
+    return found if seed is not None else {"listed": found["listed"], "counts": report.counts}
+
+
+def broken(source: list[str], target: list[str], seed: int) -> tuple[list[str], list[str], dict[str, set[int]]]:
+    """Inject each fault into its own pairs; return both sides and the rows of each fault."""
+    rng, n = np.random.default_rng([seed, 2]), len(source)
+    src, tgt = list(source), list(target)
+    injected: dict[str, set[int]] = {
+        "misaligned": set(),
+        "copied-source": set(),
+        "wrong-language": set(),
+        "length": set(),
+    }
+    sections = rng.permutation(n // 1000)[: 2 * len(STRETCHES)]
+    for section, size in zip(sections.tolist(), 2 * STRETCHES, strict=True):
+        first, offset = section * 1000 + int(rng.integers(1000 - size - 2)), int(rng.choice([-2, -1, 1, 2]))
+        rows = list(range(first, first + size + abs(offset)))
+        tgt[first : rows[-1] + 1] = np.roll(np.array(tgt[first : rows[-1] + 1], dtype=object), offset).tolist()
+        # the lines that matched at the end of the stretch have no target within reach
+        injected["misaligned"] |= set(rows[: len(rows) - offset] if offset > 0 else rows[-offset:])
+    rest = np.setdiff1d(np.arange(n), [i for s in sections for i in range(s * 1000, s * 1000 + 1000)])
+    copies, swapped, cut = rng.permutation(rest)[: 3 * int(SHARE * n)].reshape(3, -1).tolist()
+    for count, i in enumerate(copies):
+        words = src[i].split()
+        if count % 2:  # a word differs
+            words[int(rng.integers(len(words)))] = "???"
+        tgt[i] = " ".join(words)
+    for count, i in enumerate(swapped):
+        if count % 2:  # another source sentence in place of the target
+            tgt[i] = source[int(rng.choice(rest))]
+        else:
+            src[i], tgt[i] = tgt[i], src[i]
+    for i in cut:
+        words = tgt[i].split()
+        tgt[i] = " ".join(words[: max(1, len(words) // 2)])
+    return src, tgt, injected | {"copied-source": set(copies), "wrong-language": set(swapped), "length": set(cut)}
+
+
+def measure_pairs(source: list[str], target: list[str], seed: int | None) -> dict[str, Any]:
+    """Return what is listed of each fault of pairs; without a seed, of the pairs as they are."""
+    src, tgt, injected = (source, target, {}) if seed is None else broken(source, target, seed)
+    report = audit_parts([Part("train", "s", src, tgt, range(1, len(src) + 1), "t")], True)
+    found = {kind: scored(lines_of(report, kind), rows) for kind, rows in injected.items()}
+    return found or {"listed": {kind: len(lines_of(report, kind)) for kind in report.counts}}
+
+
+def vectors_of(run: str) -> Vectors:
+    """Return a function that gives the pooled vectors of a run, each text encoded once."""
+    import glassformer
+    from glassformer.tasks.vectors import pooled_vectors
+
+    loaded, known = glassformer.load(run, device="cpu"), dict[str, np.ndarray]()
+
+    def vectors(texts: Sequence[str]) -> np.ndarray:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(zip(new, pooled_vectors(loaded.task, loaded.model, new) if new else [], strict=True))
+        return np.stack([known[text] for text in texts])
+
+    return vectors
+
+
+def mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the means of recall, precision and counts over seeds, and the least and largest of the two."""
+    found = {key: round(fmean(row[key] for row in rows), 3) for key in rows[0]}
+    ranges = {f"{k}_range": [round(f(row[k] for row in rows), 3) for f in (min, max)] for k in ("recall", "precision")}
+    return found | ranges
+
+
+def main() -> None:
+    """Inject, audit, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--own", type=Path, required=True, help="folder of labelled tables")
+    parser.add_argument("--run", help="a run whose pooled vectors judge the labels, too")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--only", default="", help="part of the name of a set")
+    parser.add_argument("--out", type=Path, default=OUT)
+    arguments = parser.parse_args()
+    table = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.exists() else {}
+
+    def keep(kind: str, name: str, measure: Callable[[int | None], dict[str, Any]]) -> None:
+        rows = [measure(seed) for seed in arguments.seeds]
+        nested = all(isinstance(value, dict) for value in rows[0].values())
+        means = {k: mean_of([row[k] for row in rows]) for k in rows[0]} if nested else mean_of(rows)
+        table.setdefault(kind, {})[name] = {"seeds": arguments.seeds, "clean": measure(None), "faults": means}
+        print(kind, name, json.dumps(table[kind][name]), flush=True)
+        arguments.out.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    judges: dict[str, Vectors | None] = {"words": None}
+    if arguments.run:
+        judges["vectors"] = vectors_of(arguments.run)
+    for name in [name for name in (*TABLES, "imdb") if arguments.only in name]:
+        texts, labels = read_imdb() if name == "imdb" else read_labelled(arguments.own / f"{name}.train.csv")
+        for judge, vectors in judges.items():
+            if name != "imdb" or vectors is None:
+                keep(f"labels by {judge}", name, partial(measure_labels, texts, labels, vectors))
+    if arguments.only in "multi30k":
+        train = load_text_data(task_class("translate").schema, DataConfig(dataset="multi30k")).train
+        keep("pairs", "multi30k", partial(measure_pairs, train.text, train.answers))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""The audit of a data set: reads its parts as training does, runs every check, and returns what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from glassformer.config import DataConfig
+from glassformer.data.datasets.columns import DataSchema, Rows
+from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
+from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.sources import pipes_kept
+from glassformer.errors import UsageError
+from glassformer.evaluate.audit.alignment import Stretch, misaligned_stretches
+from glassformer.evaluate.audit.duplicates import contradictions, groups_of, near_duplicates
+from glassformer.evaluate.audit.findings import AuditFinding, AuditReport, Checks, FindingKind, Part
+from glassformer.evaluate.audit.label_errors import judge_labels
+from glassformer.evaluate.audit.label_leaks import label_leaks
+from glassformer.evaluate.audit.pairs import (
+    COPIED,
+    LENGTH_LIMIT,
+    OTHER_SIDE,
+    USUAL,
+    copied,
+    length_deviations,
+    other_language,
+)
+from glassformer.utils.formatting import counted, percent
+
+Vectors = Callable[[Sequence[str]], np.ndarray]
+"""Returns a vector for each text, as a trained model pools them."""
+
+
+@pipes_kept()
+def audit_data(schema: DataSchema, data: DataConfig, vectors: Vectors | None = None) -> AuditReport:
+    """Read all parts of the data and look for faults in them; labels are judged by `vectors`, or else by words.
+
+    Raises:
+        UsageError: files are not named, a column is missing, or the data is running text.
+        DataError: a file cannot be read as it stands.
+    """
+    if schema.target not in ("label", "target"):
+        raise UsageError(f"{schema.task} has no answers to audit", "audit classify or translate")
+    parts, notes = _read(schema, data)
+    return audit_parts(parts, schema.target == "target", vectors, notes)
+
+
+def audit_parts(
+    parts: Sequence[Part], of_pairs: bool, vectors: Vectors | None = None, notes: Sequence[str] = ()
+) -> AuditReport:
+    """Look for faults in parts that were read; labels are judged by `vectors`, or else by words."""
+    checks, notes = Checks(), list(notes)
+    sides = [[part.text, part.answer] if of_pairs else [part.text] for part in parts]
+    if n := sum(not all(text.strip() for text in texts) for part in sides for texts in zip(*part, strict=True)):
+        notes.append(
+            f"{counted(n, 'pairs')} with an empty side" if of_pairs else f"{counted(n, 'empty texts')} left out"
+        )
+    if of_pairs:
+        _check_pairs(parts, checks)
+    else:
+        _check_labels([_without_empty(part) for part in parts], vectors, checks)
+    return checks.report(parts, notes)
+
+
+def _read(schema: DataSchema, data: DataConfig) -> tuple[list[Part], list[str]]:
+    """Return the parts with the lines of their examples, and the notes of their reading."""
+    if data.dataset != "files":
+        loaded = load_text_data(schema, data)
+        splits = loaded.splits().items()
+        parts = [Part(n, s.source, s.text, s.answers, range(1, len(s) + 1), s.source) for n, s in splits]
+        return parts, [*loaded.notes, *map(str, loaded.findings)]
+    diagnostics = Diagnostics()
+    files = data_parts(schema, data)
+    rows = read_parts(schema, files, data, diagnostics)
+    diagnostics.raise_if_any()
+    return [_part(name, part, files[name]) for name, part in rows.items()], list(dict.fromkeys(diagnostics.notes))
+
+
+def _part(name: str, rows: Rows, files: Path | tuple[Path, Path] | None) -> Part:
+    target_file = str(files[1]) if isinstance(files, tuple) else str(rows.path)
+    return Part(name, str(rows.path), rows.text, rows.answer, rows.lines, target_file)
+
+
+def _without_empty(part: Part) -> Part:
+    """Return a part without texts that are empty."""
+    kept = [i for i, text in enumerate(part.text) if text.strip()]
+    lines = [part.lines[i] for i in kept]
+    text, answer = [part.text[i] for i in kept], [part.answer[i] for i in kept]
+    return Part(part.name, part.file, text, answer, lines, part.target_file)
+
+
+class _Examples:
+    """The examples of all parts in one row, with the findings that they make."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.texts = [text for part in parts for text in part.text]
+        self.labels = [label for part in parts for label in part.answer]
+        self.part_of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        self.places = [part.place(i) for part in parts for i in range(len(part))]
+
+    def finding(
+        self, kind: FindingKind, i: int, score: float = 1.0, other: int | None = None, suggested: str = ""
+    ) -> AuditFinding:
+        """Return a finding about an example, and another one."""
+        place, label = self.places[i], self.labels[i]
+        other_file, other_line = ("", 0) if other is None else self.places[other]
+        found = AuditFinding(kind, *place, self.texts[i], label, suggested, score)
+        return replace(found, other_file=other_file, other_line=other_line)
+
+
+def _check_labels(parts: Sequence[Part], vectors: Vectors | None, checks: Checks) -> None:
+    examples = _Examples(parts)
+    names = sorted(set(examples.labels))
+    number = {name: i for i, name in enumerate(names)}
+    labels = np.array([number[label] for label in examples.labels], dtype=np.int64)
+    groups = groups_of(examples.texts)
+    found = [
+        examples.finding("contradiction", i, other=j, suggested=most)
+        for i, j, most in contradictions(groups, examples.labels)
+    ]
+    checks.add("contradiction", found)
+    checks.add("label-leak", _leaks(examples, labels, names))
+    _check_duplicates(examples, groups, checks)
+    judged = judge_labels(examples.texts, labels, groups, vectors(examples.texts) if vectors else None)
+    if isinstance(judged, str):
+        checks.add("label-error", judged)
+        return
+    checks.numbers |= judged.facts
+    listed = [(int(i), float(judged.score[i])) for i in np.flatnonzero(judged.listed)]
+    checks.add(
+        "label-error",
+        [examples.finding("label-error", i, score, suggested=names[judged.suggested[i]]) for i, score in listed],
+    )
+
+
+def _leaks(examples: _Examples, labels: np.ndarray, names: Sequence[str]) -> list[AuditFinding] | str:
+    if len(names) < 2:
+        return "all texts have one label"
+    found = []
+    for leak in label_leaks(examples.texts, labels):
+        first, *others = leak.examples
+        score = leak.n_both / leak.n_token
+        other = others[0] if others else None
+        numbers = {"with_token": leak.n_token, "with_both": leak.n_both, "with_label": leak.n_label}
+        finding = examples.finding("label-leak", first, score, other)
+        found.append(replace(finding, token=leak.token, numbers=numbers | {"p_value": leak.p_value}))
+    return found
+
+
+def _check_duplicates(examples: _Examples, groups: np.ndarray, checks: Checks) -> None:
+    within, across = list[AuditFinding](), list[AuditFinding]()
+    for later, earlier, similarity in near_duplicates(examples.texts, examples.part_of):
+        same_label = examples.labels[later] == examples.labels[earlier]
+        suggested = "" if same_label else examples.labels[earlier]
+        if examples.part_of[later] != examples.part_of[earlier]:
+            across.append(examples.finding("split-overlap", later, similarity, earlier, suggested=suggested))
+        elif same_label or groups[later] != groups[earlier]:  # others are contradictions
+            within.append(examples.finding("near-duplicate", later, similarity, earlier, suggested=suggested))
+    if len(np.unique(examples.part_of)) > 1:
+        checks.add("split-overlap", across)
+    checks.add("near-duplicate", within)
+
+
+class _Pairs:
+    """The pairs of all parts in one row, with the findings that they make."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.source = [text for part in parts for text in part.text]
+        self.target = [text for part in parts for text in part.answer]
+        self.where = [(part, i) for part in parts for i in range(len(part))]
+        self.full = np.array([bool(a.strip() and b.strip()) for a, b in zip(self.source, self.target, strict=True)])
+
+    def finding(self, kind: FindingKind, i: int, score: float, at_target: bool = False) -> AuditFinding:
+        """Return a finding about a pair, placed at its source or at its target."""
+        part, row = self.where[i]
+        line = int(part.lines[row])
+        file, other = (part.target_file, part.file) if at_target else (part.file, part.target_file)
+        found = AuditFinding(kind, file, line, self.source[i], target=self.target[i], score=score)
+        return found if file == other else replace(found, other_file=other, other_line=line)
+
+    def stretches(self, stretch: Stretch) -> Iterator[AuditFinding]:
+        """Yield a finding for a stretch, one for each part that it is in."""
+        first = stretch.first
+        while first <= stretch.last:
+            part, row = self.where[first]
+            last = min(len(part) - 1, row + stretch.last - first)
+            target = min(max(row + stretch.offset, 0), len(part) - 1)
+            yield replace(
+                self.finding("misaligned", first, stretch.gain),
+                last_line=int(part.lines[last]),
+                other_file=part.target_file,
+                other_line=int(part.lines[target]),
+                numbers={"offset": stretch.offset, "n": last - row + 1},
+            )
+            first += last - row + 1
+
+
+def _check_pairs(parts: Sequence[Part], checks: Checks) -> None:
+    """Look for faults of pairs; what follows from another one is not listed: a copy is of the other language, too."""
+    pairs = _Pairs(parts)
+    explained = ~pairs.full
+    stretches = misaligned_stretches(pairs.source, pairs.target)
+    if isinstance(stretches, str):
+        checks.add("misaligned", stretches)
+    else:
+        checks.add("misaligned", [finding for stretch in stretches for finding in pairs.stretches(stretch)])
+        for stretch in stretches:
+            explained[stretch.first : stretch.last + 1] = True
+    shares = copied(pairs.source, pairs.target)
+    copies = (shares >= COPIED) & pairs.full
+    if copies.mean() >= USUAL:
+        checks.add("copied-source", f"{percent(float(copies.mean()))} of the targets are like their sources")
+    else:
+        found = [pairs.finding("copied-source", i, float(shares[i]), True) for i in np.flatnonzero(copies).tolist()]
+        checks.add("copied-source", found)
+        explained |= copies
+    odds = other_language(pairs.source, pairs.target)
+    if isinstance(odds, str):
+        checks.add("wrong-language", odds)
+    else:
+        found = list[AuditFinding]()
+        for at_target, each in enumerate(odds):
+            index = np.flatnonzero((each >= OTHER_SIDE) & ~copies).tolist()
+            found += [pairs.finding("wrong-language", i, float(each[i]), bool(at_target)) for i in index]
+            explained[index] = True
+        checks.add("wrong-language", found)
+    deviations = length_deviations(pairs.source, pairs.target)
+    if isinstance(deviations, str):
+        checks.add("length", deviations)
+    else:
+        index = np.flatnonzero((np.abs(deviations) >= LENGTH_LIMIT) & ~explained).tolist()
+        found = [
+            replace(pairs.finding("length", i, abs(z)), numbers={"z": z}) for i in index if (z := float(deviations[i]))
+        ]
+        checks.add("length", found)
