@@ -63,6 +63,8 @@ def run(argv: Sequence[str]) -> int:
     from glassformer.tasks import task_class
 
     schema = task_class(config.task).schema
+    if schema.columns is not None and schema.columns[-1].separator is not None:
+        raise UsageError("an audit reads texts with one label each", "audit each label as a table of its own: classify")
     vectors = _vectors(arguments.run, schema.target == "label") if arguments.run else None
     report = audit_data(schema, config.data, vectors)
     if out is not None:
