@@ -10,9 +10,9 @@ MODULES, LINES = 271, 50_700
 what a run began with, the start of a fine-tuning, and heads whose classes are others. With two modules and 800 lines
 for what every fiftieth step logs, and for what the doctor looks at. With ten modules and 1,700 lines for one step of
 learning: loss, backward pass, optimizer, the command, its tensors in saved pages, and `run.py`, as api.py had reached
-its limit. With 11 modules and 1,300 lines to watch a training: its control, its log, its page and its replay. With 29 modules and
-5,450 lines for data of one's own: several labels in a text, the audit of data, tables in and out, what is done with
-probabilities, the interface of scikit-learn, and trackers."""
+its limit. With 11 modules and 1,300 lines to watch a training: its control, its log, its page and its replay. With 29
+modules and 5,450 lines for data of one's own: several labels in a text, the audit of data, tables in and out, what is
+done with probabilities, the interface of scikit-learn, and trackers."""
 
 
 def test_modules_and_lines_stay_within_the_budget() -> None:
