@@ -17,6 +17,7 @@ from tests.helpers.small_runs import SMALL, write_table
 from glassformer.api import Run, train
 from glassformer.explain.page.replay import replay_html
 from glassformer.explain.page.server import PageServer
+from glassformer.explain.page.service import Service
 from glassformer.explain.watch.followed import Followed, NoWeights
 from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, probe
 from glassformer.explain.watch.training import Training
@@ -121,6 +122,18 @@ def test_texts_come_from_the_evaluation_or_the_data_or_are_missed(begun: Path, f
         finally:
             table.with_name("aside").rename(table)
         assert found["texts"] == [] and "cannot be read: " in found["missing"] and "table.csv" in found["missing"]
+
+
+def test_a_page_that_is_loaded_again_answers_with_the_newer_weights(finished: Run) -> None:
+    followed = Followed(finished.path, finished.device)
+    service, request = Service(followed), {"text": "a good film"}
+    service.run()
+    first = service.trace(request)["id"]
+    service.run()
+    assert service.trace(request)["id"] == first
+    followed._model = None  # as where newer ones were saved
+    service.run()
+    assert service.trace(request)["id"] != first
 
 
 def test_requests_are_checked(begun: Path) -> None:

@@ -221,6 +221,12 @@ def test_what_was_learned_is_kept_as_a_run(
     for again, words in ((e, "is not empty"), (run.learn(text, answer), "no step of learning was taken")):
         with pytest.raises(UsageError, match=words):
             again.keep(out)
+    for inside in ("model/in", "snapshots/step-00000099", "nested"):
+        with pytest.raises(UsageError, match="lies in the folder of the run that learned"):
+            e.keep(folder / inside)
+    (link := out.parent / "link").symlink_to(out.parent)
+    with pytest.raises(UsageError, match="is a link"):
+        e.keep(link)
 
 
 def test_a_kept_run_knows_data_and_optimizer_and_cannot_be_resumed(
@@ -298,7 +304,7 @@ def test_a_checkpoint_continues_with_its_own_averages(tmp_path: Path) -> None:
     data = tmp_path / "table.csv"
     data.write_text("text,label\n" + "".join(f"a {w} film {i},{w}\n" for i in range(30) for w in ("good", "bad")))
     model = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "ensemble_size": 2}
-    settings: dict[str, Any] = {"train_file": str(data), "steps": 4, "save_every": 2, "model": model}
+    settings: dict[str, Any] = {"train_file": str(data), "steps": 4, "save_every": 2, "model": model, "snapshots": True}
     run = glassformer.train("classify", out=tmp_path / "run", precision="fp32", threads=1, **settings)
     assert run is not None
     e = run.learn("a good film", "bad", steps=1, checkpoint="step-00000004", member=2)

@@ -133,11 +133,11 @@ def with_member(subject: Subject, member: int) -> Subject:
 def optimizer_state(subject: Subject, name: str) -> Weights | None:
     """Return the optimizer's tensors of a checkpoint, by the names of `optimizer_tensors`.
 
-    None for weights without such a state: the finished model, a snapshot, and a moving average, which the optimizer did
-    not step on.
+    None for weights without such a state: the finished model, a snapshot alone, and a moving average, which the
+    optimizer did not step on. Where there is a snapshot of the same step, the checkpoint has the same weights.
     """
-    folder = _folders(subject).get(int(name.removeprefix("step-"))) if name != MODEL else None
-    if folder is None or _is_snapshot(folder):
+    saved = {path.name: path for path in checkpoint_folders(RunFolder(subject.path).checkpoints)}
+    if (folder := saved.get(name)) is None:
         return None
     tensors, _ = load_checkpoint(folder)
     if any(full_name.startswith("ema:") for full_name in tensors):

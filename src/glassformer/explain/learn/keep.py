@@ -38,6 +38,11 @@ def keep(explanation: Explanation, out: Path | str) -> Path:
     facts, out = explanation.learning, Path(out)
     if facts is None or facts.learned is None:
         raise UsageError("no step of learning was taken that could be kept", "as in: run.learn(text, answer, steps=1)")
+    if out.resolve().is_relative_to(explanation.run.path.resolve()):
+        message = f"{out} lies in the folder of the run that learned, whose files stay as they are"
+        raise UsageError(message, "name a folder outside of it")
+    if out.is_symlink():
+        raise UsageError(f"{out} is a link", "name a new folder")
     if RunFolder(out).not_empty:
         raise UsageError(f"{out} is not empty", "name a new folder")
     source = RunFolder(explanation.run.path).require_model_folder()

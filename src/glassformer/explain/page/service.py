@@ -206,7 +206,10 @@ class Service:
     def run(self) -> RunInfo:
         """Return the run info and the first requests; of a run that is followed, with the newest model."""
         if self.followed is not None:
-            self._subject = self.followed.subject()
+            before, self._subject = self._subject, self.followed.subject()
+            if before is not self._subject:  # what was computed with earlier weights is no answer of these
+                with self._traces_lock:
+                    self._traces.clear()
         info = run_info(self.subject)
         if self.followed is not None and not self.start and not info["examples"]:  # it is not evaluated yet
             self.start = [{"text": text} for text in default_texts(self.subject)["texts"][:1]]
