@@ -18,7 +18,7 @@ KNOWN = {module_name(path) for path in SOURCES}
 ORDER = [
     {"capture", "trace"},  # one forward pass, recorded
     {"subject", "request", "streams", "predictions"},
-    {"inputs", "record_store"},
+    {"inputs", "record_store", "one_label"},
     {"explanation"},  # all of it together, and frozen; its methods are functions of the groups below
     {"compute", "embedding_view"},
     {"edits"},  # a tap: what becomes of numbers

@@ -244,11 +244,12 @@ RUN: dict[str, Call] = {
         c.e.request.text, edits=[f"{stack_of(c.task)}.0.self.out*1"], member=c.e.request.member
     ),
     "predict_stream": lambda c: list(c.run.predict_stream([c.e.request.text])),
+    "predict_table": lambda c: c.run.predict_table([{"of": c.e.request.text}], "of"),
     "explain": lambda c: c.run.explain(c.e.request.text, member=c.e.request.member, **c.e.request.decode),
 }
 RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)
 NO_CELL = {"Run": {"train", "evaluate", "evaluate_edits", "export", "watch"}, "Service": {"subject"}}
-NO_CELL["Run"] |= {"path", "task", "model", "device", "precision", "config"}
+NO_CELL["Run"] |= {"least_sure", "path", "task", "model", "device", "precision", "config"}
 NO_CELL["Service"] |= {"training", "probes", "probe", "control"}
 """Scores of a whole split, exports and what is shown of a training are of no text; the others are attributes."""
 CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": RUN}
@@ -320,13 +321,15 @@ def exported_call(model: ExportedModel, of: str, name: str) -> Any:
     text = TEXTS[next(task for task in TEXTS if TASKS[task].name == model.facts.task)]
     if of == "Service":  # the page is that of a command, which takes a run
         return run_folder(model.path)
+    if name == "predict_table":
+        return model.predict_table([{"of": text}], "of")
     if of == "Run" and name.startswith("predict"):
         options = {"edits": ["logits*1"]} if name == "predict:edits" else {}
         return [*getattr(model, name.partition(":")[0])([text], **options)]
     return model.learn(text, "a") if name == "learn" else model.explain(text)
 
 
-EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream"}
+EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream", "Run.predict_table"}
 """What an exported model answers; all other calls are refused."""
 
 

@@ -270,7 +270,7 @@ REFUSED = [
     ("relative positions", changed(".position_embedding_type", "relative_key"), "relative_key"),
     ("an activation", changed(".hidden_act", "mish"), "'mish'"),
     ("a regression", changed(".id2label", {"0": "x"}), "one output"),
-    ("several classes at once", changed(".problem_type", "multi_label_classification"), "multi_label_classification"),
+    ("a number", changed(".problem_type", "regression"), "'regression' does not choose classes"),
 ]
 
 

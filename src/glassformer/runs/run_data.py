@@ -20,7 +20,7 @@ from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.diagnostics import changed_files
 from glassformer.data.sources import is_pipe
 from glassformer.data.splits import TextData
-from glassformer.errors import ChangedDataError, DataError
+from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord
 
@@ -54,8 +54,6 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
     """
     if RunFolder(path).imported:
         raise DataError(f"{path} was imported, and has no data of its own", "give test files")
-    if data.dataset == "files" and not _named_files(data):  # a model folder alone, or what learned after an import
-        raise DataError(f"{path} holds a model that names no data of its own", "give test files")
     record = RunFolder(path).read_data()
     named = _named_files(data)
     if once := [name for name in named if _could_be_read_once(name, record)]:
@@ -63,6 +61,11 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
         raise DataError(message, "train on a file to use its splits later, or name a test file")
     try:
         text = load_text_data(schema, data, known_columns(record))
+    except UsageError:
+        if data.dataset != "files" or named:
+            raise
+        # A model folder alone, or what learned after an import.
+        raise DataError(f"{path} holds a model that names no data of its own", "give test files") from None
     except DataError as error:
         gone = [name for name in named if not Path(name).exists()]
         if not gone:

@@ -134,7 +134,7 @@ def pack_updates(explanation: Explanation, packed: dict[str, PackedTensor], room
         used += size
     if missed:
         of = counted(missed, "parameters")
-        dropped.append(f"Learn: left out are the updates of {of}, to limit the size of the file.")
+        dropped.append(f"Learn: the updates of {of} are left out, to limit the size of the file.")
     return used
 
 
