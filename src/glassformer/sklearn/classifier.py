@@ -29,7 +29,6 @@ class TextClassifier(ClassifierMixin, TextEstimator):
 
     Attributes:
         classes_: the labels, sorted.
-        run_: the trained `Run`.
     """
 
     task = "classify"
