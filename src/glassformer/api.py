@@ -126,7 +126,7 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None, tra
     """Resume an interrupted run, or several seeds, to the same weights as without the interruption.
 
     The number of processes may differ from before; all but the first return None. With `track`, as of `train`, the run
-    goes on in the tracker that had it before.
+    continues in the tracker that had it before.
     """
     from glassformer.training.trainer import resume_run
 

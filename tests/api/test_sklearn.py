@@ -368,7 +368,7 @@ def test_from_a_run(fitted: TextClassifier) -> None:
 
 @for_each(("code", "raised"), [(130, KeyboardInterrupt), (143, SystemExit)])
 def test_a_signal_ends_a_search_too(code: int, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search goes on after an Exception of one training."""
+    """A search continues after an Exception of one training."""
 
     def train(*_: Any, **__: Any) -> None:
         raise Interrupted("stopped", "resume", code)

@@ -56,7 +56,7 @@ class RowsAsTexts(TextClassifier):
 
 
 def as_texts(rows: np.ndarray) -> list[str]:
-    """Return rows as texts: a word for each number rounded, and words that tell similar rows apart."""
+    """Return rows as texts: a word for each number rounded, and words that distinguish similar rows."""
     rounded = [" ".join(f"c{i}v{round(float(value))}" for i, value in enumerate(row)) for row in rows]
     exact = [" ".join(f"r{round(float(value) * 1000)}" for value in row[:3]) for row in rows]
     return [f"{first} {second}" for first, second in zip(rounded, exact, strict=True)]

@@ -145,7 +145,7 @@ def test_near_duplicates_within_and_across_parts() -> None:
     assert (within.file, within.line, within.other_file, within.other_line) == ("a.csv", 62, "a.csv", 6)
     assert (across.file, across.line, across.other_file, across.other_line) == ("b.csv", 3, "a.csv", 9)
     assert within.score == across.score == 1.0 and within.suggested == "" and across.suggested == labels[7]
-    assert [f.line for f in of_kind(report, "contradiction")] == [9, 3], "they are also told from each other"
+    assert [f.line for f in of_kind(report, "contradiction")] == [9, 3], "they are distinguished from each other, too"
 
 
 def jaccard(first: str, second: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks.multilabel import MultiLabel
 from glassformer.tasks.restoring import load_model_folder
+from glassformer.tasks.vectors import pooled_vectors
 from glassformer.text.decision import Decision
 
 NAMES = ["bad", "good", "odd"]
@@ -253,7 +255,18 @@ def test_an_export_is_imported_again(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert back is not None
 
 
-def test_seeds_a_resumed_run_and_a_start_from_another(trained: Path, tmp_path: Path) -> None:
+def test_a_run_whose_model_is_lost_is_finished_again(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "model")
+    for name in ("evaluation.json", "report.json", "report.md"):
+        (tmp_path / "run" / name).unlink()
+    again, first = glassformer.resume(tmp_path / "run"), glassformer.load(trained)
+    assert isinstance(again, Run) and again.task.decision == first.task.decision
+    weights = zip(again.model.parameters(), first.model.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in weights)
+
+
+def test_seeds_and_a_start_from_another(trained: Path, tmp_path: Path) -> None:
     files = {"train_file": trained.parent / "a.jsonl", "test_file": trained.parent / "t.jsonl"}
     glassformer.train("multilabel", out=tmp_path / "seeds", seeds=2, **files, **TINY)
     assert (tmp_path / "seeds" / "ensemble.json").exists()
@@ -280,7 +293,45 @@ def test_single_labels_are_no_start_for_several(tmp_path: Path, trained: Path) -
 
 def test_edits_are_scored_on_a_split(trained: Path) -> None:
     scores = glassformer.load(trained).evaluate_edits("encoder.0.self.out=0")
-    assert scores["metric"] == "micro_f1" and scores["before"] != scores["after"]
+    assert scores["metric"] == scores["test"]["metric"] == "micro_f1" and scores["before"] != scores["after"]
+    assert scores["test"]["difference"] == pytest.approx(scores["after"] - scores["before"])
+
+
+def test_two_runs_are_compared_by_micro_f1() -> None:
+    truth, other = ["a\nb", "", "b", "a"], ["b", "a", "", "a"]
+    test = MultiLabel.report.paired_test(truth, other, truth, "micro_f1")
+    has, answered = (np.array([[name in answer for name in "ab"] for answer in one]) for one in (truth, other))
+    assert test["difference"] == pytest.approx(1 - multilabel.score_of(has, answered))
+    assert test["metric"] == "micro_f1" and test["n"] == 4
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_sound_run(trained: Path, capfd: Any) -> None:
+    """Its first loss is that of rare labels, far below the logarithm of their number."""
+    assert main(["doctor", str(trained), "--examine"]) == 0
+    shown = "".join(capfd.readouterr())
+    assert "what guessing costs depends on how frequent the labels are" in shown
+    assert "STOP" not in shown
+
+
+def test_labels_are_counted_one_by_one(tmp_path: Path, capfd: Any) -> None:
+    path = write(tmp_path / "a.jsonl")
+    path.write_text(path.read_text("utf-8") + '{"text": "z 90", "labels": ["good", "rare"]}\n', encoding="utf-8")
+    assert main(["data", "check", "multilabel", "--train-file", str(path), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["counts"]["train: labels with one example"] == 1
+
+
+def test_a_finding_is_of_no_chosen_label(trained: Path, capfd: Any) -> None:
+    out = ["--edit", "encoder.0.self.out=0", "-o", "f.toml", "--label", "good"]
+    assert main(["explain", str(trained), "good", *out]) == UsageError.exit_code
+    assert "--label" in capfd.readouterr().err
+
+
+def test_the_vectors_of_a_run_are_what_its_head_reads(trained: Path) -> None:
+    run = glassformer.load(trained, device="cpu", precision="fp32")
+    vectors = torch.from_numpy(pooled_vectors(run.task, run.model, ["good a", "bad"]))
+    shares = run.model.head(vectors).sigmoid().tolist()  # pyright: ignore
+    expected = [[*answer["probabilities"].values()] for answer in run.predict(["good a", "bad"])]
+    assert np.array(shares) == pytest.approx(np.array(expected), abs=1e-6)
 
 
 def test_the_request_of_a_second_text_has_the_label_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

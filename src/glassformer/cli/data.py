@@ -30,7 +30,7 @@ class DataArguments:
     """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text.
 
     The word after check or show is a recipe: classify, translate, lm, pretrain or multilabel for files of your own.
-    What audit and encode take is told by `data audit --help` and `data encode --help`.
+    `data audit --help` and `data encode --help` show what these two take.
     """
 
     sections: ClassVar = ("data",)
@@ -95,6 +95,7 @@ def _check(config: Config, as_json: bool) -> int:
 
 def _show(config: Config, arguments: DataArguments) -> int:
     """Print sizes and first examples of each split; download a built-in data set if it is missing."""
+    from glassformer.data.datasets.labels import labels_of
     from glassformer.data.datasets.local_files import load_text_data
     from glassformer.tasks import task_class
 
@@ -118,7 +119,10 @@ def _show(config: Config, arguments: DataArguments) -> int:
     console.write_table(("split", "examples", "source"), rows)
     rows = []
     for name, split in splits.items():
-        pairs = zip(split.text[:N_SHOWN], (split.answer or [""] * N_SHOWN)[:N_SHOWN], strict=False)
+        answers = (split.answer or [""] * N_SHOWN)[:N_SHOWN]
+        if kind.schema.target == "label":
+            answers = ["; ".join(labels_of(answer)) for answer in answers]
+        pairs = zip(split.text[:N_SHOWN], answers, strict=False)
         rows += [(name, *(shortened(text, SHOWN_CHARS) for text in pair)) for pair in pairs]
     console.write("")
     console.write_table(("split", "text", "answer"), rows)

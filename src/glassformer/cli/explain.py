@@ -153,10 +153,10 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
         raise UsageError("--edit is empty", "name what to change, as in: --edit encoder.0.self.head1=0")
     if suffix == FINDINGS_SUFFIX and arguments.edit is None:
         raise UsageError("a .toml file holds the effect of edits", "add --edit, as in: --edit encoder.0.self.head1=0")
-    other_weights = (arguments.checkpoint, arguments.member, arguments.target)
-    if suffix == FINDINGS_SUFFIX and other_weights != (None,) * 3:
+    other_weights = (arguments.checkpoint, arguments.member, arguments.target, arguments.label)
+    if suffix == FINDINGS_SUFFIX and other_weights != (None,) * 4:
         message = "findings are of the finished model, of the first of an ensemble, and of its own answer"
-        raise UsageError(message, "leave out --checkpoint, --member and --target")
+        raise UsageError(message, "leave out --checkpoint, --member, --target and --label")
     if suffix is not None and suffix not in (*REPORT_SUFFIXES, *FIGURE_SUFFIXES, FINDINGS_SUFFIX):
         raise UsageError(f"--out ends in {suffix or 'nothing'}", "name a .html, .pdf, .png or .svg file")
     if suffix in FIGURE_SUFFIXES and figure is None:

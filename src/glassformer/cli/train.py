@@ -152,7 +152,7 @@ def _resume_run(out: Path, arguments: TrainArguments) -> int:
     if arguments.watch and SeedsFolder(out).exists:
         raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
     if arguments.track is None and RunFolder(out).tracking.is_file():
-        logger.info(f"{out} was tracked before; --track goes on with that, and without it nothing is sent")
+        logger.info(f"{out} was tracked before; --track continues there, and without it nothing is sent")
     with watching(out, arguments.browser) if arguments.watch else nullcontext() as page:
         with TrainingProgress() as progress:
             run = glassformer.resume(out, on_step=_both(progress, page), track=arguments.track)

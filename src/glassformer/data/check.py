@@ -18,6 +18,7 @@ from glassformer.config import DataConfig, TextConfig
 from glassformer.data.corpus import RaggedArray, split_document
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.documents import read_documents
+from glassformer.data.datasets.labels import labels_of
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
 from glassformer.data.diagnostics import DataIssue, Diagnostics, Finding
 from glassformer.data.shards import ShardIndex, is_pretokenized
@@ -81,7 +82,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         for name, split in splits.items():
             diagnostics.counts[f"{name}: texts with several labels"] += n_contradictions(split)
         if "train" in splits:
-            of_label = Counter(splits["train"].answers)
+            of_label = Counter(label for answer in splits["train"].answers for label in labels_of(answer))
             diagnostics.counts["train: labels with one example"] += sum(n == 1 for n in of_label.values())
     counts = {name: n for name, n in diagnostics.counts.items() if n}
     characters = schema.columns is None

@@ -249,6 +249,11 @@ class Divergence:
     message: str
 
 
+def interval_key(metric: str) -> str:
+    """Return the key of a score's 95% interval in an evaluation; accuracy's is called plain `ci95`."""
+    return "ci95" if metric == "accuracy" else f"{metric}_ci95"
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """`evaluation.json`: what a task scored on a split, once. Which scores there are is the task's choice."""
@@ -278,8 +283,8 @@ class Evaluation:
         return value if isinstance(value, int | float) else None
 
     def interval(self, name: str) -> list[float | int] | None:
-        """Return a score's 95% interval; accuracy's is called plain `ci95`."""
-        interval = self.scores.get("ci95" if name == "accuracy" else f"{name}_ci95")
+        """Return a score's 95% interval."""
+        interval = self.scores.get(interval_key(name))
         sound = isinstance(interval, list) and len(interval) == 2 and is_of_type(interval, Interval)
         return interval if sound else None
 

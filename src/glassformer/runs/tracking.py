@@ -234,7 +234,7 @@ class Tracking:
     def _warn(self) -> None:
         if self._failure and not self._warned:
             self._warned = True
-            logger.warning(f"the tracker {self.tracker} is left, and the run goes on without it: {self._failure}")
+            logger.warning(f"the tracker {self.tracker} is left, and the run continues without it: {self._failure}")
 
     def _send(self, config: Config, step: int) -> None:
         """Connect, and send what waits until None comes."""

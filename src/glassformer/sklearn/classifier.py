@@ -19,7 +19,8 @@ class TextClassifier(ClassifierMixin, TextEstimator):
 
     Args:
         recipe: the name of a recipe that classifies, the path of a TOML file, or a `Config`.
-        out: a new folder to keep the run in, the texts beside it; without it the run goes with the estimator.
+        out: a new folder to keep the run in, and its texts in `OUT.texts.jsonl`; without it the run is removed with the
+            estimator.
         init_from: a run to initialise from (fine-tuning).
         random_state: the seed; None for the recipe's.
         device: "auto", "cpu", "cuda" or "mps"; None for the recipe's.

@@ -43,6 +43,7 @@ from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, PARALLEL_FILES, SEVERAL_LABELS, Task
 from glassformer.tasks.classify_report import ClassifyReport
 from glassformer.tasks.probe import fit_probe
+from glassformer.tasks.vectors import corpus_vectors
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
 from glassformer.text.long_text import truncate
 from glassformer.text.ngrams import mean_words
@@ -174,10 +175,6 @@ def _check_guess(train: Rows, names: Sequence[str], diagnostics: Diagnostics) ->
         diagnostics.error(train.path, 0, "label", f"{shown}: this can hardly be the column of labels; {advice}")
 
 
-def _keep_input(kept: list[Tensor], _: nn.Module, inputs: tuple[Tensor]) -> None:
-    kept.append(inputs[0].cpu())
-
-
 @register
 class Classify(Task):
     """Validated on accuracy."""
@@ -301,18 +298,27 @@ class Classify(Task):
         truth = np.array(corpus.labels)
         scores = score(truth, probabilities, self.labels)
         scores |= calibrated_scores(truth, probabilities, self.decision.temperature)
-        scores["truncated"] = scores["n_truncated"] = int(corpus.stats.get("n_truncated", 0))
-        if message := cut_message(scores["n_truncated"], len(split), self.config.text.max_len):
-            logger.warning(message)
+        scores |= self._count_cut(corpus, len(split))
         if train is not None:
             known = self._numbers(train), self._numbers(split)
             logger.info(f"fitting the baselines to {counted(len(train), 'training texts')}")
             scores["baselines"] = fit_baselines(train.text, known[0], split.text, known[1], probabilities)
-        results = [class_answer(text, p, self.labels) for text, p in zip(split.text, probabilities, strict=True)]
-        rows = [result | {"truth": true} for result, true in zip(results, split.answers, strict=True)]
+        return scores | self._answers(split, probabilities, split.answers)
+
+    def _answers(self, split: Split, probabilities: np.ndarray, truth: Sequence[Any]) -> dict[str, Any]:
+        """Return the answers of an evaluation with what is true: the first as examples, all as predictions."""
+        results = (self._answer(text, p) for text, p in zip(split.text, probabilities, strict=True))
+        rows = [result | {"truth": true} for result, true in zip(results, truth, strict=True)]
         # Texts can be long, and the data set has them: a number is enough to find one again.
         stored = [{"index": i} | {k: v for k, v in row.items() if k != "text"} for i, row in enumerate(rows)]
-        return scores | {"examples": rows[:8], "predictions": stored}
+        return {"examples": rows[:8], "predictions": stored}
+
+    def _count_cut(self, corpus: EncodedCorpus, n: int) -> dict[str, int]:
+        """Return how many of the n texts of a corpus were cut, after a warning."""
+        n_cut = int(corpus.stats.get("n_truncated", 0))
+        if message := cut_message(n_cut, n, self.config.text.max_len):
+            logger.warning(message)
+        return {"truncated": n_cut, "n_truncated": n_cut}
 
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
@@ -341,14 +347,9 @@ class Classify(Task):
         """Set the head of each member to a logistic regression on the pooled vectors of the training texts."""
         logger.info(f"fitting a probe to the vectors of {counted(len(corpus), 'training texts')}")
         for member in members_of(model):
-            head, pooled, index = cast(nn.Linear, member.head), list[Tensor](), list[np.ndarray]()
-            handle = head.register_forward_pre_hook(partial(_keep_input, pooled))
-            with evaluation_mode(member):
-                for batch in self.batches(member, corpus):
-                    self.logits(member, batch)
-                    index.append(batch.index)
-            handle.remove()
-            weight, bias = self._fit_head(torch.cat(pooled).double().numpy(), corpus, np.concatenate(index))
+            head = cast(nn.Linear, member.head)
+            vectors, index = corpus_vectors(self, member, corpus)
+            weight, bias = self._fit_head(vectors.astype(np.float64), corpus, index)
             with torch.no_grad():
                 head.weight.copy_(torch.from_numpy(weight))
                 head.bias.copy_(torch.from_numpy(bias))

@@ -131,6 +131,15 @@ NEARLY_ALL = 0.95
 """Share of equal answers from which a model is said to give one answer."""
 
 
+def precision_table(unit: str, rows: Sequence[JsonObject]) -> str:
+    """Return precision, recall and F1 of each class or label as Markdown; `unit` is the header of their names."""
+    cells = [
+        [row["label"], percent(row["precision"]), percent(row["recall"]), percent(row["f1"]), f"{row['support']:,}"]
+        for row in rows
+    ]
+    return table([unit, "precision", "recall", "F1", "examples"], cells)
+
+
 class ClassifyReport(TaskReport):
     """Labels with their probabilities; a bag of words is what they have to beat."""
 
@@ -163,11 +172,7 @@ class ClassifyReport(TaskReport):
         sentences = calibration_sentence(evaluation)
         if not 2 <= len(classes) <= MOST_CLASSES:
             return sentences
-        rows = [
-            [c["label"], percent(c["precision"]), percent(c["recall"]), percent(c["f1"]), f"{c['support']:,}"]
-            for c in classes
-        ]
-        return [*sentences, table(["class", "precision", "recall", "F1", "examples"], rows)]
+        return [*sentences, precision_table("class", classes)]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
         """Return warnings about a model that is not better than a trivial one.

@@ -28,6 +28,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate import multilabel
 from glassformer.evaluate.classification import FEWEST_TO_CALIBRATE, calibrated_scores, calibration, fit_temperature
 from glassformer.evaluate.metrics import Metric
+from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import members_of
 from glassformer.nn.cross_entropy import cross_entropy_sum
@@ -35,10 +36,9 @@ from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.base import CLASSES, SEVERAL_LABELS
 from glassformer.tasks.classify import Classify, class_names, known_labels, suggest, suggest_from_pretrained
-from glassformer.tasks.classify_report import calibration_sentence
+from glassformer.tasks.classify_report import calibration_sentence, precision_table
 from glassformer.tasks.probe import fit_probes
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import cut_message
 from glassformer.text.decision import labels_answer, labels_lines, yes_and_no
 from glassformer.text.ngrams import mean_words
 from glassformer.utils.formatting import cell_text, counted, number, percent, table
@@ -86,6 +86,7 @@ class MultiLabelReport(TaskReport):
         Metric("log_loss", "Log loss", "nats per label and text", number, False),
     )
     headline = "micro_f1"
+    guesses_evenly = False
     baselines = {  # noqa: RUF012
         "frequent": "most frequent labels",
         "tfidf_logistic": "TF-IDF + logistic regression",
@@ -102,11 +103,7 @@ class MultiLabelReport(TaskReport):
         sentences = calibration_sentence(evaluation)
         if not 1 <= len(labels) <= MOST_LABELS:
             return sentences
-        rows = [
-            [c["label"], percent(c["precision"]), percent(c["recall"]), percent(c["f1"]), f"{c['support']:,}"]
-            for c in labels
-        ]
-        return [*sentences, table(["label", "precision", "recall", "F1", "examples"], rows)]
+        return [*sentences, precision_table("label", labels)]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
         """Return warnings about a model that is not better than a baseline."""
@@ -117,6 +114,19 @@ class MultiLabelReport(TaskReport):
             if score is not None and rival is not None and rival >= score:
                 found.append(f"“{title}” does as well or better here (micro F1 {percent(rival)}).")
         return found
+
+    def paired_test(
+        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
+    ) -> dict[str, Any]:
+        """Compare two systems' micro F1 by the paired bootstrap over texts; answers have a label a line."""
+        right = [set(labels_of(answer)) for answer in truth]
+
+        def counts(answers: Sequence[str]) -> np.ndarray:
+            pairs = zip((set(labels_of(answer)) for answer in answers), right, strict=True)
+            return np.array([(len(a & t), len(a - t), len(t - a)) for a, t in pairs], float)
+
+        test = paired_bootstrap(counts(first), counts(second), lambda sums: multilabel.micro_f1(*sums))
+        return test | {"metric": "micro_f1", "unit": "texts"}
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
         rows = [[e["text"], "; ".join(e.get("truth", ())), "; ".join(e["labels"])] for e in examples]
@@ -202,9 +212,8 @@ class MultiLabel(Classify):
         loss = cross_entropy_sum(logits, torch.from_numpy(truth).long()).item() / max(1, truth.size)
         p = logits.double().softmax(dim=-1)[..., 1].numpy()
         answered = p >= multilabel.best_threshold(truth.ravel(), p.ravel())
-        return {"loss": loss, "micro_f1": multilabel.score_of(truth, answered)} | {
-            "macro_f1": multilabel.macro_f1(truth, answered)
-        }
+        micro, macro = multilabel.score_of(truth, answered), multilabel.macro_f1(truth, answered)
+        return {"loss": loss, "micro_f1": micro, "macro_f1": macro}
 
     def decided(self, model: nn.Module, corpus: EncodedCorpus) -> MultiLabel:
         """Return the task with the thresholds of the labels, and a temperature, chosen on the validation texts."""
@@ -225,16 +234,11 @@ class MultiLabel(Classify):
         decisions = truth.ravel().astype(np.int64), yes_and_no(probabilities.ravel())
         if calibrated := calibrated_scores(*decisions, self.decision.temperature):
             scores |= {"ece": calibration(*decisions)[0]} | calibrated
-        scores["truncated"] = scores["n_truncated"] = int(corpus.stats.get("n_truncated", 0))
-        if message := cut_message(scores["n_truncated"], len(split), self.config.text.max_len):
-            logger.warning(message)
+        scores |= self._count_cut(corpus, len(split))
         if train is not None:
             logger.info(f"fitting the baselines to {counted(len(train), 'training texts')}")
             scores["baselines"] = multilabel.fit_baselines(train.text, self._truth(train), split.text, truth)
-        results = [self._answer(text, p) for text, p in zip(split.text, probabilities, strict=True)]
-        rows = [result | {"truth": labels_of(true)} for result, true in zip(results, split.answers, strict=True)]
-        stored = [{"index": i} | {k: v for k, v in row.items() if k != "text"} for i, row in enumerate(rows)]
-        return scores | {"examples": rows[:8], "predictions": stored}
+        return scores | self._answers(split, probabilities, [labels_of(answer) for answer in split.answers])
 
     def _answer(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
         return labels_answer(text, probabilities, self.labels, self.decision)

@@ -49,6 +49,8 @@ class TaskReport:
         captions: captions of the task's own plots, in the order of the report.
         limits: limits of the models.
         examples_note: how the examples were chosen.
+        guesses_evenly: whether an untrained model gives all answers about the same probability, so that its loss is the
+            logarithm of their number.
         comparison_keys: keys of a stored prediction that hold target and prediction; None if runs are not compared
             example by example.
     """
@@ -67,6 +69,7 @@ class TaskReport:
     captions: ClassVar[Mapping[str, str]] = {}
     limits: ClassVar[str] = "It was tested on data like its training data; elsewhere it may do worse."
     examples_note: ClassVar[str] = "The first of the split, not chosen."
+    guesses_evenly: ClassVar[bool] = True
     comparison_keys: ClassVar[tuple[str, str] | None] = None
 
     def metric(self, name: str) -> Metric:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split
 from glassformer.errors import DivergedError, UsageError
 from glassformer.models.ensemble import evaluation_mode, members_of
@@ -39,7 +40,7 @@ def pooled_vectors(task: Task, model: nn.Module, texts: Sequence[str]) -> Float[
 
 def check_pools(task: Task) -> None:
     """Raise a UsageError if the models of a task give no vector for a text."""
-    if task.explain_as not in ("classifier", "text_embedder"):
+    if not task.pools:
         raise UsageError(
             f"a run of {task.name} gives no vector for a text", "name a classifier, or an imported encoder"
         )
@@ -50,22 +51,30 @@ def _of_chunk(task: Task, model: nn.Module, texts: Sequence[str]) -> np.ndarray:
     corpus = task.encode(Split(list(texts), answer), training=False)
     columns = []
     for member in members_of(model):
-        kept: list[Tensor] = []
-        index: list[np.ndarray] = []
-        head: Any = getattr(member, "head", None)
-        handle = head.register_forward_pre_hook(partial(_keep, kept)) if head is not None else None
-        with evaluation_mode(member), torch.inference_mode():
-            for batch in task.batches(member, corpus):
-                out = task.logits(member, batch)
-                if handle is None:
-                    kept.append(out.float().cpu())
-                index.append(batch.index)
-        if handle is not None:
-            handle.remove()
-        rows = np.empty((len(texts), kept[0].shape[1]), dtype=np.float32)
-        rows[np.concatenate(index)] = torch.cat(kept).numpy()
+        vectors, index = corpus_vectors(task, member, corpus)
+        rows = np.empty_like(vectors)
+        rows[index] = vectors
         columns.append(rows)
     return np.concatenate(columns, axis=1)
+
+
+def corpus_vectors(
+    task: Task, member: nn.Module, corpus: EncodedCorpus
+) -> tuple[Float[np.ndarray, "N P"], Int[np.ndarray, " N"]]:
+    """Return the vectors of one model for a corpus in the order of its batches, and which text each is of."""
+    kept: list[Tensor] = []
+    index: list[np.ndarray] = []
+    head: Any = getattr(member, "head", None)
+    handle = head.register_forward_pre_hook(partial(_keep, kept)) if head is not None else None
+    with evaluation_mode(member):
+        for batch in task.batches(member, corpus):
+            out = task.logits(member, batch)
+            if handle is None:
+                kept.append(out.float().cpu())
+            index.append(batch.index)
+    if handle is not None:
+        handle.remove()
+    return torch.cat(kept).numpy(), np.concatenate(index)
 
 
 def _keep(kept: list[Tensor], module: nn.Module, inputs: tuple[Tensor, ...]) -> None:

@@ -93,6 +93,6 @@ def labels_answer(
 
 
 def labels_lines(answer: dict[str, Any]) -> list[str]:
-    """Return the labels of a text and their probabilities, each apart by "; "."""
+    """Return the labels of a text and their probabilities, each separated by "; "."""
     shares = (f"{answer['probabilities'][label]:.4f}" for label in answer["labels"])
     return ["\t".join(["; ".join(answer["labels"]), "; ".join(shares)])]

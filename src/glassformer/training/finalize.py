@@ -19,7 +19,7 @@ from glassformer.report.write import model_card, write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.origin import IMPORT
-from glassformer.runs.records import Evaluation, StepMetrics
+from glassformer.runs.records import Evaluation, StepMetrics, interval_key
 from glassformer.tasks import Task
 from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import optimizer_step
@@ -142,8 +142,7 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
     scores = context.task.decided(model, context.valid).evaluate(model, split, context.config.decode)
     settings = "the pretrained encoder as it was, and a logistic regression on its vectors of the training texts"
     metric = context.task.report.headline
-    names = (metric, "ci95" if metric == "accuracy" else f"{metric}_ci95", "macro_f1")
-    return {name: scores[name] for name in names} | {"settings": settings}
+    return {name: scores[name] for name in (metric, interval_key(metric), "macro_f1")} | {"settings": settings}
 
 
 def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:

@@ -211,7 +211,7 @@ def _begin(folder: RunFolder, context: RunContext, facts: Preflight, initial: tu
 def resume_run(folder: RunFolder, on_step: OnStep | None = None, track: str | None = None) -> None:
     """Resume a run as if it had never stopped; of a finished one only the report is written again.
 
-    `track` names an experiment tracker; the run goes on where it was tracked before.
+    `track` names an experiment tracker; the run continues where it was tracked before.
 
     Raises:
         CheckpointError: there is no run in `folder`, its budget is not in steps, or its settings have changed.

@@ -172,7 +172,7 @@ def quotes_of_csv(lines: Sequence[str]) -> bool:
 
 
 def _whole_rows_are_quoted(lines: Sequence[str]) -> bool:
-    """Return whether each row of a TSV has all its fields in quotes; a row goes on while a quote is open."""
+    """Return whether each row of a TSV has all its fields in quotes; a row continues while a quote is open."""
     n_rows, row, is_open = 0, list[str](), False
     for line in lines:
         row.append(line)

@@ -39,7 +39,7 @@ MAX_ENTRIES = 6_000_000
 PROBED = 4000
 """Pairs on which it is decided which offset the model is estimated at."""
 INFORMATIVE = 0.05
-"""Mean score, in nats a word, below which the words of the two sides tell nothing of each other."""
+"""Mean score, in nats a word, below which the words of the two sides say nothing of each other."""
 
 
 _WORD, _CHARACTER = re.compile(r"\w+"), re.compile(r"\w")

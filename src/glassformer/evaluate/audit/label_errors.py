@@ -33,7 +33,7 @@ FEWEST = 2 * FOLDS
 PENALTIES = (4.0, 16.0)
 """Inverse strengths of the L2 penalty on TF-IDF; the one with the least log loss on the first fold is taken."""
 VECTOR_PENALTIES = (0.003, 0.01, 0.03)
-"""Likewise on pooled vectors with a mean square of 1."""
+"""The same on pooled vectors with a mean square of 1."""
 TEMPERATURES = np.geomspace(0.2, 3.0, 28)
 """Temperatures to choose from, also by log loss: then the list hardly depends on the penalty."""
 TEMPERED = 10_000

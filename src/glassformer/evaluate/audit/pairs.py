@@ -21,7 +21,7 @@ USUAL = 0.5
 OTHER_SIDE = 0.15
 """Mean log-odds of a character n-gram, in nats, from which a sentence counts as of the other side's language."""
 DISTINCT = 0.9
-"""Share of sentences whose side the n-grams must tell for single sentences to be judged."""
+"""Share of sentences whose side the n-grams must recognise for single sentences to be judged."""
 FITTED = 50_000
 """Pairs whose n-grams are counted; of more a sample."""
 CHUNK = 5000
