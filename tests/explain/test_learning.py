@@ -272,6 +272,13 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest
     assert main(["explain", str(runs.classify), "a good film", "--learn", "neg", "--steps", "2", "-o", str(page)]) == 0
     assert '"learn_steps":2' in page.read_text(encoding="utf-8").replace(": ", ":")
     capsys.readouterr()
+    both = ["--learn", "neg", "--steps", "1", "--json", "-o", str(tmp_path / "both.html")]
+    assert main(["explain", str(runs.classify), "a zzyzx film", *both]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["gradients"] and (tmp_path / "both.html").exists()
+    assert any("unknown to the model" in sentence for sentence in printed["warnings"])
+    assert main(["explain", str(runs.classify), "a zzyzx film", "--learn", "neg", "--steps", "1"]) == 0
+    assert "unknown to the model" in capsys.readouterr().err
     assert main(["explain", str(runs.classify), "a good film", "--learn", "neg", "--steps", "2"]) == 0
     printed = capsys.readouterr().out
     for words in (

@@ -122,8 +122,10 @@ def run(argv: Sequence[str]) -> int:
         explained = trace_requests(trained, requests) if requests else []
         if arguments.keep is not None:
             logger.info(f"written: {explained[0].keep(arguments.keep)}")
-        if arguments.learn is not None and arguments.out is None and (arguments.json or arguments.steps):
+        if arguments.learn is not None and (arguments.json or (arguments.steps and arguments.out is None)):
             explain_learning.show_learning(explained[0], arguments.json)
+            if arguments.out is not None:
+                write(trained, explained, arguments)
         elif arguments.sweep is not None:
             explain_edits.show_sweep(arguments.sweep, explained, edits, arguments.json)
         elif arguments.out is not None:

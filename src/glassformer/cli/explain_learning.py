@@ -44,7 +44,7 @@ def check_learning(
 
     if of_learning["steps"] is not None and not 1 <= of_learning["steps"] <= MAX_STEPS:
         message = f"--steps takes 1 to {MAX_STEPS}, and {of_learning['steps']} came"
-        raise UsageError(message, "go on from the model that --keep writes")
+        raise UsageError(message, "continue from the model that --keep writes")
     if of_learning["keep"] is not None and not of_learning["steps"]:
         raise UsageError("--keep writes the model after steps of learning", "add --steps 1")
 
@@ -54,8 +54,11 @@ def show_learning(explanation: Any, as_json: bool) -> None:
     before, facts = explanation.base or explanation, explanation.learning
     norms = gradient_norms(before)
     if as_json:
-        console.write_json({"text": explanation.request.text, "gradients": norms, **asdict(facts)})
+        about = {"text": explanation.request.text, "warnings": explanation.warnings, "gradients": norms}
+        console.write_json({**about, **asdict(facts)})
         return
+    for warning in explanation.warnings:
+        logger.warning(warning)
     console.write(f"text      {explanation.request.text}")
     console.write(f"answer    {facts.answer}")
     smoothing = f" with label smoothing {facts.smoothing:g}" if facts.smoothing else ""

@@ -305,9 +305,12 @@ def update_ratio(facts: RunRecord) -> Iterator[Finding]:
 
 
 def damaged_log(facts: RunRecord) -> Iterator[Finding]:
-    """Yield a finding if lines of the log could not be read."""
-    if facts.n_damaged:
-        matter = f"{facts.n_damaged} lines of the log cannot be read"
+    """Yield a finding if lines of the log could not be read, or a run that was evaluated has none."""
+    if facts.evaluation is not None and not facts.training:
+        matter = "the run was evaluated, and its log has no step of the training"
+        yield Finding(matter, "restore it from a copy", "log", {"n": 0})
+    elif facts.n_damaged:
+        matter = f"{counted(facts.n_damaged, 'lines')} of the log cannot be read"
         yield Finding(matter, "restore it from a copy", "log", {"n": facts.n_damaged})
 
 
