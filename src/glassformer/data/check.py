@@ -77,7 +77,8 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         splits = {name: part.split() for name, part in rows.items()}
     if data.dataset == "files" and not diagnostics.n_issues:
         _check_trainable(schema, data, diagnostics)
-    _count(splits, diagnostics.counts, schema.columns is None)
+    several = schema.columns is not None and schema.columns[-1].separator is not None
+    _count(splits, diagnostics.counts, schema.columns is None, several)
     if schema.target == "label":
         for name, split in splits.items():
             diagnostics.counts[f"{name}: texts with several labels"] += n_contradictions(split)
@@ -114,10 +115,12 @@ def _check_pretokenized(schema: DataSchema, data: DataConfig) -> CheckReport:
     return CheckReport([], 0, counts, sizes, [*loaded.notes, *map(str, loaded.findings)])
 
 
-def _count(splits: dict[str, Split], counts: Counter[str], running_text: bool) -> None:
-    """Count empty examples, duplicates within a part, and texts shared with training."""
+def _count(splits: dict[str, Split], counts: Counter[str], running_text: bool, several: bool) -> None:
+    """Count empty examples, duplicates within a part, and texts shared with training; several labels may be none."""
     for name, split in splits.items():
-        columns = [split.text] if split.answer is None else [split.text, split.answer]
+        columns = [split.text] if split.answer is None or several else [split.text, split.answer]
+        if several:
+            counts[f"{name}: texts without a label"] += sum(not answer for answer in split.answers)
         examples = list(zip(*columns, strict=True))
         counts[f"{name}: empty"] += sum(not all(side.strip() for side in example) for example in examples)
         counts[f"{name}: duplicates"] += n_duplicates(split)
