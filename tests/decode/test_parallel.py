@@ -28,11 +28,17 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_item_in_its_place() -> None:
+    together = multiprocessing.get_context("fork").Barrier(3)
+
     def work(i: int) -> tuple[int, int]:
-        time.sleep(0.02)
         return i, os.getpid()
 
-    found = map_forked(work, range(7), 3)
+    def work_at_once(i: int) -> tuple[int, int]:
+        if i < 3:  # the first items wait for each other, so that no process takes two of them
+            together.wait(timeout=120)
+        return work(i)
+
+    found = map_forked(work_at_once, range(7), 3)
     assert [i for i, _ in found] == list(range(7))
     pids = {pid for _, pid in found}
     assert len(pids) == 3 and os.getpid() not in pids
