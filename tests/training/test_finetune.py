@@ -247,6 +247,11 @@ def test_few_texts_are_no_reason_to_expect_guessing_of_a_pretrained_model(
     assert "unknown to the model" in warned and "begin with a model of such texts" in warned
     assert f"the longest text is that of {encoder}; use --text.truncate head+tail" in warned
     assert "--text.max-len" not in warned and "--text.tokenizer" not in warned
+    caplog.clear()
+    used: dict[str, Any] = {"train_file": str(path), "text.truncate": "head+tail", "dry_run": True, "epochs": 1}
+    glassformer.train("classify", init_from=str(encoder), threads=1, **used)
+    warned = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert f"the longest text is that of {encoder}" in warned and "--text.truncate" not in warned  # used already
 
 
 def test_a_probe_is_the_same_in_any_unit_of_the_vectors() -> None:

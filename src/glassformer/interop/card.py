@@ -52,6 +52,18 @@ print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequenc
         '"."', '".", truncation=True, top_k=None'
     ),
     ("hf", "masked_language_model"): _PIPELINE.format("fill-mask").replace("a text", "a [MASK] text"),
+    ("hf", "text_embedder"): """\
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModel.from_pretrained(".").eval()
+inputs = tokenizer(["a text", "another one"], padding=True, truncation=True, return_tensors="pt")
+with torch.no_grad():
+    states = model(**inputs).last_hidden_state
+real = inputs["attention_mask"][:, :, None]
+vectors = POOLED
+print(torch.nn.functional.cosine_similarity(vectors[0], vectors[1], dim=0))
+""",
     ("hf", "language_model"): _PIPELINE.format("text-generation"),
     ("hf", "translator"): """\
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -100,6 +112,17 @@ print(server.handle_completions({"prompt": "a text", "max_tokens": 40, "temperat
 """,
 }
 """By target and kind of model; those of texts in ONNX are made below."""
+_POOLED = {
+    "first": "states[:, 0]",
+    "mean": "(states * real).sum(dim=1) / real.sum(dim=1)",
+    "max": "states.masked_fill(real == 0, float('-inf')).amax(dim=1)",
+}
+_FILL_IMPORTED = """\
+from transformers import pipeline
+
+fill = pipeline("fill-mask", ".")
+print(fill(f"a {fill.tokenizer.mask_token} text"))
+"""
 _WORDS = {
     "classifier": """\
 text = "a text"
@@ -131,7 +154,7 @@ rows = [[0], *(spelled(word) for word in words)]  # row 0 has no n-grams
 ngrams = np.array([[*row, *[0] * (spelling["most"] - len(row))] for row in rows])
 inputs |= {"ngram_index": np.arange(1, len(rows))[None], "ngrams": ngrams}
 """
-_WORDS["multilabel_classifier"] = _WORDS["classifier"]
+_WORDS |= dict.fromkeys(("multilabel_classifier", "text_embedder"), _WORDS["classifier"])
 _RESULT = {
     "multilabel_classifier": """\
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
@@ -146,21 +169,32 @@ print(facts["labels"][logits[0].argmax()])
     "masked_language_model": """\
 print(tokenizer.decode([logits[0, ids[0].tolist().index(4), 5:].argmax() + 5]))
 """,
+    "text_embedder": """\
+print(vector[0])
+""",
 }
 
 
-def example_of(facts: ExportFacts, spelled: bool) -> str:
-    """Return the lines for an exported model; `spelled` if it reads the character n-grams of words."""
+def example_of(facts: ExportFacts, spelled: bool, pooling: str = "mean") -> str:
+    """Return the lines for an exported model.
+
+    `spelled` if it reads the character n-grams of words; `pooling` of a bare encoder.
+    """
     if facts.target == "onnx" and facts.kind in _WORDS:
         words = _WORDS[facts.kind]
         if not spelled:
             words = "".join(line for line in words.splitlines(keepends=True) if not line.startswith("words"))
         inputs = 'inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}\n'
-        run = '[logits] = onnxruntime.InferenceSession("model.onnx").run(None, inputs)\n'
-        parts = ["import json\nfrom pathlib import Path\n\n", _ONNX, words, inputs, _SPELLED if spelled else "", run]
-        return "".join([*parts, _RESULT[facts.kind]])
+        output = "vector" if facts.kind == "text_embedder" else "logits"
+        run = f'[{output}] = onnxruntime.InferenceSession("model.onnx").run(None, inputs)\n'
+        first = "import json\nfrom pathlib import Path\n\n" if facts.kind != "text_embedder" else ""
+        parts = [first, _ONNX, words, inputs, _SPELLED if spelled else "", run]
+        example = "".join([*parts, _RESULT[facts.kind]])
+        return example if facts.special is None else _with_own_tokens(example, facts)
     n_new = min(40, facts.context // 2)  # positions end with the context
-    example = EXAMPLES[facts.target, facts.kind].replace("40", str(n_new))
+    example = EXAMPLES[facts.target, facts.kind].replace("40", str(n_new)).replace("POOLED", _POOLED.get(pooling, ""))
+    if facts.special is not None and (facts.target, facts.kind) == ("hf", "masked_language_model"):
+        example = _FILL_IMPORTED
     if facts.special is not None:
         example = _with_ids(example, SpecialTokens.from_json(facts.special, facts.run))
     if facts.architecture.startswith("Glassformer"):
@@ -185,12 +219,29 @@ def _with_ids(example: str, special: SpecialTokens) -> str:
     return example
 
 
+def _with_own_tokens(example: str, facts: ExportFacts) -> str:
+    """Return the example of a model of texts in ONNX with the tokens and ids of an imported tokenizer."""
+    special = SpecialTokens.from_json(facts.special, facts.run)
+    before, after = ("".join(text) for text in ([f"{i}, " for i in special.prefix], [f", {i}" for i in special.suffix]))
+    for ours, theirs in {
+        "encoding = tokenizer.encode(text, add_special_tokens=False)": "encoding = tokenizer.encode(text)",
+        "[[*parts[0], 4, *parts[1]]])  # 4 is [MASK]": f"[[{before}*parts[0], {special.mask}, *parts[1]{after}]])",
+        "print(tokenizer.decode([logits[0, ids[0].tolist().index(4), 5:].argmax() + 5]))": (
+            f"logits[..., {sorted(special.ids)}] = -np.inf  # special tokens are never guessed\n"
+            f"print(tokenizer.decode([logits[0, ids[0].tolist().index({special.mask})].argmax()]))"
+        ),
+    }.items():
+        example = example.replace(ours, theirs)
+    return example
+
+
 PIPELINES = {
     "translator": "translation",
     "language_model": "text-generation",
     "classifier": "text-classification",
     "multilabel_classifier": "text-classification",
     "masked_language_model": "fill-mask",
+    "text_embedder": "feature-extraction",
 }
 LIBRARIES = {"hf": "transformers", "gguf": "llama.cpp"}
 """Names of libraries as model hubs write them, where they are not those of the targets."""
@@ -203,11 +254,13 @@ def card(
     license: str | None,
     spelled: bool = False,
     origin: Origin | None = None,
+    pooling: str = "mean",
 ) -> str:
     """Return the card.
 
-    `record` is None without a run folder; `spelled` says that the model reads the character n-grams of words. A licence
-    is never guessed: that of imported weights (`origin`) is on their card.
+    `record` is None without a run folder; `spelled` says that the model reads the character n-grams of words, and
+    `pooling` how a bare encoder pools. A licence is never guessed: that of imported weights (`origin`) is on their
+    card.
     """
     head = [
         "---",
@@ -233,7 +286,7 @@ def card(
     lines += [f"- {note[0].upper()}{note[1:]}." for note in facts.notes]
     lines += ["", "\n\n".join(origin.of_descendant())] if origin else []
     lines += ["", f"Limits: {report.limits} It reads texts up to {min(facts.max_len, facts.context):,} tokens."]
-    lines += ["", "```python", example_of(facts, spelled).rstrip(), "```", ""]
+    lines += ["", "```python", example_of(facts, spelled, pooling).rstrip(), "```", ""]
     lines += ["With Glassformer: `glassformer predict FOLDER TEXT`, which keeps the run's limits of length.", ""]
     return "\n".join(lines)
 

@@ -13,6 +13,8 @@ from torch import nn
 
 from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.interop.exported import ExportedModel, load_exported
+from glassformer.interop.sample_texts import sample_texts
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK
@@ -33,6 +35,7 @@ ANSWERS = {
     "classifier": "label",
     "multilabel_classifier": "labels",
     "masked_language_model": "filled",
+    "text_embedder": "vector",
 }
 """The key of an answer, by kind of model."""
 
@@ -43,23 +46,35 @@ class CheckResult:
 
     Attributes:
         n_texts: number of texts that both answered.
-        equal_answers: share of them with equal answers, from 0 to 1.
+        equal_answers: share of them with equal answers, from 0 to 1; of a bare encoder of those whose nearest other
+            text is the same, by the cosine of their vectors.
         largest_difference: largest difference of the log-probability of a token that a language model or a translator
-            predicts, or of the probability of a class or of a masked token.
+            predicts, of the probability of a class or of a masked token, or of a number of a vector.
+        is_sample: whether the texts were made for it, as the run has none.
     """
 
     n_texts: int
     equal_answers: float
     largest_difference: float
+    is_sample: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as `ExportFacts.check` holds it."""
+        found = asdict(self)
+        return found | {"texts": "sample"} if found.pop("is_sample") else found
 
 
 def validation_texts(task: Task, run: Path, allow_changed: bool = False) -> list[str]:
-    """Return texts of the validation split of a run, as prompts for a language model.
+    """Return texts of the validation split of a run, as prompts for a language model; of an imported one sample texts.
 
     Raises:
         DataError, UsageError: the data is not there, or, unless that is allowed, has changed.
     """
-    texts = load_run_data(run, task.schema, task.config.data, allow_changed=allow_changed).text.valid.text
+    if RunFolder(run).imported:
+        end = f" {MASK}" if task.explain_as == "masked_language_model" else ""
+        texts = [text + end for text in sample_texts(task.tokenizer, N_TEXTS)]
+    else:
+        texts = load_run_data(run, task.schema, task.config.data, allow_changed=allow_changed).text.valid.text
     if task.explain_as == "masked_language_model":
         return [text for text in map(_with_masks, texts[:N_TEXTS]) if MASK in text]
     if task.explain_as != "language_model":
@@ -90,6 +105,9 @@ def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_chang
     ours = task.predict(model, texts, decode)
     theirs = exported.predict(texts, **asdict(decode))
     key = ANSWERS[exported.facts.kind]
+    if key == "vector":
+        vectors, others = (np.array([answer[key] for answer in answers]) for answers in (ours, theirs))
+        return _of_vectors(vectors, others, RunFolder(run).imported)
     equal = sum(a[key] == b[key] for a, b in zip(ours, theirs, strict=True)) / len(texts)
     match exported.facts.kind:
         case "translator":
@@ -103,7 +121,18 @@ def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_chang
         case _:
             pairs = zip(map(_probabilities, ours), map(_probabilities, theirs), strict=True)
             worst = max(abs(p - q) for a, b in pairs for p, q in zip(a, b, strict=True))
-    return CheckResult(len(texts), equal, float(worst))
+    return CheckResult(len(texts), equal, float(worst), RunFolder(run).imported)
+
+
+def _of_vectors(ours: np.ndarray, theirs: np.ndarray, is_sample: bool) -> CheckResult:
+    """Return the comparison of the vectors (N, P) of texts."""
+    nearest = []
+    for vectors in (ours, theirs):
+        unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny)
+        cosines = unit @ unit.T
+        np.fill_diagonal(cosines, -np.inf)
+        nearest.append(cosines.argmax(axis=1))
+    return CheckResult(len(ours), float((nearest[0] == nearest[1]).mean()), float(abs(ours - theirs).max()), is_sample)
 
 
 def _with_masks(text: str) -> str:

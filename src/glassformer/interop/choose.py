@@ -17,6 +17,7 @@ import numpy as np
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.errors import DivergedError, GlassformerError, UsageError
 from glassformer.interop.export_facts import FILES, not_exported
+from glassformer.interop.hf_encoder_classes import CUT, ENCODER_CLASSES, OF_TEXTS, encoder_notes, hf_encoder_type
 from glassformer.text.tokenizer import Tokenizer
 
 Hypotheses = list[tuple[list[int], float]]
@@ -41,6 +42,10 @@ class Engine:
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
         """Return the logits (n, V) of the n masked tokens of a text."""
+        raise NotImplementedError
+
+    def embed(self, ids: list[int]) -> np.ndarray:
+        """Return the vector (P,) of a text."""
         raise NotImplementedError
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
@@ -87,6 +92,10 @@ class CheckedEngine(Engine):
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
         logits = self._numbers(self._engine.fill, ids, words)
         return self._of_shape(logits, (len(logits), self._n_tokens))
+
+    def embed(self, ids: list[int]) -> np.ndarray:
+        vector = self._numbers(self._engine.embed, ids)
+        return self._of_shape(vector, (vector.size,))
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
         found = self._call(self._engine.search, sources, decode, limit, n_best)
@@ -153,6 +162,7 @@ HF_CLASSES = {
 }
 """Classes of transformers, by model type."""
 OF_IMPORTED = {("ctranslate2", "translator"), ("ctranslate2", "language_model"), ("onnx", "translator")}
+OF_IMPORTED |= {(target, kind) for target in ("hf", "onnx") for kind in OF_TEXTS}
 """Exports that know the special tokens of an imported tokenizer."""
 _SAMPLED = "sampled texts differ, since the random numbers do"
 _BEAM = "beam search there ends by another rule, so some translations and n-best lists differ; greedy ones do not"
@@ -182,9 +192,9 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
     Raises:
         UsageError: it cannot hold the model; the setting is named.
     """
-    if kind not in REGISTERED:
+    if kind is None or kind not in {its for _, its in FILES}:
         raise UsageError(f"{target} holds no model of the task {config.task!r}")
-    if config.text.tokenizer == "imported" and (target, kind) not in OF_IMPORTED:
+    if config.text.tokenizer == "imported" and (target, kind) in FILES and (target, kind) not in OF_IMPORTED:
         message = f"{target} is not written with the tokenizer of an imported model: text.tokenizer imported"
         targets = [f"--to {library}" for library, its in sorted(OF_IMPORTED) if its == kind]
         raise UsageError(message, f"use {' or '.join(targets) or 'glassformer predict; no target holds it yet'}")
@@ -213,7 +223,15 @@ def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice
 def _choose_hf(kind: str, config: Config, n_members: int, native: bool) -> Choice:
     if kind in ("translator", "language_model"):
         _check_members("hf", n_members)
-    model_type, obstacle = hf_model_type(kind, config.model)
+    if kind in OF_TEXTS and config.text.tokenizer == "imported":
+        model_type, obstacle = hf_encoder_type(kind, config.model, n_members)
+        if model_type:
+            return Choice(ENCODER_CLASSES[model_type, kind], encoder_notes(model_type, kind))
+    else:
+        model_type, obstacle = hf_model_type(kind, config.model)
+    if kind not in REGISTERED:
+        message = f"transformers has no class for this {_words(kind)}: {obstacle}"
+        raise UsageError(message, "use --to onnx")
     if model_type:
         return Choice(HF_CLASSES[model_type], (_BEAM if kind == "translator" else _SAMPLED,))
     if native:
@@ -222,7 +240,7 @@ def _choose_hf(kind: str, config: Config, n_members: int, native: bool) -> Choic
         raise UsageError(message, f"{others}, or leave out --native, for a class that Glassformer registers")
     notes = [f"transformers itself has no class for it ({obstacle}): import glassformer.interop.hf_class first"]
     if kind not in ("translator", "language_model"):
-        notes.append("a text longer than the context needs truncation=True there, which cuts its end")
+        notes.append(CUT)
         if config.text.ngrams:
             return Choice(REGISTERED[kind], tuple(notes), "a word that is not in the vocabulary has no n-grams there")
     else:

@@ -20,7 +20,7 @@ from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
 from glassformer.interop.export_facts import CARD, FACTS, KIND, ExportFacts, agreement
-from glassformer.interop.hf_writer import tokenizer_file
+from glassformer.interop.hf_tokenizer_writer import tokenizer_file
 from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import TOKENIZER, RunFolder
@@ -194,7 +194,8 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     origin = None if folder is None else read_origin(folder)
 
     def described(facts: ExportFacts) -> dict[str, list[bytes]]:
-        text = card(facts, task.report, record, o.license, task.tokenizer.ngrams is not None, origin)
+        reads_spelling, pooling = task.tokenizer.ngrams is not None, task.config.model.pooling
+        text = card(facts, task.report, record, o.license, reads_spelling, origin, pooling)
         return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
     logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph
@@ -205,7 +206,7 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
         logger.info("comparing with the run")
         checked = check_export(task, model, building, path, allow_changed)
         if isinstance(checked, CheckResult):
-            facts = replace(facts, check=asdict(checked))
+            facts = replace(facts, check=checked.to_json())
             update_sealed_folder(building, KIND, described(facts))
             checked = ""
     return Export(out, facts, checked)

@@ -43,11 +43,13 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("hf", "classifier"): _HF,
     ("hf", "multilabel_classifier"): _HF,
     ("hf", "masked_language_model"): _HF,
+    ("hf", "text_embedder"): _HF | {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json"},
     ("hf", "translator"): _HF | {"generation_config.json"},
     ("hf", "language_model"): _HF | {"generation_config.json"},
     ("onnx", "classifier"): {"model.onnx"},
     ("onnx", "multilabel_classifier"): {"model.onnx"},
     ("onnx", "masked_language_model"): {"model.onnx"},
+    ("onnx", "text_embedder"): {"model.onnx"},
     ("onnx", "translator"): {"encoder.onnx", "decoder_step.onnx"},
     ("onnx", "language_model"): {"decoder_step.onnx"},
     ("gguf", "language_model"): {"model.gguf"},
@@ -137,7 +139,8 @@ class ExportFacts:
         labels: the classes or labels of a classifier, in the order of the logits.
         decision: how their probabilities become answers (`text/decision.py`); None for the most probable class.
         notes: what differs from the run, one sentence each.
-        check: the comparison with the run (`interop/check.py`); None if it was not made.
+        check: the comparison with the run (`interop/check.py`); None if it was not made. With `"texts": "sample"` its
+            texts were made for it, since the run has no data.
         special: special tokens of an imported tokenizer, by role (`text/special_tokens.py`); None for those of ours.
     """
 
@@ -181,7 +184,8 @@ class ExportFacts:
 def agreement(check: dict[str, Any]) -> tuple[str, str]:
     """Return in words what an export was compared on, and how it agrees with its run."""
     equal, difference = 100 * check["equal_answers"], check["largest_difference"]
-    return f"{check['n_texts']} validation texts", f"{equal:.1f}% equal answers, largest difference {difference:.1e}"
+    texts = f"{check['n_texts']} {check.get('texts', 'validation')} texts"
+    return texts, f"{equal:.1f}% equal answers, largest difference {difference:.1e}"
 
 
 def read_facts(folder: Path) -> ExportFacts:
@@ -267,7 +271,10 @@ def _is_size(value: Any) -> bool:
 def _is_check(value: Any) -> bool:
     if value is None:
         return True
-    if not isinstance(value, dict) or value.keys() != {"n_texts", "equal_answers", "largest_difference"}:
+    if not isinstance(value, dict) or value.get("texts", "sample") != "sample":
+        return False
+    value = {name: x for name, x in value.items() if name != "texts"}
+    if value.keys() != {"n_texts", "equal_answers", "largest_difference"}:
         return False
     if not all(type(x) in (int, float) and math.isfinite(x) and x >= 0 for x in value.values()):
         return False

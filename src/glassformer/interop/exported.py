@@ -44,6 +44,7 @@ from glassformer.text.answers import (
     continuation_lines,
     masked_lines,
     translation_lines,
+    vector_lines,
     warn_at_end,
     warn_of_cut,
 )
@@ -201,13 +202,15 @@ class ExportedModel:
                 return self._continue(texts, decode, first)
             case "classifier" | "multilabel_classifier":
                 return self._classify(texts)
+            case "text_embedder":
+                return self._embed(texts)
             case _:
                 return self._fill(texts, decode)
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
         lines = {"translator": translation_lines, "language_model": continuation_lines, "classifier": class_lines}
-        lines |= {"multilabel_classifier": labels_lines}
+        lines |= {"multilabel_classifier": labels_lines, "text_embedder": vector_lines}
         return lines.get(self.facts.kind, masked_lines)(answer)
 
     @cached_property
@@ -231,16 +234,23 @@ class ExportedModel:
             answers.append(answer | cut.mark)
         return answers
 
+    def _embed(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        encoded = self.tokenizer.encode_cut(texts, self.facts.max_len, self.facts.truncate)
+        vectors = (self._answering.embed(cut.ids).tolist() for cut in encoded)
+        rows = zip(texts, vectors, encoded, strict=True)
+        return [{"text": text, "vector": vector} | cut.mark for text, vector, cut in rows]
+
     def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
         masked_text.warn_without_mask(texts)
         return [self._filled(text, decode.top_k or masked_text.N_PREDICTIONS) for text in texts]
 
     def _filled(self, text: str, k: int) -> dict[str, Any]:
         """Return the k most probable tokens for each [MASK], and the text with the first of each."""
-        guesses, length, t = list[list[dict[str, Any]]](), self.facts.max_len, self.tokenizer
+        guesses, t = list[list[dict[str, Any]]](), self.tokenizer
+        length = t.room(self.facts.max_len)
         all_ids, all_words = masked_text.encode_masked(t, text)
         for start in range(0, len(all_ids), length):
-            ids, words = all_ids[start : start + length], all_words[start : start + length]
+            ids, words = t.framed(all_ids[start : start + length]), all_words[start : start + length]
             if t.mask_id in ids:
                 guesses += masked_text.top_predictions(t, self._answering.fill(ids, words), k)
         answer = {"text": text, "filled": masked_text.filled(text, [g[0]["token"] for g in guesses])}

@@ -24,6 +24,8 @@ from glassformer.config.recipes import config_from_dict
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import HF_CLASSES, REGISTERED, Engine, Hypotheses
 from glassformer.interop.export_facts import CLASSIFIERS, MAX_LENGTH, MAX_WEIGHTS, ExportFacts, library, not_exported
+from glassformer.interop.hf_encoder_classes import ENCODER_CLASSES, POOLING_MODES
+from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import read_bytes, read_json_object
 
@@ -36,20 +38,23 @@ _NOT_PASSED = ("model_type", "architectures", "transformers_version", "_name_or_
 """Keys that are checked, or that change nothing."""
 _SIZES = """vocab_size decoder_vocab_size hidden_size intermediate_size num_attention_heads num_key_value_heads head_dim
     d_model encoder_attention_heads decoder_attention_heads encoder_ffn_dim decoder_ffn_dim n_embd n_inner n_head
-    n_ngrams n_word_ngrams n_bigrams pad_token_id bos_token_id eos_token_id
+    n_ngrams n_word_ngrams n_bigrams type_vocab_size dim hidden_dim n_heads pad_token_id bos_token_id eos_token_id
     decoder_start_token_id forced_eos_token_id""".split()
 _LENGTHS = "max_position_embeddings n_positions chunk_size_feed_forward".split()
-_COUNTS = "num_hidden_layers encoder_layers decoder_layers n_layer n_members".split()
+_COUNTS = "num_hidden_layers encoder_layers decoder_layers n_layer n_layers n_members".split()
 """Numbers of modules, each of which has a tensor at least."""
 _NUMBERS = """rms_norm_eps layer_norm_epsilon norm_epsilon attention_dropout embedding_dropout residual_dropout
     activation_dropout dropout resid_pdrop embd_pdrop attn_pdrop encoder_layerdrop decoder_layerdrop initializer_range
-    init_std rope_theta pretraining_tp summary_first_dropout""".split()
+    init_std rope_theta pretraining_tp summary_first_dropout
+    layer_norm_eps hidden_dropout_prob attention_probs_dropout_prob qa_dropout seq_classif_dropout""".split()
 _SWITCHES = """attention_bias mlp_bias use_bias use_cache tie_word_embeddings scale_embedding is_encoder_decoder
     is_decoder share_encoder_decoder_embeddings return_dict output_attentions output_hidden_states scale_attn_weights
     scale_attn_by_inverse_layer_idx reorder_and_upcast_attn add_cross_attention summary_use_proj
-    summary_proj_to_labels""".split()
+    summary_proj_to_labels sinusoidal_pos_embds""".split()
 _WORDS = {
-    "hidden_act": ("relu", "gelu", "silu"),
+    "hidden_act": ("relu", "gelu", "silu", "gelu_new"),
+    "activation": ("relu", "gelu", "silu", "gelu_new"),
+    "classifier_dropout": (None,),
     "activation_function": ("relu", "gelu"),
     "problem_type": ("single_label_classification", "multi_label_classification", None),
     "dtype": ("float32",),
@@ -89,13 +94,13 @@ def read_config(folder: Path, facts: ExportFacts, shapes: Shapes) -> tuple[str, 
         if made.n_layers > len(shapes):
             raise CheckpointError(f"{path}: {made.n_layers} layers, and {len(shapes)} tensors are there")
         settings |= {"settings": asdict(made)}
-        settings |= {"num_labels": len(facts.labels)} if facts.labels else {}
-    return model_type, settings
+    return model_type, settings | ({"num_labels": len(facts.labels)} if facts.labels else {})
 
 
 def _model_type(values: dict[str, Any], facts: ExportFacts, path: Path) -> str:
     """Return the model type, which has to be that of the description."""
-    of_kind = {REGISTERED[facts.kind]: "glassformer"}
+    of_kind = {its: name for (name, kind), its in ENCODER_CLASSES.items() if kind == facts.kind}
+    of_kind |= {REGISTERED[facts.kind]: "glassformer"} if facts.kind in REGISTERED else {}
     if facts.kind in ("language_model", "translator"):
         is_lm = facts.kind == "language_model"
         of_kind |= {name: kind for kind, name in HF_CLASSES.items() if (kind in LANGUAGE_MODELS) == is_lm}
@@ -182,14 +187,23 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> HfEngine:
     for what, names in info.items():
         if names:
             raise not_exported(f"{path}: transformers reports {what}: {sorted(names)[:3]}")
-    return HfEngine(loaded, device)
+    return HfEngine(loaded, device, facts, _pooling(path) if facts.kind == "text_embedder" else "mean")
+
+
+def _pooling(path: Path) -> str:
+    """Return how the states of the tokens become the vector of a text."""
+    modes = read_json_object(path / "1_Pooling" / "config.json")
+    chosen = [ours for ours, theirs in POOLING_MODES.items() if modes.get(f"pooling_mode_{theirs}") is True]
+    if len(chosen) != 1:
+        raise not_exported(f"{path / '1_Pooling' / 'config.json'} should name one pooling")
+    return chosen[0]
 
 
 def _class_of(transformers: Any, model_type: str, facts: ExportFacts) -> Any:
     """Return the class of a model, which is one of a table."""
     if model_type == "glassformer":
         return getattr(importlib.import_module("glassformer.interop.hf_class"), facts.architecture)
-    return getattr(transformers, HF_CLASSES[model_type])
+    return getattr(transformers, HF_CLASSES.get(model_type, facts.architecture))
 
 
 def _check_shapes(kind: Any, config: Any, shapes: Shapes, where: Path) -> None:
@@ -234,8 +248,12 @@ def _quiet(logging: Any) -> Iterator[None]:
 class HfEngine(Engine):
     """A model of transformers."""
 
-    def __init__(self, model: Any, device: str) -> None:
+    def __init__(self, model: Any, device: str, facts: ExportFacts | None = None, pooling: str = "mean") -> None:
         import torch
+
+        special = None if facts is None or facts.special is None else SpecialTokens.from_json(facts.special, "facts")
+        self._pad, self._mask = (max(0, special.pad), special.mask) if special else (PAD, MASK)
+        self._pooling = pooling
 
         self._torch = torch
         name = "cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu")
@@ -243,14 +261,20 @@ class HfEngine(Engine):
         self.n_tokens = int(model.config.vocab_size)
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
-        logits = self._run(input_ids=self._tensor([ids or [PAD]]), attention_mask=self._tensor([[1] * len(ids) or [0]]))
+        logits = self._run(
+            input_ids=self._tensor([ids or [self._pad]]), attention_mask=self._tensor([[1] * len(ids) or [0]])
+        )
         if self.model.config.problem_type == "multi_label_classification":
             return logits[0].double().sigmoid().numpy()
         return logits[0].double().softmax(dim=-1).numpy()
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
-        masked = [i for i, token in enumerate(ids) if token == MASK]
+        masked = [i for i, token in enumerate(ids) if token == self._mask]
         return self._run(input_ids=self._tensor([ids]))[0][masked].double().numpy()
+
+    def embed(self, ids: list[int]) -> np.ndarray:
+        states = self._run("last_hidden_state", input_ids=self._tensor([ids]))[0].numpy()
+        return {"first": states[0], "mean": states.mean(axis=0), "max": states.max(axis=0)}[self._pooling]
 
     def logits(self, ids: list[int]) -> np.ndarray:
         return self._run(input_ids=self._tensor([ids]))[0].numpy()
@@ -324,10 +348,10 @@ class HfEngine(Engine):
         written = rows[:, ids.shape[1] :].tolist()
         return [new[: new.index(EOS) + 1] if EOS in new else new for new in written]
 
-    def _run(self, **inputs: Any) -> Any:
+    def _run(self, output: str = "logits", **inputs: Any) -> Any:
         mask = self._torch.ones_like(inputs["input_ids"])
         with self._torch.no_grad():
-            return self.model(**({"attention_mask": mask} | inputs)).logits.float().cpu()
+            return getattr(self.model(**({"attention_mask": mask} | inputs)), output).float().cpu()
 
     def _tensor(self, rows: Sequence[Sequence[int]]) -> Any:
         return self._torch.tensor(list(rows), device=self.model.device)

@@ -9,8 +9,7 @@ nothing in a Transformer depends on the order of the features of its residual st
 it are permuted in the same way.
 
 The classes are those of the library where one computes the same, or else those of `hf_class.py`; a folder holds no
-code. The tokenizer is the run's, in the library's generic class: that of a translator adds [EOS] to both sides, and
-that of words leaves out n-grams and bigrams, which are no tokens.
+code. Those of encoders like BERT are in `hf_encoders.py`, and the tokenizer in `hf_tokenizer_writer.py`.
 """
 
 from __future__ import annotations
@@ -26,40 +25,17 @@ from torch import Tensor, nn
 from glassformer.config import DecodeConfig
 from glassformer.interop.bake import word_ngrams
 from glassformer.interop.choose import HF_CLASSES
+from glassformer.interop.hf_encoder_classes import ENCODER_CLASSES
+from glassformer.interop.hf_encoders import encoder_config, encoder_names, label_config, sentence_files
+from glassformer.interop.hf_tokenizer_writer import tokenizer_config, tokenizer_file
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.build import d_ff_of, d_head_of
-from glassformer.models.encoder_models import TextEncoder
+from glassformer.models.encoder_models import TextEmbedder, TextEncoder
 from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.model_folder import tensor_chunks
-from glassformer.text.special_tokens import KEY
-from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
-
-
-def tokenizer_file(tokenizer: Tokenizer, ends: bool = False, masks: bool = False) -> bytes:
-    """Return the content of `tokenizer.json`: the same ids and texts as those of the run.
-
-    With `ends`, [EOS] is added to every text, as a translator expects. With `masks`, [MASK] takes the space before it,
-    as in `text.masked.parts`.
-    """
-    data = json.loads(tokenizer.to_json())
-    # In a run a byte is a special token, so that "<0x41>" in a text is text. Others leave special tokens out of what
-    # they decode. Without an entry it is in no text, and is decoded.
-    if tokenizer.special is not None:
-        data.pop(KEY)
-        return (json.dumps(data, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
-    data["added_tokens"] = [t for t in data["added_tokens"] if t["id"] <= tokenizer.mask_id or not t["special"]]
-    if masks:
-        data["added_tokens"][tokenizer.mask_id]["lstrip"] = tokenizer.kind != "char"
-    if ends:
-        first, second = ({"Sequence": {"id": part, "type_id": i}} for i, part in enumerate("AB"))
-        end, end_of_second = ({"SpecialToken": {"id": EOS, "type_id": i}} for i in range(2))
-        special = {EOS: {"id": EOS, "ids": [tokenizer.eos_id], "tokens": [EOS]}}
-        template = {"single": [first, end], "pair": [first, end, second, end_of_second], "special_tokens": special}
-        data["post_processor"] = {"type": "TemplateProcessing", **template}
-    return (json.dumps(data, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
-
+from glassformer.text.tokenizer import Tokenizer
 
 Tensors = dict[str, Tensor]
 Named = Iterator[tuple[str, Tensor]]
@@ -225,11 +201,15 @@ def write_hf(
     The model may be an ensemble of classifiers or masked language models; `labels` are in the order of the logits.
     """
     first = members_of(model)[0]
-    model_type = next((name for name, its in HF_CLASSES.items() if its == architecture), "glassformer")
+    of_encoders = {its: name for (name, _), its in ENCODER_CLASSES.items()}
+    model_type = (of_encoders | {its: name for name, its in HF_CLASSES.items()}).get(architecture, "glassformer")
     if model_type == "glassformer":
         has_ngrams = isinstance(first, TextEncoder) and first.ngrams is not None
         table = word_ngrams(tokenizer).to(torch.int32) if has_ngrams else None
         names, config = registered_names(model, table).items(), _registered_config(model, table, labels)
+    elif isinstance(first, TextEncoder):
+        names, config = encoder_names(first, model_type), encoder_config(first, model_type)
+        config |= label_config(labels, first.several) if isinstance(first, TextClassifier) else {}
     elif isinstance(first, Translator):
         names, config = seq2seq_names(first), _seq2seq_config(first, model_type)
     else:
@@ -238,6 +218,8 @@ def write_hf(
         config = _gpt2_config(first) if model_type == "gpt2" else _llama_config(first, model_type)
     is_lm = isinstance(first, LanguageModel)
     ids = {"pad_token_id": 0, "bos_token_id": 3 if is_lm else 2, "eos_token_id": 3}
+    if tokenizer.special is not None:
+        ids = {"pad_token_id": tokenizer.pad_id}
     kind = {"model_type": model_type, "architectures": [architecture], "dtype": "float32"}
     # Of the registered classes only that of a translator has two names for one tensor.
     named_twice = model_type != "glassformer" or isinstance(first, Translator)
@@ -250,7 +232,9 @@ def write_hf(
     tokens_alone = tokenizer.without_ngrams() if tokenizer.ngrams or tokenizer.bigrams else tokenizer
     masks = isinstance(first, MaskedLanguageModel)
     yield TOKENIZER, tokenizer_file(tokens_alone, isinstance(first, Translator), masks)
-    yield "tokenizer_config.json", _json(_tokenizer_config(first))
+    yield "tokenizer_config.json", _json(tokenizer_config(first, tokenizer))
+    if isinstance(first, TextEmbedder):
+        yield from sentence_files(first)
 
 
 def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[str]) -> Json:
@@ -264,8 +248,7 @@ def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[
             config |= {"n_ngrams": len(first.ngrams.weight), "n_word_ngrams": table.shape[1]}
         config |= {"n_bigrams": 0 if first.bigrams is None else len(first.bigrams.keys)}
     if isinstance(first, TextClassifier):
-        config |= {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
-        config |= {"problem_type": f"{'multi' if first.several else 'single'}_label_classification"}
+        config |= label_config(labels, first.several)
     if isinstance(first, Translator):
         config |= {"decoder_start_token_id": 2, "is_encoder_decoder": True}
     return config
@@ -336,22 +319,6 @@ def _generation(model: Translator | LanguageModel, decode: DecodeConfig) -> Json
         "decoder_start_token_id": 2,
         "forced_eos_token_id": None,
         "suppress_tokens": [0, 2],
-    }
-
-
-def _tokenizer_config(model: nn.Module) -> Json:
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "pad_token": PAD,
-        "unk_token": UNK,
-        "bos_token": EOS if isinstance(model, LanguageModel) else BOS,
-        "eos_token": EOS,
-        "mask_token": MASK,
-        # "[PAD]" in a text is text, but [MASK] has to be found.
-        "split_special_tokens": not isinstance(model, MaskedLanguageModel),
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": getattr(model, "max_len", None),
-        "padding_side": "left" if isinstance(model, LanguageModel) else "right",
     }
 
 

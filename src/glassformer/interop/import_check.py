@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from glassformer.interop.hf_seq2seq import NEVER_WRITTEN, SEQ2SEQ
 from glassformer.interop.hf_writer import sines_first
 from glassformer.interop.imported import ImportCheck, ImportedModel
+from glassformer.interop.sample_texts import TEXTS, random_ids
 from glassformer.models.encoder_models import label_logits
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import Decoder, Encoder
@@ -22,13 +23,7 @@ from glassformer.tasks import Task
 
 logger = logging.getLogger(__name__)
 
-TEXTS = (
-    "The film was not good.",
-    "An unusually long sentence, with numbers such as 1,234.5 and a name: Zürich!",
-    "naïve café 東京 😀",
-    "a",
-)
-N_RANDOM, RANDOM_TOKENS = 4, 12
+N_RANDOM = 4
 TOLERANCE = 1e-3
 """Largest difference, relative to the largest value, that rounding explains."""
 
@@ -88,13 +83,8 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
 def _samples(task: Task) -> Iterator[list[int]]:
     """Yield ids of texts: of sentences, and at random from the vocabulary."""
     t, max_len = task.tokenizer, task.config.text.max_len
-    words = sorted({*range(t.vocab_size)} - {*t.without_text})
     texts = [ids for ids in t.encode_batch(list(TEXTS)) if ids]
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(N_RANDOM):
-        places = torch.randint(len(words), (RANDOM_TOKENS,), generator=generator)
-        texts.append([words[i] for i in places.tolist()])
-    for ids in texts:
+    for ids in [*texts, *random_ids(t, N_RANDOM)]:
         yield t.framed(ids[: t.room(max_len)])
 
 

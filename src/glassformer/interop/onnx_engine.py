@@ -294,7 +294,7 @@ class OnnxEngine(Engine):
 
     def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer, kind: str = "language_model") -> None:
         self._graphs, self._t, self._kind = graphs, tokenizer, kind
-        gives_tokens = kind not in CLASSIFIERS  # whose logits are of classes
+        gives_tokens = kind not in (*CLASSIFIERS, "text_embedder")  # whose numbers are not of tokens
         [outputs] = [graph.get_outputs() for name, graph in graphs.items() if name != "encoder"]
         sizes = [size for output in outputs[:1] for size in output.shape[-1:]]
         self.n_tokens = sizes[0] if gives_tokens and sizes and isinstance(sizes[0], int) else None
@@ -308,6 +308,9 @@ class OnnxEngine(Engine):
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
         masked = [i for i, token in enumerate(ids) if token == self._t.mask_id]
         return self._of_text(ids, words)[0, masked].astype(np.float64)
+
+    def embed(self, ids: list[int]) -> np.ndarray:
+        return self._of_text(ids, [])[0]
 
     def logits(self, ids: list[int]) -> np.ndarray:
         return _Decoder(self._graphs["decoder_step"], np.array([ids])).logits[0]

@@ -1,7 +1,8 @@
 """Write a model as ONNX graphs.
 
 - `model.onnx`, of a classifier or a masked language model: `input_ids` and `attention_mask` (B, S) give `logits`,
-  (B, C) or (B, S, V). With character n-grams there are also `ngram_index` (B, S) and `ngrams` (U, G): `NgramBatch`.
+  (B, C) or (B, S, V); of a bare encoder `vector`, (B, D). With character n-grams there are also `ngram_index` (B, S)
+  and `ngrams` (U, G): `NgramBatch`.
 - `decoder_step.onnx`, of a language model: `input_ids` (B, n), `past_keys` and `past_values` (L, B, H, p, E) give
   `logits` (B, n, V), `keys` and `values` (L, B, H, p + n, E). With token n-grams there are also `recent_ids` (B, r),
   the last ids of the past.
@@ -33,7 +34,7 @@ from glassformer.interop.export_facts import library
 from glassformer.interop.onnx_engine import SPELLING, spelling_json
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import d_head_of
-from glassformer.models.encoder_models import TextEncoder, label_logits
+from glassformer.models.encoder_models import TextEmbedder, TextEncoder, label_logits
 from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramCache, NgramEmbedding
 from glassformer.text.tokenizer import Tokenizer
@@ -74,11 +75,12 @@ def write_onnx(model: nn.Module, tokenizer: Tokenizer) -> Iterator[tuple[str, by
         if with_ngrams:
             shapes |= {"ngram_index": ("batch", "length"), "ngrams": ("words", "most")}
             yield SPELLING, spelling_json(tokenizer)
-        yield MODEL, _graph(_OfTexts(model), shapes, ("logits",))
+        output = "vector" if isinstance(first, TextEmbedder) else "logits"
+        yield MODEL, _graph(_OfTexts(model), shapes, (output,))
 
 
 class _OfTexts(nn.Module):
-    """A classifier or a masked language model, or several."""
+    """A classifier, a masked language model or a bare encoder, or several of one kind."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -87,6 +89,8 @@ class _OfTexts(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, ngram_index: Tensor | None = None, ngrams: Tensor | None = None
     ) -> Tensor:
+        if isinstance(self.model, TextEmbedder):
+            return self.model(input_ids, attention_mask == 1)
         batch = None if ngram_index is None or ngrams is None else NgramBatch(ngram_index, ngrams)
         return label_logits(self.model, self.model(input_ids, attention_mask == 1, batch))
 

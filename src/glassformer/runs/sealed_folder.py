@@ -25,6 +25,8 @@ MAX_MANIFEST_BYTES = 1 << 20
 MAX_NAME = 255
 """Most characters of a file's name."""
 FORMAT_VERSION = 1
+IN_FOLDERS = {"1_Pooling/config.json"}
+"""Files of a folder inside of a sealed one; there are no others. This one is of sentence-transformers."""
 
 Files = Mapping[str, Iterable[bytes | memoryview]]
 """Names and contents, the latter in pieces so that nothing is copied whole."""
@@ -63,6 +65,7 @@ def update_sealed_folder(folder: Path, kind: str, files: Files) -> None:
     entries = {name: entry for name, entry in read_manifest(folder, kind).items() if name not in files}
     with write_folder_atomically(folder, replace=True) as temporary:
         for name in entries:
+            _make_room(temporary / name)
             link_or_copy(folder / name, temporary / name)
         _fill(temporary, kind, files, entries)
 
@@ -70,6 +73,7 @@ def update_sealed_folder(folder: Path, kind: str, files: Files) -> None:
 def _fill(folder: Path, kind: str, files: Files, entries: dict[str, Entry]) -> None:
     """Write files, and the manifest of these and of the `entries` that are there already."""
     for name, chunks in files.items():
+        _make_room(folder / name)
         size, sha256 = write_durably(folder / name, chunks)
         entries[name] = {"bytes": size, "sha256": sha256}
     versions = {"python": platform.python_version()} | package_versions("glassformer", "torch")
@@ -182,7 +186,14 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Entry]:
 
 
 def _is_name(name: str) -> bool:
-    return Path(name).name == name and len(name.encode("utf-8")) <= MAX_NAME and name.isprintable() and name != MANIFEST
+    """Return whether it is the name of a file of the folder, or of `IN_FOLDERS`."""
+    one = Path(name).name == name or name in IN_FOLDERS
+    return one and len(name.encode("utf-8")) <= MAX_NAME and name.isprintable() and name != MANIFEST
+
+
+def _make_room(path: Path) -> None:
+    """Make the folder of a file of `IN_FOLDERS`."""
+    path.parent.mkdir(exist_ok=True)
 
 
 def _is_entry(entry: Any) -> bool:

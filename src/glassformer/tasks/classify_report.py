@@ -147,7 +147,7 @@ class ClassifyReport(TaskReport):
     pipeline_tag = "text-classification"
     family = "encoder"
     loss_unit = "nats an example"
-    truncation_hint = "a larger --text.max-len, or --text.truncate head+tail"
+    better_truncation = "head+tail"
     headline = "accuracy"
     table_metrics = ("accuracy", "macro_f1", "roc_auc", "ece", "log_loss")
     baselines: ClassVar = {

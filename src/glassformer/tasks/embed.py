@@ -27,9 +27,7 @@ from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PARALLEL_FILES, SEVERAL_LABELS, Task
 from glassformer.tasks.reporting import TaskReport
-
-SHOWN = 4
-"""Numbers of a vector that are shown on a line; JSON has all."""
+from glassformer.text.answers import vector_lines
 
 
 class EmbedReport(TaskReport):
@@ -45,9 +43,7 @@ class EmbedReport(TaskReport):
     )
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
-        vector = answer["vector"]
-        numbers = " ".join(f"{x:.4f}" for x in vector[:SHOWN])
-        return [f"{numbers} … ({len(vector)} numbers; --json has all)"]
+        return vector_lines(answer)
 
 
 @register

@@ -77,7 +77,7 @@ class MultiLabelReport(TaskReport):
     pipeline_tag = "text-classification"
     family = "encoder"
     loss_unit = "nats per label and text"
-    truncation_hint = "a larger --text.max-len, or --text.truncate head+tail"
+    better_truncation = "head+tail"
     metrics = (
         Metric("micro_f1", "Micro F1", "0–100%, over the decisions of all labels", percent),
         Metric("macro_f1", "Macro F1", "0–100%, mean over the labels", percent),

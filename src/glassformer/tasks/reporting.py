@@ -41,7 +41,7 @@ class TaskReport:
         unit: what an evaluation's `n` counts.
         loss_unit: unit of the training loss.
         inputs_name: the texts whose lengths `data.json` has.
-        truncation_hint: what to do if many texts are truncated.
+        better_truncation: the `text.truncate` that helps if many texts are truncated; "" if there is no choice.
         metrics: metrics of this task, in addition to the common ones.
         headline: the headline score, unless the evaluation names another.
         table_metrics: scores of the result table; every known one if empty.
@@ -61,7 +61,7 @@ class TaskReport:
     unit: ClassVar[str] = "examples"
     loss_unit: ClassVar[str] = "nats per label"
     inputs_name: ClassVar[str] = "training texts"
-    truncation_hint: ClassVar[str] = "a larger --text.max-len"
+    better_truncation: ClassVar[str] = ""
     metrics: ClassVar[tuple[Metric, ...]] = ()
     headline: ClassVar[str] = ""
     table_metrics: ClassVar[tuple[str, ...]] = ()

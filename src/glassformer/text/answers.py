@@ -203,6 +203,17 @@ def class_lines(answer: dict[str, Any]) -> list[str]:
     return [f"{answer['label'] or ''}\t{answer['probability']:.4f}"]
 
 
+SHOWN = 4
+"""Numbers of a vector that are shown on a line; JSON has all."""
+
+
+def vector_lines(answer: Mapping[str, Any]) -> list[str]:
+    """Return the first numbers of the vector of a text, and how many there are."""
+    vector = answer["vector"]
+    numbers = " ".join(f"{x:.4f}" for x in vector[:SHOWN])
+    return [f"{numbers} … ({len(vector)} numbers; --json has all)"]
+
+
 def masked_lines(answer: dict[str, Any]) -> list[str]:
     """Return the text with the first predictions filled in, and the further ones by masked token."""
     return ["\t".join([answer["filled"], *(" ".join(p["token"] for p in one) for one in answer["guesses"])])]

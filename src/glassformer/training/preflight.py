@@ -224,11 +224,11 @@ def _findings(context: RunContext, splits: dict[str, SplitRecord]) -> Iterator[F
 
 def _more_room(context: RunContext) -> str:
     """Return what to do about texts that are cut; positions that are taken from another run cannot be more."""
-    begin, hint = context.config.train.init_from, context.task.report.truncation_hint
+    begin, report = context.config.train.init_from, context.task.report
+    other = "" if context.config.text.truncate == report.better_truncation else report.better_truncation
     if begin is None or context.config.model.positions != "learned":
-        return hint
-    _, _, other = hint.partition(", or ")
-    return f"the longest text is that of {begin}" + (f"; use {other}" if other else "")
+        return "a larger --text.max-len" + (f", or --text.truncate {other}" if other else "")
+    return f"the longest text is that of {begin}" + (f"; use --text.truncate {other}" if other else "")
 
 
 def _too_few(n: int, n_valid: int, classes: list[str] | None, begun: bool) -> Iterator[Finding]:

@@ -1,0 +1,227 @@
+"""Encoders of other libraries are taken away again: imported, exported, imported, with equal weights and answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.exports import printed_by_card
+from tests.helpers.for_each import for_each
+from tests.helpers.pretrained import bert_folder, wordpiece
+from tests.interop.test_import_families import CASES, roberta, saved
+from tests.interop.test_round_trip import close
+
+import glassformer
+from glassformer.config import ModelConfig
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.choose import REGISTERED
+from glassformer.interop.export import export
+from glassformer.interop.exported import load_exported
+from glassformer.interop.hf_encoder_classes import hf_encoder_type
+from glassformer.interop.hf_engine import load_engine
+from glassformer.run import Run
+from glassformer.text.answers import encode_masked
+
+SETTINGS = {case[0]: case[1] for case in CASES}
+ENCODERS = [case[:3] for case in CASES if "Bert" in case[0] or "Roberta" in case[0]]
+ENCODERS += [
+    ("DistilBertModel", SETTINGS["DistilBertForMaskedLM"], wordpiece),
+    ("RobertaModel", SETTINGS["RobertaForMaskedLM"], roberta),
+]
+TEXTS = [
+    "The film was not good.",
+    "naïve café 東京 😀",
+    "1 2  3\n",
+    "",
+    "a [MASK] film",
+    "[SEP] </s> [PAD]",
+    "film " * 60,
+]
+
+
+def imported(source: Path, out: Path, **options: Any) -> Run:
+    """Return the run of a source, which answers in float32, as exports do."""
+    return glassformer.load(glassformer.import_model(source, out, **options).path, precision="fp32")
+
+
+def classes(name: str) -> str:
+    """Return the class that an export has of an import: RoBERTa's positions begin at 0 here, which is a BERT."""
+    return name.replace("XLMRoberta", "Bert").replace("Roberta", "Bert").replace("ForPreTraining", "ForMaskedLM")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "write"), ENCODERS, ids=lambda value: value if value is str(value) else ""
+)
+def test_an_encoder_goes_out_as_it_came_in(
+    name: str,
+    settings: dict[str, Any],
+    write: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import transformers
+
+    saved(name, settings, write, tmp_path / "source")
+    run = imported(tmp_path / "source", tmp_path / "run")
+    done = export(run, "hf", tmp_path / "out", native=True)
+    assert done.facts.architecture == classes(name)
+    assert done.facts.check is not None, done.not_checked
+    assert done.facts.check["n_texts"] > 90 and done.facts.check["texts"] == "sample"
+    assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 3e-5
+    assert "sample texts" in done.check_text()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    ours = run.task.tokenizer
+    if run.task.explain_as != "masked_language_model":  # whose mask is found in a text
+        for text in TEXTS:
+            assert tokenizer(text)["input_ids"] == ours.framed(ours.encode(text))
+    assert tokenizer.pad_token_id == ours.pad_id and tokenizer.model_max_length == run.config.text.max_len
+    again = imported(tmp_path / "out", tmp_path / "again")
+    assert again.task.name == run.task.name and again.task.label_names == run.task.label_names
+    assert again.config.model == run.config.model and again.config.text == run.config.text
+    assert again.task.tokenizer.sha256 == ours.sha256
+    weights = dict(again.model.named_parameters())
+    assert weights.keys() == dict(run.model.named_parameters()).keys()
+    assert all(torch.equal(tensor, weights[key]) for key, tensor in run.model.named_parameters())
+    assert again.predict(TEXTS) == run.predict(TEXTS)
+    second = export(again, "hf", tmp_path / "second")
+    assert second.facts.architecture == done.facts.architecture
+    for file in ("model.safetensors", "tokenizer.json", "config.json", "tokenizer_config.json"):
+        assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "second" / file).read_bytes(), file
+    exported = glassformer.load(tmp_path / "out")
+    same = zip(run.predict(TEXTS), exported.predict(TEXTS), strict=True)
+    assert all(a.keys() == b.keys() and a.get("label") == b.get("label") for a, b in same)
+    assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
+
+
+def test_the_mask_of_another_library_is_found_in_a_text(tmp_path: Path) -> None:
+    import transformers
+
+    saved("RobertaForMaskedLM", SETTINGS["RobertaForMaskedLM"], roberta, tmp_path / "source")
+    file = tmp_path / "source/tokenizer.json"
+    content = json.loads(file.read_bytes())
+    content["added_tokens"][4]["lstrip"] = True  # as those of RoBERTa take the space before it
+    file.write_text(json.dumps(content))
+    run = imported(tmp_path / "source", tmp_path / "run")
+    export(run, "hf", tmp_path / "out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    t = run.task.tokenizer
+    assert tokenizer.mask_token == "<mask>" and tokenizer.mask_token_id == t.mask_id
+    for text in ("the [MASK] was", "film[MASK] good", "[MASK] the film", "a [MASK] [MASK], not"):
+        ids = t.framed(encode_masked(t, text)[0])
+        assert tokenizer(text.replace("[MASK]", "<mask>"))["input_ids"] == ids
+
+
+@pytest.mark.parametrize("pooling", ["first", "max"])
+def test_the_pooling_of_a_bare_encoder_goes_along(pooling: str, tmp_path: Path) -> None:
+    source = bert_folder(tmp_path / "source", "bare")
+    (source / "1_Pooling").mkdir()
+    mode = {"first": "cls", "max": "max"}[pooling]
+    (source / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": mode}))
+    run = imported(source, tmp_path / "run")
+    assert run.config.model.pooling == pooling
+    done = export(run, "hf", tmp_path / "out")
+    assert done.facts.check is not None and done.facts.check["largest_difference"] < 3e-5
+    again = imported(tmp_path / "out", tmp_path / "again")
+    assert again.config.model.pooling == pooling and again.predict(TEXTS) == run.predict(TEXTS)
+    modules = json.loads((tmp_path / "out/modules.json").read_bytes())
+    assert [module["path"] for module in modules] == ["", "1_Pooling"]
+    for text in ("{}", json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True})):
+        folder = tmp_path / f"odd-{len(text)}"
+        shutil.copytree(tmp_path / "out", folder)
+        (folder / "1_Pooling/config.json").write_text(text)
+        with pytest.raises(CheckpointError, match=r"1_Pooling.config\.json is damaged"):
+            glassformer.load(folder)
+        with pytest.raises(CheckpointError, match="should name one pooling"):
+            load_engine(folder, done.facts, "cpu")
+
+
+FORMS: list[tuple[str, dict[str, Any], str]] = [
+    ("classify", {"labels": ["no", "yes"]}, "classifier"),
+    ("masked", {}, "masked_language_model"),
+    ("bare", {}, "text_embedder"),
+]
+
+
+@pytest.mark.parametrize(("form", "options", "kind"), FORMS, ids=str)
+def test_a_graph_answers_as_the_run(
+    form: str,
+    options: dict[str, Any],
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The lines of its card read the folder with onnxruntime, numpy and tokenizers alone, and print that answer."""
+    source = bert_folder(tmp_path / "source", form, n_labels=2)
+    run = imported(source, tmp_path / "run", **options)
+    done = export(run, "onnx", tmp_path / "out")
+    assert done.facts.kind == kind and done.facts.check is not None
+    assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 3e-5
+    exported = load_exported(tmp_path / "out")
+    for ours, theirs in zip(run.predict(TEXTS), exported.predict(TEXTS), strict=True):
+        assert ours.keys() == theirs.keys()
+        assert close(ours, theirs)
+        assert close(run.task.report.answer_lines(ours), exported.answer_lines(theirs)) or kind == "text_embedder"
+    printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
+    if kind == "classifier":
+        assert printed == run.predict("a text")["label"]
+    if kind == "text_embedder":
+        numbers = [float(x) for x in printed.replace("[", " ").replace("]", " ").split()]
+        assert numbers == pytest.approx(run.predict("a text")["vector"], abs=1e-4)
+
+
+def test_what_no_class_holds_is_of_the_registered_one(tmp_path: Path) -> None:
+    """A classifier that pools by the mean, as one that is fine-tuned from a sentence encoder does."""
+    import transformers
+
+    source = bert_folder(tmp_path / "source", "bare")
+    (source / "1_Pooling").mkdir()
+    (source / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    run = imported(source, tmp_path / "run", labels=["a", "b", "c"])
+    with pytest.raises(UsageError, match=r"no class for this classifier: model\.pooling mean with model\.pooler none"):
+        export(run, "hf", tmp_path / "out", native=True)
+    done = export(run, "hf", tmp_path / "out")
+    assert done.facts.architecture == REGISTERED["classifier"]
+    assert done.facts.check is not None and done.facts.check["largest_difference"] < 1e-6
+    again = imported(tmp_path / "out", tmp_path / "again")
+    assert again.predict(TEXTS) == run.predict(TEXTS) and again.task.tokenizer.sha256 == run.task.tokenizer.sha256
+    assert glassformer.load(tmp_path / "out").predict("the film")["label"] == run.predict("the film")["label"]
+    classify = transformers.pipeline("text-classification", str(tmp_path / "out"), truncation=True)
+    for text in ("the film was", "film " * 60, "[SEP] not good"):
+        ours, [theirs] = run.predict(text), classify(text)
+        assert theirs["label"] == ours["label"] and theirs["score"] == pytest.approx(ours["probability"], abs=1e-5)
+
+
+BLOCK = ModelConfig(
+    pre_norm=False, positions="learned", embedding_norm=True, activation="gelu", embedding_init_std=1.0, norm_eps=1e-12
+)
+
+
+@for_each(
+    ("kind", "changes", "obstacle"),
+    [
+        ("text_embedder", {"pre_norm": True}, "model.pre_norm true"),
+        ("text_embedder", {"norm": "rms"}, "model.norm rms"),
+        ("text_embedder", {"positions": "rotary"}, "model.positions rotary"),
+        ("text_embedder", {"bias": False}, "model.bias false"),
+        ("text_embedder", {"activation": "swiglu"}, "model.activation swiglu"),
+        ("text_embedder", {"embedding_init_std": None}, "no model.embedding_init_std"),
+        ("text_embedder", {"d_head": 7}, "model.d_head 7"),
+        ("masked_language_model", {"activation": "relu"}, "model.activation relu"),
+        ("classifier", {}, "model.pooling mean with model.pooler none"),
+        ("classifier", {"pooling": "first"}, "model.pooling first with model.pooler none"),
+        ("classifier", {"pooling": "first", "pooler": "relu", "n_segments": 2}, "model.pooler relu with"),
+    ],
+)
+def test_the_setting_in_the_way_is_named(kind: str, changes: dict[str, Any], obstacle: str) -> None:
+    assert hf_encoder_type(kind, replace(BLOCK, **changes))[1].startswith(obstacle)
+    assert hf_encoder_type("text_embedder", BLOCK) == ("distilbert", "")
+    assert hf_encoder_type("text_embedder", replace(BLOCK, norm_eps=None)) == ("bert", "")
+    assert hf_encoder_type("text_embedder", BLOCK, 2) == ("", "an ensemble of 2")
