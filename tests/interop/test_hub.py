@@ -28,6 +28,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub with a BERT, other files that are not fetched, and an empty cache."""
     monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "lists"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -145,6 +146,36 @@ def test_without_a_server_one_sentence(hub: Hub, tmp_path: Path, monkeypatch: py
         glassformer.import_model(NAME, tmp_path / "run")
     assert "\n" not in error.value.message and "network" in error.value.hint
     nothing_is_left(tmp_path)
+
+
+def test_without_a_network_a_model_comes_from_the_cache(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = glassformer.import_model(NAME, tmp_path / "first")
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", unreachable)
+    hub.seen.clear()
+    second = glassformer.import_model(NAME, tmp_path / "second")
+    assert not hub.seen and "those that were fetched before, at 0123456789ab" in caplog.text
+    files = ("import.json", "model/model.safetensors", "model/README.md")
+    assert all((tmp_path / "first" / f).read_bytes() == (tmp_path / "second" / f).read_bytes() for f in files)
+    assert first.predict("a film") == second.predict("a film")
+    with pytest.raises(DataError, match="cannot be fetched"):  # of another revision nothing is known
+        glassformer.import_model(NAME, tmp_path / "run", revision="v1")
+    [kept] = (tmp_path / "lists" / "hub-lists").iterdir()
+    sound = kept.read_text(encoding="utf-8")
+    for damaged in ("[]", "{}", sound.replace(COMMIT, "x"), sound.replace('"config.json"', '"../config.json"')):
+        kept.write_text(damaged, encoding="utf-8")
+        with pytest.raises(DataError, match="cannot be fetched"):
+            glassformer.import_model(NAME, tmp_path / "run")
+    kept.write_text(sound, encoding="utf-8")
+    next((tmp_path / "cache").rglob("config.json")).unlink()
+    with pytest.raises(DataError, match="cannot be fetched"):
+        glassformer.import_model(NAME, tmp_path / "run")
+    nothing_is_left(tmp_path)
+
+
+def unreachable(*_: Any, **__: Any) -> None:
+    raise ConnectionError("no route to host")
 
 
 def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

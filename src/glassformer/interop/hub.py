@@ -2,24 +2,29 @@
 
 Only safetensors, JSON, text and SentencePiece files are fetched, of sizes that are known and bounded before. Each is
 compared with the hash that the hub gives, and copied out of the library's cache, which is made of links.
+
+The list of the files is kept once all of them are there, so that without a network the same model comes from the cache.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from glassformer.data.download import cache_dir
 from glassformer.errors import CheckpointError, DataError, GlassformerError, UsageError
 from glassformer.interop.export_facts import library
 from glassformer.interop.source_folder import PICKLES, WEIGHTS
-from glassformer.utils.safe_read import LIMITS, sha256_regular
+from glassformer.utils.atomic_io import write_json
+from glassformer.utils.safe_read import LIMITS, read_json_object, sha256_regular
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +38,7 @@ SMALL, LARGE = LIMITS["tokenizer"], 16 << 30
 TIMEOUT = 10.0
 """Seconds to wait for an answer."""
 _SHARD = re.compile(r"model-[0-9]{5}-of-[0-9]{5}\.safetensors")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOG_IN = "ask for access on its page, and log in: hf auth login"
 
 
@@ -60,15 +66,19 @@ def fetch_model(name: str, revision: str | None, folder: Path) -> str:
     """
     hub = library("a name on the Hugging Face hub", "hub", "huggingface_hub")
     endpoint = os.environ.get("HF_ENDPOINT") or None
-    with _in_one_sentence(name, revision):
-        info = hub.HfApi(endpoint=endpoint).model_info(name, revision=revision, files_metadata=True, timeout=TIMEOUT)
-    files = _chosen(name, [_file_of(one) for one in info.siblings or ()])
-    commit = info.sha if isinstance(info.sha, str) and re.fullmatch(r"[0-9a-f]{40}", info.sha) else ""
-    if not commit:
-        raise DataError(f"the hub gives no hash of the revision of {name}", "try again later")
-    total = sum(file.size for file in files)
-    logger.info(f"fetching {len(files)} files, {total / 2**20:,.1f} MiB, of {name} at {commit[:12]}")
+    kept = _list_file(endpoint, name, revision)
     place = {"endpoint": endpoint, "cache_dir": os.environ.get("HF_HUB_CACHE") or None, "etag_timeout": TIMEOUT}
+    try:
+        commit, files = _listed(hub.HfApi(endpoint=endpoint), name, revision)
+    except _UnreachableError as error:
+        if (found := _kept_list(kept)) is None:
+            raise
+        commit, files = found
+        place["local_files_only"] = True
+        logger.warning(f"{error.message}: its files are those that were fetched before, at {commit[:12]}")
+    else:
+        total = sum(file.size for file in files)
+        logger.info(f"fetching {len(files)} files, {total / 2**20:,.1f} MiB, of {name} at {commit[:12]}")
     for file in files:
         with _in_one_sentence(name, revision):
             path = Path(hub.hf_hub_download(name, file.name, revision=commit, **place))
@@ -76,7 +86,48 @@ def fetch_model(name: str, revision: str | None, folder: Path) -> str:
         target = folder / file.name
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(path, target)
+    with suppress(GlassformerError, OSError):  # a cache that cannot be written is no reason to fail
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_json(kept, {"commit": commit, "files": [list(file) for file in files]})
     return commit
+
+
+class _UnreachableError(DataError):
+    """The hub gives no answer."""
+
+
+def _listed(api: Any, name: str, revision: str | None) -> tuple[str, list[HubFile]]:
+    """Return the hash of a revision, and the files to fetch, as the hub lists them."""
+    with _in_one_sentence(name, revision):
+        info = api.model_info(name, revision=revision, files_metadata=True, timeout=TIMEOUT)
+    files = _chosen(name, [_file_of(one) for one in info.siblings or ()])
+    if not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):
+        raise DataError(f"the hub gives no hash of the revision of {name}", "try again later")
+    return info.sha, files
+
+
+def _list_file(endpoint: str | None, name: str, revision: str | None) -> Path:
+    """Return the file that keeps the list of a model's files."""
+    key = hashlib.sha256(json.dumps([endpoint, name, revision]).encode()).hexdigest()
+    return cache_dir() / "hub-lists" / f"{key[:32]}.json"
+
+
+def _kept_list(path: Path) -> tuple[str, list[HubFile]] | None:
+    """Return what `_listed` did when all files were fetched; None where that was never so."""
+    try:
+        content = read_json_object(path)
+        files = [HubFile(*file) for file in content["files"]]
+        commit = content["commit"]
+    except (GlassformerError, OSError, KeyError, TypeError):
+        return None
+    is_sound = isinstance(commit, str) and _COMMIT.fullmatch(commit) and all(map(_is_kept, files))
+    return (commit, files) if is_sound else None
+
+
+def _is_kept(file: HubFile) -> bool:
+    hashes = all(one is None or isinstance(one, str) for one in (file.sha256, file.git_hash))
+    named = isinstance(file.name, str) and (file.name in OTHERS or PurePosixPath(file.name).name == file.name)
+    return named and hashes and type(file.size) is int
 
 
 def _file_of(sibling: Any) -> HubFile:
@@ -148,4 +199,4 @@ def _in_one_sentence(name: str, revision: str | None) -> Iterator[None]:
     except Exception as error:  # of the library's many, and of those that it uses for the network
         why = " ".join(str(error).split())[:200]
         message = f"{name} is no folder here, and cannot be fetched from the hub: {why or type(error).__name__}"
-        raise DataError(message, "check the network; or import a folder that was fetched elsewhere") from error
+        raise _UnreachableError(message, "check the network; or import a folder that was fetched elsewhere") from error
