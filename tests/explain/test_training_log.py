@@ -11,13 +11,16 @@ import pytest
 from tests.helpers.small_runs import SMALL, write_table
 
 from glassformer.api import Run, train
+from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.watch import training as module
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
 from glassformer.explain.watch.training import Action, Training
 from glassformer.runs.control import GO_ON, Control, ControlFile
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.lock import is_locked, lock_folder
 from glassformer.runs.records import StepMetrics
+from glassformer.utils.safe_read import LIMITS
 
 
 def line(step: int, **more: object) -> str:
@@ -61,11 +64,39 @@ def test_a_resumed_run_is_read_anew(tmp_path: Path) -> None:
     assert log.rows == [] and log.generation == 3
 
 
-def test_a_line_that_is_none_of_a_log_is_named(tmp_path: Path) -> None:
+DAMAGED = ("[]", "{}", '{"step": "x"}', '{"step": 3, "lo', "\x00\x00", '{"step": 2}{"step": 3}', '"\\ud800"')
+
+
+def test_damaged_lines_are_left_out_with_their_numbers(tmp_path: Path) -> None:
+    """One line that a crash cut, or that holds no row, takes no other row away, wherever it stands."""
     path = tmp_path / "metrics.jsonl"
-    path.write_text(line(1) + "[]\n", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="should hold a JSON object"):
-        GrowingLog(path).update()
+    path.write_text(line(1) + "\n".join(DAMAGED) + "\n\n" + line(4) + "[", encoding="utf-8")
+    log = GrowingLog(path)
+    log.update()
+    n = len(DAMAGED)
+    assert [row.step for row in log.rows] == [1, 4] and log.damaged == [*range(2, n + 2)]
+    with open(path, "ab") as file:
+        file.write(b"]\n" + line(5).encode() + b"\xff\xfe\n" + line(6).encode())
+    log.update()
+    assert [row.step for row in log.rows] == [1, 4, 5, 6] and log.damaged == [*range(2, n + 2), n + 4, n + 6]
+    lines = path.read_bytes().split(b"\n")
+    assert lines[n + 3] == b"[]" and lines[n + 5] == b"\xff\xfe"
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2 should hold a JSON object"):
+        RunFolder(tmp_path).read_metrics()
+    damaged: list[int] = []
+    assert RunFolder(tmp_path).read_metrics(damaged) == log.rows and damaged == log.damaged
+    path.write_text(line(1), encoding="utf-8")
+    log.update()
+    assert [row.step for row in log.rows] == [1] and log.damaged == []
+
+
+def test_a_line_of_unreasonable_length_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LIMITS, "record", 80)
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(line(1) + line(2, tokens_per_s=0.1, more="x" * 90) + line(3), encoding="utf-8")
+    log = GrowingLog(path)
+    log.update()
+    assert [row.step for row in log.rows] == [1, 3] and log.damaged == [2]
 
 
 def test_thinning_keeps_the_newest_whole_and_every_spike() -> None:
@@ -130,6 +161,24 @@ def test_the_state_follows_the_folder(begun: Path) -> None:
     shutil.rmtree(begun)
     assert training.now()["state"] == "gone"
     assert Training(begun).now()["state"] == "gone"
+
+
+def test_damaged_lines_are_a_finding(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the screen as from the doctor, also where no other line is left."""
+    log = begun / "metrics.jsonl"
+    lines = log.read_text("utf-8").splitlines(keepends=True)
+    log.write_text(
+        "".join([*lines[:7], lines[7][:30] + "\n", *lines[8:20], "garbage\n", *lines[20:]]), encoding="utf-8"
+    )
+    words = "lines 8, 21 of metrics.jsonl cannot be read, and are left out"
+    now = Training(begun).now()
+    assert now["curve"]["step"] == [*range(1, 8), *range(9, 56)]
+    assert [finding["matter"] for finding in now["findings"] if finding["place"] == "log"] == [words]
+    assert main(["doctor", str(begun)]) == 0
+    assert words in capsys.readouterr().out
+    log.write_text("garbage\n", encoding="utf-8")
+    [found] = [finding for finding in Training(begun).now()["findings"] if finding["place"] == "log"]
+    assert found["matter"] == "line 1 of metrics.jsonl cannot be read, and is left out"
 
 
 def test_what_is_asked_is_written(begun: Path) -> None:

@@ -309,9 +309,10 @@ def damaged_log(facts: RunRecord) -> Iterator[Finding]:
     if facts.evaluation is not None and not facts.training:
         matter = "the run was evaluated, and its log has no step of the training"
         yield Finding(matter, "restore it from a copy", "log", {"n": 0})
-    elif facts.n_damaged:
-        matter = f"{counted(facts.n_damaged, 'lines')} of the log cannot be read"
-        yield Finding(matter, "restore it from a copy", "log", {"n": facts.n_damaged})
+    elif n := len(facts.damaged):
+        lines = ", ".join(map(str, facts.damaged[:5])) + (f" … ({n} in all)" if n > 5 else "")
+        matter = f"line{'s' * (n > 1)} {lines} of metrics.jsonl cannot be read, and {'are' if n > 1 else 'is'} left out"
+        yield Finding(matter, "restore the file from a copy", "log", {"n": n})
 
 
 RULES: dict[str, Callable[[RunRecord], Iterable[Finding]]] = {

@@ -31,7 +31,7 @@ class RunRecord:
         validations: lines with a validation, likewise.
         evaluation: None when the run was not evaluated.
         diverged: where training ended in no number; None where it did not.
-        n_damaged: lines of the log that could not be read, and were left out.
+        damaged: numbers of the lines of the log that could not be read, and were left out.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class RunRecord:
     validations: list[StepMetrics] = field(default_factory=list)
     evaluation: Evaluation | None = None
     diverged: Divergence | None = None
-    n_damaged: int = 0
+    damaged: list[int] = field(default_factory=list)
 
     @property
     def task_report(self) -> TaskReport:
@@ -117,14 +117,14 @@ def readable_records(*paths: Path) -> Iterator[None]:
 def load_run_record(path: Path | str, config: Config | None = None, *, damaged_log: bool = False) -> RunRecord:
     """Read what a run folder holds; of a step that was logged twice (resumed after a kill) the later line counts.
 
-    Its configuration is read unless it is given. With `damaged_log`, lines of the log that cannot be read are left out
-    and counted.
+    Its configuration is read unless it is given. With `damaged_log`, lines of the log that cannot be read are left out,
+    and their numbers kept.
 
     Raises:
         CheckpointError: no such folder, no configuration in it, or a file that is damaged.
     """
     folder = RunFolder(path)
-    damaged: list[CheckpointError] | None = [] if damaged_log else None
+    damaged: list[int] | None = [] if damaged_log else None
     config, rows = config or folder.read_config(), sorted(folder.read_metrics(damaged), key=lambda row: row.step)
     try:
         task_class(config.task)
@@ -134,5 +134,4 @@ def load_run_record(path: Path | str, config: Config | None = None, *, damaged_l
     validations = list({row.step: row for row in rows if row.valid is not None}.values())
     env, data = folder.read_env(), folder.read_data()
     evaluation, diverged = folder.read_evaluation(), folder.read_divergence()
-    n_damaged = len(damaged or ())
-    return RunRecord(folder.path, config, env, data, training, validations, evaluation, diverged, n_damaged)
+    return RunRecord(folder.path, config, env, data, training, validations, evaluation, diverged, damaged or [])

@@ -29,6 +29,7 @@ from glassformer.runs.records import (
     check_start_record,
     dataclass_from_json,
     is_of_type,
+    read_log_lines,
     start_record,
 )
 from glassformer.runs.sealed_folder import MANIFEST, is_intact
@@ -254,20 +255,10 @@ class RunFolder:
 
     # The log
 
-    def read_metrics(self, damaged: list[CheckpointError] | None = None) -> list[StepMetrics]:
-        """Read every line of the log, in order.
-
-        A broken one raises its CheckpointError, or adds it to `damaged` if that is given.
-        """
-        rows = list[StepMetrics]()
-        for at, line in _lines(self.metrics, LIMITS["log"]):
-            try:
-                rows.append(dataclass_from_json(StepMetrics, safe_read.parse_json(line, at), at))
-            except CheckpointError as error:
-                if damaged is None:
-                    raise
-                damaged.append(error)
-        return rows
+    def read_metrics(self, damaged: list[int] | None = None) -> list[StepMetrics]:
+        """Read every line of the log, in order; `damaged` as in `read_log_lines`."""
+        data = safe_read.read_bytes(self.metrics, LIMITS["log"]) if self.metrics.exists() else b""
+        return read_log_lines(data, self.metrics, damaged)
 
     def truncate_metrics(self, step: int) -> None:
         """Take out of the log what came after a step, for it is done again, and a last line that is broken.

@@ -20,7 +20,7 @@ from glassformer.config.recipes import config_from_dict, config_to_dict
 from glassformer.data.diagnostics import Finding
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.utils.atomic_io import finite
-from glassformer.utils.safe_read import check_types, dataclass_from_json, is_of_type, json_object, parse_json
+from glassformer.utils.safe_read import LIMITS, check_types, dataclass_from_json, is_of_type, json_object, parse_json
 
 FORMAT = 2
 """Of the record, and of the state in a checkpoint. Format 1 recorded neither settings nor data."""
@@ -239,6 +239,30 @@ class StepMetrics:
         left_out = NOT_LOGGED | {name for name in LOGGED_IF_SET if not getattr(self, name)}
         logged = {key: value for key, value in _present(self).items() if key not in left_out and value == value}
         return json.dumps(logged) + "\n"
+
+
+def read_log_lines(data: bytes, path: Path, damaged: list[int] | None = None, first: int = 1) -> list[StepMetrics]:
+    """Return what the whole lines of a log say, in order; a last line without its newline was cut, and is left out.
+
+    Args:
+        data: the lines.
+        path: their file.
+        damaged: gets the number of each line that is none of a log; without it such a line raises a CheckpointError.
+        first: the number of the first line.
+    """
+    rows = list[StepMetrics]()
+    for number, line in enumerate(data.split(b"\n")[:-1], start=first):
+        at = f"{path}:{number}"
+        try:
+            if len(line) > LIMITS["record"]:
+                raise CheckpointError(f"{at} has {len(line):,} bytes, and a line of a log has few")
+            if line.strip():
+                rows.append(dataclass_from_json(StepMetrics, parse_json(line, at), at))
+        except CheckpointError:
+            if damaged is None:
+                raise
+            damaged.append(number)
+    return rows
 
 
 @dataclass(frozen=True)

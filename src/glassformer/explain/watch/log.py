@@ -11,8 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from glassformer.errors import CheckpointError
-from glassformer.runs.records import StepMetrics
+from glassformer.runs.records import StepMetrics, read_log_lines
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS
 
@@ -30,17 +29,19 @@ class GrowingLog:
 
     Attributes:
         rows: one for each step, in order; of a step that was logged twice the later line.
+        damaged: numbers of the lines that are none of a log, which are left out.
         generation: how often the log was read again from the start, so that who holds earlier rows drops them.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: list[StepMetrics] = []
+        self.damaged: list[int] = []
         self.generation = 0
-        self._inode, self._offset = -1, 0
+        self._inode, self._offset, self._n_lines = -1, 0, 0
 
     def update(self) -> None:
-        """Read the whole lines that were written since; raise CheckpointError at one that is none of a log."""
+        """Read the whole lines that were written since; one that is still being written is waited for."""
         try:
             state = os.stat(self.path)
         except OSError:
@@ -54,23 +55,18 @@ class GrowingLog:
             file.seek(self._offset)
             data = file.read(LIMITS["log"])
         whole = data[: data.rfind(b"\n") + 1]
-        rows = [self._row(line) for line in whole.splitlines() if line.strip()]
-        self._offset += len(whole)
+        rows = read_log_lines(whole, self.path, self.damaged, self._n_lines + 1)
+        self._offset, self._n_lines = self._offset + len(whole), self._n_lines + whole.count(b"\n")
         steps = [row.step for row in (*self.rows[-1:], *rows)]
         self.rows = [*self.rows, *rows]
         if any(after <= before for before, after in itertools.pairwise(steps)):  # some were done again
             self.rows = sorted({row.step: row for row in self.rows}.values(), key=lambda row: row.step)
             self.generation += 1
 
-    def _row(self, line: bytes) -> StepMetrics:
-        if len(line) > LIMITS["record"]:
-            raise CheckpointError(f"{self.path} has a line of {len(line):,} bytes, which is none of a log")
-        return safe_read.dataclass_from_json(StepMetrics, safe_read.parse_json(line, self.path), self.path)
-
     def _restart(self, inode: int) -> None:
         if self.rows:
             self.generation += 1
-        self.rows, self._inode, self._offset = [], inode, 0
+        self.rows, self.damaged, self._inode, self._offset, self._n_lines = [], [], inode, 0, 0
 
 
 def thinned(rows: Sequence[StepMetrics], most: int = MAX_POINTS, whole: int = WHOLE) -> list[StepMetrics]:

@@ -202,15 +202,15 @@ class Training:
         rows = self.log.rows
         validations = [row for row in rows if row.valid is not None]
         config = self._config or Config()
-        return RunRecord(self.folder.path, config, {}, self._data, rows, validations)
+        return RunRecord(self.folder.path, config, {}, self._data, rows, validations, damaged=self.log.damaged)
 
     def _diagnose(self, state: TrainingState) -> list[TrainingFinding]:
         """Return what the doctor says, now and then; that a run is not finished is no news while it trains."""
         goes_on = state in ("running", "paused")
-        key = len(self.log.rows), self.log.generation, state
+        key = len(self.log.rows), len(self.log.damaged), self.log.generation, state
         until, known_key, went_on = self._diagnosed
         is_recent = goes_on and went_on and time.monotonic() < until
-        if self._config is None or not self.log.rows or key == known_key or is_recent:
+        if self._config is None or not (self.log.rows or self.log.damaged) or key == known_key or is_recent:
             return self._findings
         folder, began = self.folder, time.monotonic()
         facts = replace(self._record(), diverged=folder.read_divergence(), evaluation=folder.read_evaluation())
