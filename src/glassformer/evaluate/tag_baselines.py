@@ -16,10 +16,10 @@ WINDOW = 2
 """Neighbours of a word on each side that the linear model sees."""
 N_FEATURES = 1 << 18
 """Columns that the names of features are hashed to."""
-ALPHAS = (1e-6, 1e-5, 1e-4)
+ALPHAS = (1e-8, 1e-7, 1e-6, 1e-5)
 """Strengths of the penalty that are tried on a held-out tenth."""
-PASSES = 10
-"""Passes of stochastic gradient descent over the training words."""
+PASSES, TRIED = 30, 10
+"""Passes of stochastic gradient descent over the training words, and those by which the penalty is chosen."""
 _REPEATED = re.compile(r"(.)\1+")
 
 
@@ -78,17 +78,17 @@ def _window(train: Sentences, tags: Sentences, test: Sentences) -> tuple[list[li
     y, truth = _flat(_take(tags, rest)), _take(tags, held)
     tried: list[tuple[float, float]] = []
     for alpha in ALPHAS:
-        found = _in_sentences(_fit(features[0], y, alpha).predict(features[1]), truth)
+        found = _in_sentences(_fit(features[0], y, alpha, TRIED).predict(features[1]), truth)
         tried.append((tag_accuracy(all_counts(truth, found).sum(axis=0)), alpha))
     alpha = max(tried, key=lambda pair: (pair[0], pair[1]))[1]
-    predicted = _fit(_features(train), _flat(tags), alpha).predict(_features(test)) if _flat(test) else []
+    predicted = _fit(_features(train), _flat(tags), alpha, PASSES).predict(_features(test)) if _flat(test) else []
     return _in_sentences(predicted, test), alpha
 
 
-def _fit(features: Any, tags: Sequence[str], alpha: float) -> Any:
+def _fit(features: Any, tags: Sequence[str], alpha: float, passes: int) -> Any:
     from sklearn.linear_model import SGDClassifier
 
-    model = SGDClassifier(loss="log_loss", alpha=alpha, max_iter=PASSES, tol=None, average=True, random_state=0)
+    model = SGDClassifier(loss="log_loss", alpha=alpha, max_iter=passes, tol=None, average=True, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(features, tags)

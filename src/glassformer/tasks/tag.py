@@ -6,9 +6,8 @@ Words beyond the longest text that a model reads get the tag O, and are counted.
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -32,23 +31,17 @@ from glassformer.evaluate.tag_baselines import fit_baselines
 from glassformer.models.build import encoder_flops
 from glassformer.models.encoder_models import TokenClassifier
 from glassformer.models.ensemble import evaluation_mode
-from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.tasks import register
 from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PARALLEL_FILES, SEVERAL_LABELS, Task
 from glassformer.tasks.tag_report import TagReport
 from glassformer.text.answers import check_probabilities
-from glassformer.text.ngrams import surface_forms
-from glassformer.text.tags import OUTSIDE, are_plain, marks_span, spans_of, tag_names, tags_answer
+from glassformer.text.tags import OUTSIDE, are_plain, marks_span, outside_of, spans_of, tag_names, tags_answer, tags_at
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.words import ReadText, first_tokens, read_running
+from glassformer.text.words import NO_TOKEN, ReadText, encoded_words, read_running
 from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
-
-ENCODED_TOGETHER = 1024
-"""Texts that are encoded at a time: the characters of tokens take far more memory than ids."""
-NO_TOKEN = -1
-"""The place of a word that has no token, or whose first one is cut off."""
 
 
 def check_tags(rows: Mapping[str, Rows], diagnostics: Diagnostics, known: Sequence[str] | None = None) -> None:
@@ -151,7 +144,7 @@ class Tag(Task):
     @property
     def outside(self) -> int:
         """Return the tag of words that are not read: O, or where there is none the first."""
-        return self.tags.index(OUTSIDE) if OUTSIDE in self.tags else 0
+        return outside_of(self.tags)
 
     @property
     def eval_schema(self) -> DataSchema:
@@ -168,24 +161,13 @@ class Tag(Task):
 
     def _write(self, writer: CorpusWriter, texts: Iterable[ReadText], answers: list[list[int]] | None) -> None:
         ids, target, surfaces = writer.sequences("ids"), writer.numbers("target"), writer.surfaces()
-        room, before = self.tokenizer.room(self.config.text.max_len), len(self.tokenizer.prefix)
         writer.stats["n_words_cut"] = 0
-        for number, (read, tokens, offsets) in enumerate(self._encoded(texts)):
-            ids.append(writer.truncate(tokens))
+        for number, found in enumerate(encoded_words(self.tokenizer, texts, self.config.text.max_len)):
+            ids.append(writer.truncate(found.ids))
             if surfaces is not None:
-                words = surface_forms(read.text, offsets[:room])
-                surfaces.append_surfaces([word.lower() for word in words] if self.tokenizer.lowercases else words)
-            first = first_tokens(read.starts, read.words, offsets)
-            places = [before + place if 0 <= place < room else NO_TOKEN for place in first]
-            writer.stats["n_words_cut"] += places.count(NO_TOKEN)
-            target.append([*places, *(answers[number] if answers else [self.outside] * len(places))])
-
-    def _encoded(self, texts: Iterable[ReadText]) -> Iterator[tuple[ReadText, list[int], list[tuple[int, int]]]]:
-        rest = iter(texts)
-        while several := list(itertools.islice(rest, ENCODED_TOGETHER)):
-            encodings = self.tokenizer.encode_with_offsets([read.text for read in several])
-            for read, (ids, offsets) in zip(several, encodings, strict=True):
-                yield read, ids, offsets
+                surfaces.append_surfaces(found.surfaces)
+            writer.stats["n_words_cut"] += found.places.count(NO_TOKEN)
+            target.append([*found.places, *(answers[number] if answers else [self.outside] * len(found.places))])
 
     def _numbers(self, answer: str, source: str) -> list[int]:
         number = {tag: i for i, tag in enumerate(self.tags)}
@@ -229,14 +211,13 @@ class Tag(Task):
         with evaluation_mode(model):
             for batch in self.batches(model, corpus, group):
                 logits = self.logits(model, batch)
-                nats += nn.functional.cross_entropy(
-                    logits.float().flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
-                ).item()
+                nats += cross_entropy_sum(logits, batch.labels).item()
                 n_labels += batch.n_labels
-                best = logits.argmax(dim=-1).cpu().numpy()
+                values = logits.float().cpu().numpy()
                 for row, i in enumerate(batch.index):
                     places, truth = places_and_tags(corpus, int(i))
-                    sums += tagging.counts_of(self._named(truth), self._named(self._at(best[row], places)))
+                    found, _ = tags_at(values[row], places.tolist(), self.tags)
+                    sums += tagging.counts_of([self.tags[int(tag)] for tag in truth], found)
         nats, n_labels, *rest = group.all_reduce(nats, n_labels, *sums)
         total = np.array(rest)
         scores = {"loss": nats / max(1, n_labels), "tag_accuracy": tagging.tag_accuracy(total)}
@@ -246,7 +227,7 @@ class Tag(Task):
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         corpus = self.encode(split, training=False)
-        found = [self._named(tags) for tags, _ in self._answered(model, corpus)]
+        found = [tags for tags, _ in self._answered(model, corpus)]
         truth = [labels_of(answer) for answer in split.answers]
         scores = tagging.score(truth, found, self.plain)
         n_cut = int(corpus.stats.get("n_words_cut", 0))
@@ -278,45 +259,28 @@ class Tag(Task):
         A span has "start" and "end" in characters of the text, "label", "text" and "probability". A text longer than
         `max_len` has "truncated": True; "unknown" counts the tokens that the vocabulary lacks.
         """
-        several = [read_running(text) for text in texts]
+        several, longest = [read_running(text) for text in texts], self.config.text.max_len
         arrays = ArrayWriter(None)
         writer = CorpusWriter(arrays, self.tokenizer, self.config.text)
         self._write(writer, several, None)
         corpus = EncodedCorpus.from_arrays(arrays.in_memory(), writer.stats, str)
-        answers: list[dict[str, Any]] = []
-        for i, (text, read, (tags, shares)) in enumerate(
-            zip(texts, several, self._answered(model, corpus), strict=True)
-        ):
-            answer = tags_answer(text, read.words, read.spans, self._named(tags), shares)
-            places, _ = places_and_tags(corpus, i)
-            cut: dict[str, Any] = {"truncated": True} if len(places) and self._is_cut(corpus, i, read) else {}
-            unknown = self.tokenizer.n_unknown(corpus.ids[i].tolist())
-            answers.append(answer | cut | ({"unknown": unknown} if unknown else {}))
-        return answers
+        marks = [found.mark(self.tokenizer, longest) for found in encoded_words(self.tokenizer, several, longest)]
+        return [
+            tags_answer(text, read.words, read.spans, tags, shares) | mark
+            for text, read, (tags, shares), mark in zip(
+                texts, several, self._answered(model, corpus), marks, strict=True
+            )
+        ]
 
-    def _is_cut(self, corpus: EncodedCorpus, i: int, read: ReadText) -> bool:
-        """Return whether a text's last word is beyond those that were read."""
-        places, _ = places_and_tags(corpus, i)
-        return int(places[-1]) == NO_TOKEN and len(corpus.ids[i]) >= self.config.text.max_len
-
-    def _answered(self, model: nn.Module, corpus: EncodedCorpus) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _answered(self, model: nn.Module, corpus: EncodedCorpus) -> list[tuple[list[str], np.ndarray]]:
         """Return the most probable tag of each word of each text, and its probability."""
-        answers: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0), np.zeros(0))] * len(corpus)
+        answers: list[tuple[list[str], np.ndarray]] = [([], np.zeros(0))] * len(corpus)
         with evaluation_mode(model):
             for batch in self.batches(model, corpus):
-                shares, best = self.logits(model, batch).double().softmax(dim=-1).max(dim=-1)
-                values = check_probabilities(shares.cpu().numpy())
+                shares = check_probabilities(self.logits(model, batch).double().softmax(dim=-1).cpu().numpy())
                 for row, i in enumerate(batch.index):
-                    places, _ = places_and_tags(corpus, int(i))
-                    tags = self._at(best[row].cpu().numpy(), places)
-                    answers[int(i)] = tags, np.where(places >= 0, values[row][places], 1.0)
+                    answers[int(i)] = tags_at(shares[row], places_and_tags(corpus, int(i))[0].tolist(), self.tags)
         return answers
-
-    def _at(self, best: np.ndarray, places: np.ndarray) -> np.ndarray:
-        return np.where(places >= 0, best[places], self.outside)
-
-    def _named(self, tags: Iterable[int]) -> list[str]:
-        return [self.tags[int(tag)] for tag in tags]
 
 
 def of_joined(text: str) -> ReadText:

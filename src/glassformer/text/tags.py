@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 OUTSIDE = "O"
 _OF_SPAN = re.compile(r"([BIESLU])-(.+)")
@@ -78,6 +79,23 @@ def tag_names(tags: Iterable[str]) -> list[str]:
         return sorted(found)
     labels = sorted({tag[2:] for tag in found if marks_span(tag)})
     return [OUTSIDE, *(f"{prefix}-{label}" for label in labels for prefix in "BI")]
+
+
+def tags_at(
+    shares: Float[np.ndarray, "S C"], places: Sequence[int], names: Sequence[str]
+) -> tuple[list[str], Float[np.ndarray, " W"]]:
+    """Return the most probable tag at the place of each word, and its probability.
+
+    A word without a place has the tag O, or the first where there is none.
+    """
+    at = np.array(places, np.int64)
+    best = np.where(at >= 0, shares.argmax(axis=1)[at], outside_of(names))
+    return [names[int(i)] for i in best], np.where(at >= 0, shares.max(axis=1)[at], 1.0)
+
+
+def outside_of(names: Sequence[str]) -> int:
+    """Return the number of the tag of words that are not read: O, or where there is none the first."""
+    return names.index(OUTSIDE) if OUTSIDE in names else 0
 
 
 def tags_answer(

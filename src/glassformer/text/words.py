@@ -9,11 +9,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from typing import Any, NamedTuple
+
+from glassformer.text.ngrams import surface_forms
+from glassformer.text.tokenizer import Tokenizer
 
 Span = tuple[int, int]
+ENCODED_TOGETHER = 1024
+"""Texts that are encoded at a time: the characters of tokens take far more memory than ids."""
+NO_TOKEN = -1
+"""The place of a word that has no token, or whose first one is cut off."""
 _PIECE = re.compile(r"\w+|([^\w\s])\1*")
 """Letters and digits in a row, or equal marks in a row."""
 JOINERS, OF_NUMBERS = "-'’.", ",:/"
@@ -96,14 +103,48 @@ def read_running(text: str) -> ReadText:
 
 
 def first_tokens(starts: Sequence[int], words: Sequence[str], offsets: Sequence[Span]) -> list[int]:
-    """Return for each word of a joined text the index of its first token; -1 for a word without a token.
+    """Return for each word of a joined text the index of its first token; NO_TOKEN for a word without one.
 
     `starts` are the words' places and `offsets` the tokens'; a token may begin with the space before its word.
     """
-    first = [-1] * len(words)
+    first = [NO_TOKEN] * len(words)
     ends = [start + len(word) for start, word in zip(starts, words, strict=True)]
     for token, (start, end) in enumerate(offsets):
         word = bisect_right(ends, start)  # the first that ends behind the token's start
         if end > start and word < len(words) and starts[word] < end and first[word] < 0:
             first[word] = token
     return first
+
+
+class EncodedWords(NamedTuple):
+    """The tokens of a text that is read word by word.
+
+    Attributes:
+        ids: all of them, without what belongs around a text.
+        surfaces: the surface forms of those that are kept, where the tokenizer has n-grams.
+        places: the place of each word's first token in what the model reads, or NO_TOKEN.
+    """
+
+    ids: list[int]
+    surfaces: list[str]
+    places: list[int]
+
+    def mark(self, tokenizer: Tokenizer, max_len: int) -> dict[str, Any]:
+        """Return what an answer says of a text that was cut, or that holds unknown tokens."""
+        room = tokenizer.room(max_len)
+        n_unknown = tokenizer.n_unknown(self.ids[:room])
+        cut = {"truncated": True} if len(self.ids) > room else {}
+        return cut | ({"unknown": n_unknown} if n_unknown else {})
+
+
+def encoded_words(tokenizer: Tokenizer, texts: Iterable[ReadText], max_len: int) -> Iterator[EncodedWords]:
+    """Yield the tokens of each text, of which a model reads those that fit into `max_len` with what is around them."""
+    rest, room, before = iter(texts), tokenizer.room(max_len), len(tokenizer.prefix)
+    while several := list(islice(rest, ENCODED_TOGETHER)):
+        encodings = tokenizer.encode_with_offsets([read.text for read in several])
+        for read, (ids, offsets) in zip(several, encodings, strict=True):
+            surfaces = surface_forms(read.text, offsets[:room]) if tokenizer.ngrams else []
+            surfaces = [word.lower() for word in surfaces] if tokenizer.lowercases else surfaces
+            first = first_tokens(read.starts, read.words, offsets)
+            places = [before + place if 0 <= place < room else NO_TOKEN for place in first]
+            yield EncodedWords(ids, surfaces, places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ def read(path: Path, *, words: str | None = None, tags: str | None = None) -> tu
     diagnostics = Diagnostics()
     columns = Tag.schema.columns
     assert columns is not None and Tag.schema.read is not None
-    from dataclasses import replace
-
     specs = replace(columns[0], requested=words), replace(columns[1], requested=tags)
     rows = Tag.schema.read(path, specs, diagnostics)
     return rows.text, [answer.replace("\n", " ") for answer in rows.answer], diagnostics
