@@ -191,7 +191,8 @@ class Run:
             target: a translation to look at instead of the model's own.
             checkpoint: "model", or a snapshot or checkpoint of the run: "step-00000016".
             member: which model of an ensemble, counted from 1.
-            label: which of several labels, where a text may have them; the most probable one by default.
+            label: which of several labels, where a text may have them; the most probable one by default. Of a tagger
+                which word, by itself or by its number from 1; the first that is tagged by default.
             options: fields of `DecodeConfig`.
 
         Raises:

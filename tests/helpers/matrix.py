@@ -32,6 +32,7 @@ from glassformer.tasks import TASKS
 FAMILIES = {
     "classifier": "classify",
     "several labels": "multilabel",
+    "tagger": "tag",
     "translator": "translate",
     "language model": "lm",
     "masked": "pretrain",
@@ -42,14 +43,16 @@ CASES = ("plain", "edited", "ensemble", "edited ensemble", "long")
 TEXTS = {
     "classify": "a b good b a",
     "multilabel": "a b good odd b a",
+    "tag": "a b good b a",
     "translate": "abcdef",
     "lm": "abc",
     "pretrain": "a [MASK] b c d",
 }
-ANSWERS = {"classify": "good", "multilabel": "good", "translate": "fedc", "lm": " ab", "pretrain": "g"}
+ANSWERS = {"classify": "good", "multilabel": "good", "tag": "B-G", "translate": "fedc", "lm": " ab", "pretrain": "g"}
 LETTERS = "abcdefg"
 MAX_LEN = 560
 LONG = {"classify": "abcdefg" * 90, "multilabel": "abcdefg" * 90, "translate": "abcdefg" * 90, "lm": "abcdefg" * 90}
+LONG["tag"] = "abcdefg " * 80
 LONG["pretrain"] = "abcdefg" * 40 + " [MASK] " + "abcdefg" * 50
 
 
@@ -172,7 +175,7 @@ def make_exported(task: str, out: Path) -> ExportedModel:
     with pytest.MonkeyPatch.context() as patch:
         run = run_of(task, patch, WORDS if task in ("classify", "pretrain") else None)
         patch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
-        export(run, "hf", out)
+        export(run, "onnx" if task == "tag" else "hf", out)
     return load_exported(out)
 
 

@@ -23,7 +23,9 @@ TRAIN = TrainConfig(epochs=2, max_tokens=128, lr=3e-3, precision="fp32", device=
 
 def config_of(task: str, **train: object) -> Config:
     """A small configuration of a task."""
-    text = TextConfig(tokenizer="word" if task in ("classify", "multilabel") else "char", vocab_size=200, max_len=24)
+    text = TextConfig(
+        tokenizer="word" if task in ("classify", "multilabel", "tag") else "char", vocab_size=200, max_len=24
+    )
     decode = DecodeConfig(beam_size=1, max_new_tokens=24)
     return Config(task=task, text=text, model=MODEL, train=replace(TRAIN, **train), decode=decode)
 
@@ -42,6 +44,9 @@ def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
             sets = [[name for name in ("bad", "good", "odd") if rng.random() < 0.4] for _ in range(n)]
             texts = [f"{w} {' '.join(names)} {w[::-1]}" for w, names in zip(words, sets, strict=True)]
             return Split(texts, ["\n".join(names) for names in sets], name)
+        if task == "tag":
+            texts = [f"{w} good {w[::-1]}" for w in words]
+            return Split(texts, ["\n".join("B-G" if x == "good" else "O" for x in t.split()) for t in texts], name)
         if task == "translate":
             sources = [w.replace(" ", "") for w in words]
             return Split(sources, [s[::-1] for s in sources], name)

@@ -1,4 +1,4 @@
-"""A fourth task, whole in this one file: token tagging, a tag for every word.
+"""A task of one's own, whole in this one file: a tag for every token of a word tokenizer, simpler than `tasks/tag.py`.
 
 Nothing else of the library knows of it. As a script it is the command `glassformer`, with this task registered:
 `python -m tests.helpers.tagging train tag.toml --train-file …`.
@@ -81,8 +81,8 @@ class TagReport(TaskReport):
 class Tag(Task):
     """Validated on the share of words whose tag is right."""
 
-    name = "tag"
-    schema = DataSchema("tag", (TEXT, TAGS), check=check_tags)
+    name = "toy-tag"
+    schema = DataSchema("toy-tag", (TEXT, TAGS), check=check_tags)
     metric = "tag_accuracy"
     report = TagReport()
     ignores = frozenset({"decode", "model.pooling", "model.tie_embeddings"})
@@ -157,7 +157,7 @@ class Tag(Task):
 
 
 RECIPE = """
-task = "tag"
+task = "toy-tag"
 note = "Words and their tags."
 
 [text]

@@ -122,7 +122,7 @@ def test_it_goes_the_whole_way(place: Path, monkeypatch, capsys) -> None:
     assert scores["tag_accuracy"] >= 0.95
     others = DataConfig(files=FilesConfig(test_file=str(write_sentences(place / "more.tsv", 20, seed=2))))
     assert run.evaluate(data=others)["tag_accuracy"] >= 0.95
-    with pytest.raises(UsageError, match="task tag cannot be explained"):
+    with pytest.raises(UsageError, match="task toy-tag cannot be explained"):
         run.explain("the dog")
 
     rows = [json.loads(line) for line in (place / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -144,7 +144,7 @@ def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
     """What differs between tasks is asked of the task."""
     package = ROOT / "src" / "glassformer"
     names = set(TASKS) - {Tag.name}
-    assert names == {"classify", "multilabel", "translate", "lm", "pretrain", "embed"}
+    assert names == {"classify", "multilabel", "tag", "translate", "lm", "pretrain", "embed"}
     found: list[str] = []
     for path in package.rglob("*.py"):
         relative = path.relative_to(package).as_posix()

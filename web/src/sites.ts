@@ -28,7 +28,7 @@
  *   silu [x]                                            x / (1 + e^-x)
  *   tanh [x]                                            tanh x
  *   swiglu [gate, x]                                    silu(gate) · x
- *   pool [x, mask?] attrs.how                           "mean" | "max" | "mean+max" | "first", over real tokens
+ *   pool [x, mask?] attrs.how                           "mean" | "max" | "mean+max" | "first", over real tokens; attrs.token, the one of a word
  *   pin_zero [head (1)]                                 (0, head): two classes share one logit
  *   targets [] attrs.labels, attrs.smoothing            1 - ε for the label and ε/V for each; zeros without a label
  *   cross_entropy [logits, targets]                     -Σ targets · log softmax(logits) of each row
@@ -105,6 +105,7 @@ export const SITES: Record<string, [Op, ...string[]]> = {
   "scores": ["scale", "head", "token", "key"],
   "mask:causal": ["mask", "head", "token", "key"],
   "mask:padding": ["mask", "head", "token", "key"],
+  "mask:word": ["mask", "head", "token", "key"],
   "mask:given": ["mask", "head", "token", "key"],
   "weights": ["softmax", "head", "token", "key"],
   "context": ["mix", "head", "token", "head_feature"],

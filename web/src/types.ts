@@ -121,7 +121,7 @@ export interface TraceRequest {
   edits?: string[];
   /** A second text, whose values the edits with =B take. */
   other_text?: string;
-  /** Of several labels the one that is looked at; null: that of the answer, or the most probable one. */
+  /** Of several labels the one that is looked at; null: that of the answer, or the most probable one. Of a tagger the word, or its number from 1; null: the first whose tag is not O. */
   label?: string;
   /** The answer to learn: a class, a translation, the next words, the words at [MASK]. */
   answer?: string;
@@ -170,19 +170,21 @@ export interface Answer {
   detail: string;
 }
 
-/** The labels of a text, in the order of the model, and which of them is looked at. */
+/** The labels of a text, in the order of the model, or its words, and which of them is looked at. */
 export interface Labels {
   /** Its index. */
   shown: number;
   each: LabelChoice[];
 }
 
-/** One of several labels, as all models of an ensemble together see it. */
+/** One of several labels, or one of the words of a text, as all models of an ensemble together see it. */
 export interface LabelChoice {
+  /** Of a word its number, the word and its tag. */
   name: string;
+  /** Of the label, or of the word's tag. */
   probability: number;
-  /** From this probability on it is answered. */
-  threshold: number;
+  /** From this probability on a label is answered; null for a word. */
+  threshold: number | null;
 }
 
 /** The model of an ensemble that is traced. */

@@ -29,7 +29,7 @@ SHOWN_CHARS = 100
 class DataArguments:
     """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text.
 
-    The word after check or show is a recipe: classify, translate, lm, pretrain or multilabel for files of your own.
+    The word after check or show is a recipe: classify, translate, lm, pretrain, multilabel or tag for your own files.
     `data audit --help` and `data encode --help` show what these two take.
     """
 
@@ -122,6 +122,8 @@ def _show(config: Config, arguments: DataArguments) -> int:
         answers = (split.answer or [""] * N_SHOWN)[:N_SHOWN]
         if kind.schema.target == "label":
             answers = ["; ".join(labels_of(answer)) for answer in answers]
+        elif kind.schema.target == "tags":
+            answers = [" ".join(labels_of(answer)) for answer in answers]
         pairs = zip(split.text[:N_SHOWN], answers, strict=False)
         rows += [(name, *(shortened(text, SHOWN_CHARS) for text in pair)) for pair in pairs]
     console.write("")

@@ -74,6 +74,8 @@ class ExplainArguments:
     """Which model of an ensemble, counted from 1; the first when absent."""
     label: str | None = None
     """Of a classifier of several labels the one to look at; the most probable when absent."""
+    word: str | None = None
+    """Of a tagger the word to look at, itself or its number from 1; the first that is tagged when absent."""
     method: Literal["erase", "integrated_gradients"] = "erase"
     """How words are weighed, for --figure attribution and --json."""
     follow: bool = False
@@ -155,10 +157,10 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
         raise UsageError("--edit is empty", "name what to change, as in: --edit encoder.0.self.head1=0")
     if suffix == FINDINGS_SUFFIX and arguments.edit is None:
         raise UsageError("a .toml file holds the effect of edits", "add --edit, as in: --edit encoder.0.self.head1=0")
-    other_weights = (arguments.checkpoint, arguments.member, arguments.target, arguments.label)
+    other_weights = (arguments.checkpoint, arguments.member, arguments.target, arguments.label or arguments.word)
     if suffix == FINDINGS_SUFFIX and other_weights != (None,) * 4:
         message = "findings are of the finished model, of the first of an ensemble, and of its own answer"
-        raise UsageError(message, "leave out --checkpoint, --member, --target and --label")
+        raise UsageError(message, "leave out --checkpoint, --member, --target, --label and --word")
     if suffix is not None and suffix not in (*REPORT_SUFFIXES, *FIGURE_SUFFIXES, FINDINGS_SUFFIX):
         raise UsageError(f"--out ends in {suffix or 'nothing'}", "name a .html, .pdf, .png or .svg file")
     if suffix in FIGURE_SUFFIXES and figure is None:
@@ -174,8 +176,15 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     if arguments.check is not None and (has_text or out is not None):
         raise UsageError("--check reads the texts from its file", "leave out the text and --out")
     for_a_text = (arguments.compare, arguments.edit, arguments.sweep, arguments.target, arguments.checkpoint)
-    if not has_text and (*for_a_text, arguments.member, arguments.label) != (None,) * 7:
-        hint, named = "give the text after the run folder", "--sweep, --target, --checkpoint, --member and --label"
+    if arguments.label is not None and arguments.word is not None:
+        raise UsageError(
+            "--label is of a classifier of several labels, and --word of a tagger", "leave out one of them"
+        )
+    if not has_text and (*for_a_text, arguments.member, arguments.label or arguments.word) != (None,) * 7:
+        hint, named = (
+            "give the text after the run folder",
+            "--sweep, --target, --checkpoint, --member, --label and --word",
+        )
         raise UsageError(f"--compare, --edit, {named} go with a text", hint)
     if arguments.sweep is not None and out is not None:
         raise UsageError("--sweep prints its result", "leave out --out; --json prints all numbers")
@@ -197,7 +206,8 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
     """Return the `TraceRequest`s of the flags: none, one, or two to compare."""
-    weights = {"checkpoint": arguments.checkpoint, "member": arguments.member, "label": arguments.label}
+    looked_at = arguments.label or arguments.word
+    weights = {"checkpoint": arguments.checkpoint, "member": arguments.member, "label": looked_at}
     learning = {"answer": arguments.learn, "learn_steps": arguments.steps}
     learning |= {"lr": arguments.lr, "optimizer": arguments.optimizer}
     requests = [

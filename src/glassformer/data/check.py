@@ -79,6 +79,8 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         _check_trainable(schema, data, diagnostics)
     several = schema.columns is not None and schema.columns[-1].separator is not None
     _count(splits, diagnostics.counts, schema.columns is None, several)
+    for name, split in splits.items():
+        diagnostics.counts.update({f"{name}: {what}": n for what, n in schema.count(split).items()})
     if schema.target == "label":
         for name, split in splits.items():
             diagnostics.counts[f"{name}: texts with several labels"] += n_contradictions(split)

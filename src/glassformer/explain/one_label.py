@@ -1,11 +1,16 @@
-"""One label of a classifier of several: a classifier of two classes, which shares all but the last layer's row.
+"""One label of a classifier of several, and the tag of one word: classifiers that share the parameters of the model.
 
-So every screen, edit and attribution of a classifier of two classes is that of the label that is looked at.
+One label is a classifier of two classes, which has one row of the last layer. The tag of a word is a classifier whose
+pooled vector is that of the word's first token. So every screen, edit and attribution of a classifier is that of the
+label, or of the word, that is looked at.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from torch import nn
@@ -14,12 +19,15 @@ from glassformer.config.validation import nearest
 from glassformer.data.datasets.labels import normalised_label
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
-from glassformer.explain.inputs.encoded_text import encode_for_classifier
+from glassformer.explain.inputs.encoded_text import EncodedText, encode_for_classifier, encode_for_tagger
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import LoadedSubject, Subject
-from glassformer.models.encoder_models import TextClassifier
+from glassformer.models.encoder_models import TextClassifier, TokenClassifier
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.tasks.classify import Classify
+from glassformer.tasks.tag import Tag
+from glassformer.text.tags import OUTSIDE
+from glassformer.text.words import first_tokens, read_running
 
 NOT = "not "
 """Before the name of a label that a text has not."""
@@ -27,17 +35,19 @@ NOT = "not "
 
 @dataclass(frozen=True)
 class LabelChoice:
-    """One of several labels, as all models of an ensemble together see it."""
+    """One of several labels, or one of the words of a text, as all models of an ensemble together see it."""
 
     name: str
+    """Of a word its number, the word and its tag."""
     probability: float
-    threshold: float
-    """From this probability on it is answered."""
+    """Of the label, or of the word's tag."""
+    threshold: float | None
+    """From this probability on a label is answered; null for a word."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a text, in the order of the model, and which of them is looked at."""
+    """The labels of a text, in the order of the model, or its words, and which of them is looked at."""
 
     shown: int
     """Its index."""
@@ -50,13 +60,16 @@ def has_several_labels(subject: Subject) -> bool:
 
 
 def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels | None]:
-    """Return the classifier of two classes for the label of a request; any other subject as it is.
+    """Return the classifier for the label, or for the word, of a request; any other subject as it is.
 
-    The label is the one that is named, or that of the answer to learn; else the most probable one.
+    The label is the one that is named, or that of the answer to learn; else the most probable one. A word is named by
+    its number, counted from 1, or by itself; else it is the first whose tag is not O.
 
     Raises:
-        UsageError: there is no such label.
+        UsageError: there is no such label or word.
     """
+    if isinstance(members_of(whole.model)[0], TokenClassifier):
+        return _of_one_word(whole, request)
     if not has_several_labels(whole):
         if request.label is not None:
             raise UsageError("this run's texts have one answer each, so there is no label to choose", "remove label")
@@ -73,6 +86,59 @@ def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
     model: nn.Module = members[0] if len(members) == 1 else Ensemble(members)
     task = Classify(whole.task.config, whole.task.tokenizer, [f"{NOT}{names[shown]}", names[shown]])
     return LoadedSubject(whole, model.eval(), task), Labels(shown, each)
+
+
+class WordTag(Classify):
+    """The tag of one word as a class; the texts are read as those of a tagger."""
+
+    explain_as = "tagger"
+
+
+def _of_one_word(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels]:
+    tagger = cast(Tag, whole.task)
+    encoded = encode_for_tagger(whole, request, tagger.config.decode)
+    words, places = _words_of(encoded, request.text)
+    if not words:
+        raise UsageError("the text holds no word that the model reads", "give a text with words")
+    with exact_no_grad(whole.model):
+        logits = exact_forward(whole.model, **encoded.model_inputs)[0]
+    shares, best = logits.double().softmax(dim=-1).max(dim=-1)
+    tags = [tagger.tags[tagger.outside if place < 0 else int(best[place])] for place in places]
+    shown = _word(request.label, words, tags)
+    if places[shown] < 0:
+        raise UsageError(f"the model has no token for word {shown + 1}, {words[shown][:40]!r}", "choose another word")
+    named = [f"{n} {word} {tag}" for n, (word, tag) in enumerate(zip(words, tags, strict=True), start=1)]
+    known = [1.0 if place < 0 else float(shares[place]) for place in places]
+    each = [LabelChoice(name, share, None) for name, share in zip(named, known, strict=True)]
+    members = [cast(TokenClassifier, member).at_token(places[shown]) for member in members_of(whole.model)]
+    model: nn.Module = members[0] if len(members) == 1 else Ensemble(members)
+    task = WordTag(tagger.config, tagger.tokenizer, tagger.tags)
+    return LoadedSubject(whole, model.eval(), task), Labels(shown, each)
+
+
+def _words_of(encoded: EncodedText, text: str) -> tuple[list[str], list[int]]:
+    """Return the words of a text that the model reads, and the place of each one's first token."""
+    read = read_running(text)
+    starts = [start for start, _ in read.spans]
+    spans = [span or (0, 0) for span in encoded.streams[0].spans]
+    places = first_tokens(starts, read.words, spans)
+    n = next((i for i in range(len(places), 0, -1) if places[i - 1] >= 0), 0)
+    return read.words[:n], places[:n]
+
+
+def _word(wanted: str | None, words: Sequence[str], tags: Sequence[str]) -> int:
+    """Return the index of the word that is named: by its number, by itself, or as a choice of `Labels` is."""
+    if wanted is None:
+        return next((i for i, tag in enumerate(tags) if tag != OUTSIDE), 0)
+    number = re.fullmatch(r"(\d{1,9})( .*)?", wanted.strip(), re.DOTALL)
+    if number and 1 <= int(number[1]) <= len(words):
+        return int(number[1]) - 1
+    for spelled in (str, str.casefold):
+        for i, word in enumerate(words):
+            if spelled(word) == spelled(wanted.strip()):
+                return i
+    hint = f"name one of them, or its number from 1 to {len(words)}"
+    raise UsageError(f"{wanted[:60]!r} is not a word of this text that the model reads", hint)
 
 
 def of_same_label(request: TraceRequest, labels: Labels | None) -> TraceRequest:

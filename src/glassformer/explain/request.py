@@ -71,7 +71,8 @@ class TraceRequest(Request):
     """A second text, whose values the edits with =B take."""
 
     label: str | None = string(MAX_TEXT, None)
-    """Of several labels the one that is looked at; null: that of the answer, or the most probable one."""
+    """Of several labels the one that is looked at; null: that of the answer, or the most probable one. Of a tagger the
+    word, or its number from 1; null: the first whose tag is not O."""
     answer: str | None = string(MAX_TEXT, None)
     """The answer to learn: a class, a translation, the next words, the words at [MASK]."""
     learn_steps: int = number(0, f"[0, {MAX_STEPS}]")

@@ -155,6 +155,7 @@ ngrams = np.array([[*row, *[0] * (spelling["most"] - len(row))] for row in rows]
 inputs |= {"ngram_index": np.arange(1, len(rows))[None], "ngrams": ngrams}
 """
 _WORDS |= dict.fromkeys(("multilabel_classifier", "text_embedder"), _WORDS["classifier"])
+_WORDS["tagger"] = _WORDS["classifier"].replace('"a text"', '"words , apart by spaces"')
 _RESULT = {
     "multilabel_classifier": """\
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
@@ -165,6 +166,11 @@ print([name for name, p, t in zip(facts["labels"], probabilities, thresholds, st
     "classifier": """\
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
 print(facts["labels"][logits[0].argmax()])
+""",
+    "tagger": """\
+facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
+for (start, end), row in zip(encoding.offsets, logits[0], strict=True):
+    print(text[start:end], facts["labels"][row.argmax()])  # a word has the tag of its first token
 """,
     "masked_language_model": """\
 print(tokenizer.decode([logits[0, ids[0].tolist().index(4), 5:].argmax() + 5]))
@@ -240,6 +246,7 @@ PIPELINES = {
     "language_model": "text-generation",
     "classifier": "text-classification",
     "multilabel_classifier": "text-classification",
+    "tagger": "token-classification",
     "masked_language_model": "fill-mask",
     "text_embedder": "feature-extraction",
 }

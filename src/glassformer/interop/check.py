@@ -34,6 +34,7 @@ ANSWERS = {
     "language_model": "text",
     "classifier": "label",
     "multilabel_classifier": "labels",
+    "tagger": "tags",
     "masked_language_model": "filled",
     "text_embedder": "vector",
 }
@@ -118,6 +119,9 @@ def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_chang
         case "classifier" | "multilabel_classifier":
             pairs = [(a["probabilities"], b["probabilities"]) for a, b in zip(ours, theirs, strict=True)]
             worst = max(abs(a[name] - b[name]) for a, b in pairs for name in a)
+        case "tagger":
+            pairs = zip(map(_of_spans, ours), map(_of_spans, theirs), strict=True)
+            worst = max(abs(a[span] - b[span]) for a, b in pairs for span in (*(a.keys() & b.keys()), None))
         case _:
             pairs = zip(map(_probabilities, ours), map(_probabilities, theirs), strict=True)
             worst = max(abs(p - q) for a, b in pairs for p, q in zip(a, b, strict=True))
@@ -140,6 +144,11 @@ def _with_masks(text: str) -> str:
     words = text.split()
     words[2::7] = [MASK] * len(words[2::7])
     return " ".join(words)
+
+
+def _of_spans(answer: dict[str, Any]) -> dict[Any, float]:
+    """Return the probability of each span of a text by its place and label, and 0 for None."""
+    return {None: 0.0} | {(s["start"], s["end"], s["label"]): s["probability"] for s in answer["spans"]}
 
 
 def _probabilities(answer: dict[str, Any]) -> list[float]:

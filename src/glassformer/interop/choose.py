@@ -40,6 +40,10 @@ class Engine:
         """
         raise NotImplementedError
 
+    def tag(self, ids: list[int], words: list[str]) -> np.ndarray:
+        """Return the probabilities (S, C) of the tags at each token of a text; arguments as of `classify`."""
+        raise NotImplementedError
+
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
         """Return the logits (n, V) of the n masked tokens of a text."""
         raise NotImplementedError
@@ -88,6 +92,10 @@ class CheckedEngine(Engine):
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         probabilities = self._numbers(self._engine.classify, ids, words)
         return self._of_shape(probabilities, (self._n_classes,))
+
+    def tag(self, ids: list[int], words: list[str]) -> np.ndarray:
+        probabilities = self._numbers(self._engine.tag, ids, words)
+        return self._of_shape(probabilities, (max(1, len(ids)), self._n_classes))
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
         logits = self._numbers(self._engine.fill, ids, words)
@@ -192,8 +200,9 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
     Raises:
         UsageError: it cannot hold the model; the setting is named.
     """
-    if kind is None or kind not in {its for _, its in FILES}:
-        raise UsageError(f"{target} holds no model of the task {config.task!r}")
+    if kind is None or (kind not in REGISTERED and (target, kind) not in FILES):
+        others = [f"--to {library}" for library, its in FILES if its == kind]
+        raise UsageError(f"{target} holds no model of the task {config.task!r}", others and f"use {others[0]}")
     if config.text.tokenizer == "imported" and (target, kind) in FILES and (target, kind) not in OF_IMPORTED:
         message = f"{target} is not written with the tokenizer of an imported model: text.tokenizer imported"
         targets = [f"--to {library}" for library, its in sorted(OF_IMPORTED) if its == kind]

@@ -48,6 +48,7 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("hf", "language_model"): _HF | {"generation_config.json"},
     ("onnx", "classifier"): {"model.onnx"},
     ("onnx", "multilabel_classifier"): {"model.onnx"},
+    ("onnx", "tagger"): {"model.onnx"},
     ("onnx", "masked_language_model"): {"model.onnx"},
     ("onnx", "text_embedder"): {"model.onnx"},
     ("onnx", "translator"): {"encoder.onnx", "decoder_step.onnx"},
@@ -55,7 +56,7 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("gguf", "language_model"): {"model.gguf"},
 }
 """The kinds of models that each library holds, and the files of the library."""
-CLASSIFIERS = ("classifier", "multilabel_classifier")
+CLASSIFIERS = ("classifier", "multilabel_classifier", "tagger")
 """Kinds of models that have labels."""
 MAX_BYTES = {".json": 128 << 20, ".onnx": 2 << 30, ".md": 16 << 20}
 """Largest size of a file of an export by the end of its name."""

@@ -51,6 +51,8 @@ from glassformer.text.answers import (
 from glassformer.text.confidence import AnswerRule
 from glassformer.text.decision import Decision, labels_answer, labels_lines
 from glassformer.text.long_text import chunks_of, length_limit, window_start
+from glassformer.text.tags import tags_answer, tags_at, tags_lines
+from glassformer.text.words import encoded_words, read_running
 from glassformer.utils.safe_read import sha256_regular
 
 TORCH_FREE = ("ctranslate2", "onnx")
@@ -204,13 +206,15 @@ class ExportedModel:
                 return self._classify(texts)
             case "text_embedder":
                 return self._embed(texts)
+            case "tagger":
+                return self._tag(texts)
             case _:
                 return self._fill(texts, decode)
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
         lines = {"translator": translation_lines, "language_model": continuation_lines, "classifier": class_lines}
-        lines |= {"multilabel_classifier": labels_lines, "text_embedder": vector_lines}
+        lines |= {"multilabel_classifier": labels_lines, "text_embedder": vector_lines, "tagger": tags_lines}
         return lines.get(self.facts.kind, masked_lines)(answer)
 
     @cached_property
@@ -239,6 +243,17 @@ class ExportedModel:
         vectors = (self._answering.embed(cut.ids).tolist() for cut in encoded)
         rows = zip(texts, vectors, encoded, strict=True)
         return [{"text": text, "vector": vector} | cut.mark for text, vector, cut in rows]
+
+    def _tag(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        facts, t, answers = self.facts, self.tokenizer, []
+        several = [read_running(text) for text in texts]
+        for text, read, found in zip(texts, several, encoded_words(t, several, facts.max_len), strict=True):
+            ids = t.framed(found.ids[: t.room(facts.max_len)])
+            shares = self._answering.tag(ids, found.surfaces or [""] * len(ids))
+            tags, known = tags_at(shares, found.places, facts.labels)
+            answer = tags_answer(text, read.words, read.spans, tags, known)
+            answers.append(answer | found.mark(t, facts.max_len))
+        return answers
 
     def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
         masked_text.warn_without_mask(texts)

@@ -305,6 +305,9 @@ class OnnxEngine(Engine):
             return np.exp(log_softmax(logits))
         return 1 / (1 + np.exp(-logits))  # of several labels each is a decision of its own
 
+    def tag(self, ids: list[int], words: list[str]) -> np.ndarray:
+        return np.exp(log_softmax(self._of_text(ids, words).astype(np.float64)[0]))
+
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
         masked = [i for i, token in enumerate(ids) if token == self._t.mask_id]
         return self._of_text(ids, words)[0, masked].astype(np.float64)

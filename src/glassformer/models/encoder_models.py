@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -137,6 +138,7 @@ class TextClassifier(TextEncoder):
         if n_classes < 2:
             raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
         self.n_classes, self.several = n_classes, several
+        self.token: int | None = None
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
         self.pooler = None if config.pooler == "none" else Pooler(width, config.pooler)
         self.head = nn.Linear(width, 1 if n_classes == 2 and not several else n_classes)
@@ -153,13 +155,21 @@ class TextClassifier(TextEncoder):
         Arguments as in `TextEncoder.encode`.
         """
         x = self.encode(ids, padding_mask, ngram_batch)
-        x = pool(x, padding_mask, self.config.pooling)
+        x = pool(x, self.pooled_tokens(ids, padding_mask), self.config.pooling)
         logits = self.head(x if self.pooler is None else self.pooler(x))
         if self.several:
             logits = logits[:, :, None]  # (B, C, 1): each class is a classifier of two
         if self.several or self.n_classes == 2:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
         return logits
+
+    def pooled_tokens(
+        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None
+    ) -> Bool[Tensor, "B S"] | None:
+        """Return which tokens are pooled: all real ones, or the one whose vector is looked at (`TokenClassifier`)."""
+        if self.token is None:
+            return padding_mask
+        return (torch.arange(ids.shape[1], device=ids.device) == self.token).expand(ids.shape)
 
     def of_label(self, number: int) -> TextClassifier:
         """Return, of several classes, the classifier of two that decides on one; it shares all but the head's row."""
@@ -169,6 +179,43 @@ class TextClassifier(TextEncoder):
         one.head = nn.Linear(self.head.in_features, 1, device="meta")
         one.head.weight = nn.Parameter(self.head.weight.detach()[number : number + 1])
         one.head.bias = nn.Parameter(self.head.bias.detach()[number : number + 1])
+        return one
+
+
+class TokenClassifier(TextClassifier):
+    """Text encoder and one linear layer at every token (Devlin et al. 2019, 5.3), which share `TextClassifier`'s names.
+
+    Two classes share one logit, as there. What the configuration says of pooling has no meaning. Arguments as for
+    `TextClassifier`.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        n_classes: int,
+        max_len: int,
+        n_ngrams: int = 0,
+        bigrams: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        config = replace(config, pooling="mean", pooler="none")
+        super().__init__(config, vocab_size, n_classes, max_len, n_ngrams, bigrams)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B S"],
+        padding_mask: Bool[Tensor, "B S"] | None = None,
+        ngram_batch: NgramBatch | None = None,
+    ) -> Float[Tensor, "B S C"]:
+        """Return the logits (B, S, C) of every token. Arguments as in `TextEncoder.encode`."""
+        logits = self.head(self.encode(ids, padding_mask, ngram_batch))
+        return torch.cat([torch.zeros_like(logits), logits], dim=-1) if self.n_classes == 2 else logits
+
+    def at_token(self, index: int) -> TextClassifier:
+        """Return the classifier whose pooled vector is the vector of one token; it shares all parameters."""
+        one = TextClassifier.__new__(TextClassifier)
+        one.__dict__.update(self.__dict__)
+        one._modules, one.token = dict(self._modules), index
         return one
 
 

@@ -117,7 +117,7 @@ def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Ta
         raise CheckpointError(message, "copy model folders whole; their files cannot be exchanged")
     kind = task_class(config.task)
     names = known.label_names or []
-    if kind.explain_as in ("classifier", "multilabel_classifier") and len(set(names)) < max(2, len(names)):
+    if kind.explain_as in ("classifier", "multilabel_classifier", "tagger") and len(set(names)) < max(2, len(names)):
         raise CheckpointError(f"{where}: label_names should be two different names or more")
     task = kind(config, tokenizer, known.label_names)
     task.decision = Decision.from_json(known.decision, known.label_names, where)

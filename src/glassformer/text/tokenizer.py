@@ -224,6 +224,14 @@ class Tokenizer:
                 surfaces = surface_forms(text, encoding.offsets)
                 yield encoding.ids, [word.lower() for word in surfaces] if lowercase else surfaces
 
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Return the ids of each of a few texts, and the characters that each token covers (`offsets`)."""
+        try:
+            encodings = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError) as error:
+            raise not_text(texts) from error
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
+
     def id_of(self, role: str) -> int:
         """Return the id of a role ("pad", "unk", "bos", "eos", "mask"); negative where no token has it."""
         return getattr(self, f"{role}_id")

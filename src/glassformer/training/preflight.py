@@ -299,7 +299,8 @@ def _compared(task: Task, split: Split, train: Split) -> dict[str, Any]:
 
 def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRecord:
     stats, (counts, edges) = corpus.stats, np.histogram(corpus.lengths, bins=30)
-    columns = [column for column in (corpus.ids, corpus.target) if column is not None]
+    target = corpus.target if task.schema.parallel else None  # else they are no tokens, but numbers of labels
+    columns = [column for column in (corpus.ids, target) if column is not None]
     running = task.running_text or corpus.is_running_text
     n_texts = None if running else n_texts_with_unknown(columns, task.tokenizer.unk_id)
     own = {name: n for name, n in stats.items() if name not in COUNTS and name != "n"}

@@ -356,12 +356,16 @@ class DataSchema:
         columns: the columns of a table, (text, target), or (text,) alone; None for running text.
         parallel: whether two files with matching lines may replace a table.
         check: reports targets that cannot be used, given the rows of all parts ("train", "valid", "test").
+        read: reads a file that is no table of these columns; the columns say what flags name.
+        count: counts what `data check` prints of a part, by name.
     """
 
     task: str
     columns: tuple[ColumnSpec, ...] | None = None
     parallel: bool = False
     check: Callable[[Mapping[str, Rows], Diagnostics], None] = lambda rows, diagnostics: None
+    read: Callable[[Path, ColumnSpecs, Diagnostics], Rows] | None = None
+    count: Callable[[Split], Mapping[str, int]] = lambda split: {}
 
     @property
     def target(self) -> str | None:

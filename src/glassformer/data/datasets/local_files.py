@@ -186,7 +186,10 @@ def read_parts(
     for name, part in parts.items():
         if part:
             specs = known.preferred(specs) if known else specs
-            rows[name] = _read_part(part, specs, diagnostics, known)
+            if schema.read is not None and isinstance(part, Path):
+                rows[name] = schema.read(part, specs, diagnostics)
+            else:
+                rows[name] = _read_part(part, specs, diagnostics, known)
             known = known or KnownColumns.of_rows(rows[name], specs)
     for part in rows.values():
         if not part.text and not diagnostics.n_issues:
@@ -232,7 +235,7 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
         leave = "leaves" if len(train) == 1 else "leave"
         what = f"{train.source}: {counted(len(train), 'examples')} with 1 different text {leave} nothing to validate on"
         raise DataError(what, more)
-    if labelled := schema.target == "label":
+    if labelled := schema.target in ("label", "tags"):
         try:
             rarest = rarest_labels(train.answers)
             parts = stratified_group_split(train.text, rarest, data.valid_fraction, data.split_seed)

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from glassformer.explain.capture.hooks import Arguments, AttentionHooks, CallRecorder, EmbeddingHooks, ModuleHooks
 from glassformer.explain.capture.tape import Origin
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
-from glassformer.models.encoder_models import TextEmbedder
+from glassformer.models.encoder_models import TextEmbedder, TokenClassifier
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import Decoder, Encoder, FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
@@ -206,19 +206,28 @@ def _pooling(
     """Return the function that records the pooled vector of a call of the model."""
     tape, how = hooks.tape, model.config.pooling
     padding_mask: Tensor | None = None
+    only: Tensor | None = None  # of the tokens, the one whose vector is looked at
 
     def start_call(args: Arguments) -> None:
-        nonlocal padding_mask
+        nonlocal padding_mask, only
         padding_mask, recorder.streams["key"] = args.get("padding_mask"), "text"
+        if isinstance(model, TextClassifier) and model.token is not None:
+            only = model.pooled_tokens(args["ids"], None)
 
     def pooled(vector: Tensor) -> Tensor:
         end, padding = tape.stack_end, None if padding_mask is None else tape.padding
         recorder.inputs = {"end": end and end.id, "padding": padding}
-        if padding_mask is not None and padding in tape.edited:
+        if only is not None:
+            recorder.inputs["padding"] = recorder.id("mask")
+            recorder.record("mask:word", only[:, None, None, :], attrs={"kind": "word"}, tap=False)
+        elif padding_mask is not None and padding in tape.edited:
             # Pooling reads the mask itself, not the edited one of attention.
             recorder.inputs["padding"] = recorder.id("mask")
             recorder.record("mask:padding", padding_mask[:, None, None, :], attrs={"kind": "padding"}, tap=False)
-        return recorder.record(f"pooled:{how}", vector, attrs={"how": how})
+        attrs: dict[str, Any] = {"how": how}
+        if isinstance(model, TextClassifier) and model.token is not None:
+            attrs["token"] = model.token
+        return recorder.record(f"pooled:{how}", vector, attrs=attrs)
 
     hooks.on_call(model, start_call)
     return pooled
@@ -248,6 +257,14 @@ def _hook_classifier(hooks: ModuleHooks, model: TextClassifier, name: str) -> li
     if two_classes and not model.several:  # several labels are traced one at a time, as two classes each
         hooks.on_output(model, lambda output: recorder.record("logits:pin_zero", output))
     return [model.head, *([] if model.pooler is None else [model.pooler.dense])]
+
+
+def _hook_tagger(hooks: ModuleHooks, model: TokenClassifier, name: str) -> list[nn.Module]:
+    """Record the logits of all tokens; of two classes the one that they share."""
+    recorder = _recorder_of(hooks, model.head, name, "before", "head.input")
+    step = "head" if model.n_classes == 2 else "logits"
+    hooks.on_output(model.head, lambda x: recorder.record("linear:token", x, name=step, params=model.head))
+    return [model.head]
 
 
 def _hook_logits(hooks: ModuleHooks, model: LanguageModel | Translator, name: str) -> list[nn.Module]:
@@ -337,6 +354,7 @@ BLOCKS: dict[type[nn.Module], Hook] = {
 MODELS: dict[type[nn.Module], Callable[[ModuleHooks, Any, str], Iterable[nn.Module]]] = {
     Encoder: _hook_stack_end,
     Decoder: _hook_stack_end,
+    TokenClassifier: _hook_tagger,
     TextClassifier: _hook_classifier,
     TextEmbedder: _hook_embedder,
     MaskedLanguageModel: _hook_masked,

@@ -57,7 +57,10 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "silu": ("[x]", "x / (1 + e^-x)"),
     "tanh": ("[x]", "tanh x"),
     "swiglu": ("[gate, x]", "silu(gate) · x"),
-    "pool": ("[x, mask?] attrs.how", '"mean" | "max" | "mean+max" | "first", over real tokens'),
+    "pool": (
+        "[x, mask?] attrs.how",
+        '"mean" | "max" | "mean+max" | "first", over real tokens; attrs.token, the one of a word',
+    ),
     "pin_zero": ("[head (1)]", "(0, head): two classes share one logit"),
 }
 """Each operation's inputs (in brackets), parameters (in braces) and constants, and its result. L = positions."""
@@ -212,6 +215,7 @@ SITES: dict[str, Site] = {
     "scores": _site("scale", inputs="products", axes="head token key", line=(attention, "products * scale")),
     "mask:causal": _site("mask", axes="head token key", line=(causal_mask, ".tril(")),
     "mask:padding": _site("mask", axes="head token key", line=(Mask.of, "padding_mask[:, None, None, :]")),
+    "mask:word": _site("mask", axes="head token key", line=(TextClassifier.pooled_tokens, "== self.token")),
     "mask:given": _site("mask", axes="head token key", line=(additive_mask, "masked_fill_(~mask")),
     "weights": _site("softmax", inputs="scores mask", axes="head token key", line=(attention, ".softmax(dim=-1)")),
     "context": _site("mix", inputs="weights v", axes="head token head_feature", line=(attention, "@ v)")),

@@ -212,6 +212,8 @@ def _pooled(explanation: Explanation, pool: Step, part: Tensor) -> Tensor:
     """Return a part after pooling; a maximum is taken where the whole stream has it."""
     x = explanation.records[pool.inputs[0]].value.double()
     real = ~torch.tensor(explanation.streams[0].padding, device=x.device)
+    if (token := pool.attrs.get("token")) is not None:  # of one word
+        real = torch.arange(len(x), device=x.device) == token
     mean = part[real].mean(dim=0)
     where = x.masked_fill(~real[:, None], -torch.inf).argmax(dim=0)
     largest = part.gather(0, where[None])[0]

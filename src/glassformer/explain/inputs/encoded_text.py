@@ -20,6 +20,7 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text.long_text import truncate
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.words import read_running
 
 PARTS = {"head": "beginning", "tail": "end", "head+tail": "beginning and end", "middle": "middle"}
 """The parts of a text that truncation keeps (`TextConfig.truncate`), and the middle, where [MASK] is."""
@@ -153,13 +154,28 @@ def check_length(n_tokens: int, n_pad: int, max_len: int) -> None:
 
 def encode_for_classifier(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
     """Encode a text as in training, with its n-grams and bigrams. `settings` are not used."""
+    t, keep = subject.task.tokenizer, subject.task.config.text.truncate
+    return _encoded(subject, request, request.text, t.offsets(request.text), keep)
+
+
+def encode_for_tagger(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode the words of a text, joined by single spaces, as in training. `settings` are not used."""
+    read = read_running(request.text)
+    spans = read.given(subject.task.tokenizer.offsets(read.text))
+    return _encoded(subject, request, read.text, spans, "head")
+
+
+def _encoded(
+    subject: Subject, request: TraceRequest, read: str, spans: Sequence[Span | None], keep: str
+) -> EncodedText:
+    """Encode the text that is `read`, whose tokens cover `spans` of the text that was given; cut it to its `keep`."""
     t, text = subject.task.tokenizer, subject.task.config.text
-    ids, spans = t.encode(request.text), t.offsets(request.text)
+    ids = t.encode(read)
     room = t.room(min(text.max_len, MAX_LAYERED_TOKENS))
-    kept = truncate(list(range(len(ids))), room, text.truncate)
-    warnings = input_warnings(ids, kept, t, "the text", text.truncate, reads=t.room(text.max_len))
+    kept = truncate(list(range(len(ids))), room, keep)
+    warnings = input_warnings(ids, kept, t, "the text", keep, reads=t.room(text.max_len))
     ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
-    [(_, surfaces)] = t.encode_with_surfaces([request.text]) if t.ngrams else [([], [])]
+    [(_, surfaces)] = t.encode_with_surfaces([read]) if t.ngrams else [([], [])]
     surfaces = [surfaces[i] for i in kept] if surfaces else []
     ids, spans = t.framed(ids), framed_spans(t, spans)
     stream, inputs = encoder_input(subject, request, ids, spans, surfaces, min(text.max_len, MAX_LAYERED_TOKENS))

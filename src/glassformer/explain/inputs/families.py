@@ -208,6 +208,7 @@ class ModelFamily:
 FAMILIES: dict[str, ModelFamily] = {
     "classifier": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_classifier),
     "multilabel_classifier": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_classifier),
+    "tagger": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_tagger),
     "masked_language_model": ModelFamily("encoder", False, frozenset(), encode_for_masked_language_model),
     "text_embedder": ModelFamily("encoder", False, frozenset(), encoded_text.encode_for_text_embedder),
     "translator": ModelFamily(

@@ -50,7 +50,10 @@ def keep(explanation: Explanation, out: Path | str) -> Path:
     weights = {name: p.detach() for name, p in whole.named_parameters()}
     prefix = f"members.{explanation.request.member - 1}." if isinstance(whole, Ensemble) else ""
     learned = {f"{prefix}{name}": p.detach() for name, p in explanation.subject.model.named_parameters()}
-    if (labels := explanation.labels) is not None:  # of which one learned: its row of the head
+    labels = explanation.labels
+    if (
+        labels is not None and labels.each[labels.shown].threshold is not None
+    ):  # of which one learned: its row of the head
         for name in (f"{prefix}head.weight", f"{prefix}head.bias"):
             rows = weights[name].clone()
             rows[labels.shown] = learned[name][0]

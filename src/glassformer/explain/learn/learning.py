@@ -45,6 +45,7 @@ from glassformer.explain.predictions import Answer
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_STEPS, TraceRequest
 from glassformer.explain.subject import LoadedSubject, Subject, optimizer_state, with_checkpoint, with_member
+from glassformer.models.encoder_models import TokenClassifier
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
@@ -214,6 +215,8 @@ def known_answers(subject: Subject) -> list[tuple[str, str]]:
 
 def _known_answer(subject: Subject, row: JsonObject) -> str:
     """Return the right answer of an evaluated text; of several labels whether it has the one that is looked at."""
+    if isinstance(members_of(subject.model)[0], TokenClassifier):  # whose words have a tag each
+        return ""
     truth = row.get("truth") or row.get("reference") or ""
     if not isinstance(row.get("truth"), list):
         return str(truth)

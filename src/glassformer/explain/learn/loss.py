@@ -53,7 +53,7 @@ def encode_answer(subject: Subject, request: TraceRequest, answer: str) -> Encod
     if not answer.strip():
         raise UsageError("the answer to learn is empty", "write what the model should answer")
     match subject.task.explain_as:
-        case "classifier":
+        case "classifier" | "tagger":
             return _class(subject, request, answer)
         case "translator":
             return _translation(subject, request, answer)

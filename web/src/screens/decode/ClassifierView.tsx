@@ -48,7 +48,7 @@ export function ClassifierView({ manifest }: { manifest: Manifest }) {
           {binary && <p class="note">Two classes share one logit: the logit of {visible(first!.piece)} is fixed at 0.</p>}
         </section>
       </div>
-      {manifest.labels && <LabelsSection labels={manifest.labels} />}
+      {manifest.labels?.each[0]!.threshold != null && <LabelsSection labels={manifest.labels} />}
     </>
   );
 }
@@ -62,7 +62,7 @@ function LabelsSection({ labels: { shown, each } }: { labels: Labels }) {
       <p>A text may have several labels, or none: each is a decision of its own, on the same vector. This page looks at one, {each[shown]!.name}. A label is answered from its threshold on, which was chosen on the validation texts.</p>
       <Bars
         label="Labels" bars={order.map(({ name, probability, threshold, i }) => ({
-          key: i, label: name, value: probability, text: percent(probability), note: `threshold ${percent(threshold)}`, strong: probability >= threshold,
+          key: i, label: name, value: probability, text: percent(probability), note: `threshold ${percent(threshold!)}`, strong: probability >= threshold!,
         }))}
       />
     </section>
@@ -86,6 +86,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: Contribu
   const weight = useTensor(head?.params["weight"] ?? null, "", manifest);
   const bias = useTensor(head?.params["bias"] ?? null, "", manifest);
   const how = String(pooled?.attrs["how"] ?? "");
+  const only = pooled?.attrs["token"];
   const of = binary ? prediction.top.find((c) => c.id === 1)! : chosen;
   const row = binary ? 0 : chosen.id;
   const quantity = `the logit of ${visible(of.piece)}`;
@@ -93,7 +94,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: Contribu
   if (x.value && weight.value && (bias.value || !head?.params["bias"]) && x.value.shape[0] === stream.ids.length) {
     const width = weight.value.shape[1]!;
     const w = weight.value.data.slice(row * width, (row + 1) * width);
-    parts = contributions(x.value.data, stream.padding.map((pad) => !pad), how, w, bias.value?.data[row] ?? 0);
+    parts = contributions(x.value.data, stream.padding.map((pad, i) => (only == null ? !pad : i === only)), how, w, bias.value?.data[row] ?? 0);
   }
   if (pooler) {
     return (
@@ -111,7 +112,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: Contribu
   return (
     <section aria-labelledby="apart-title">
       <h2 id="apart-title">Contribution of each token to {quantity}</h2>
-      <p>{SENTENCES[how]} With the bias, the contributions sum to the logit.</p>
+      <p>{only == null ? SENTENCES[how] : "Only the vector of the word’s first token is used."} With the bias, the contributions sum to the logit.</p>
       {parts
         ? <Parts manifest={manifest} parts={parts} model={of.logit} quantity={quantity} exported={x.value?.dtype === "f16"} />
         : <p class="note" role={error ? "alert" : undefined}>{missing}</p>}

@@ -1,0 +1,123 @@
+"""Tags of words and the spans that they mark. No torch is imported here.
+
+Spans are written as IOB2: B-X begins a span of the label X, I-X goes on with it, O is outside of all. Other schemes are
+brought to it: IOB1 (I-X also begins a span), BIOES and BILOU (E-X, L-X end a span, S-X, U-X are one of one word).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+OUTSIDE = "O"
+_OF_SPAN = re.compile(r"([BIESLU])-(.+)")
+_AS_IOB = {"E": "I", "L": "I", "S": "B", "U": "B"}
+
+
+class TagSpan(NamedTuple):
+    """A span of words, from `start` to before `end`."""
+
+    start: int
+    end: int
+    label: str
+
+
+def marks_span(tag: str) -> bool:
+    """Return whether a tag is of a scheme of spans, such as B-PER; O is of both kinds."""
+    return _OF_SPAN.fullmatch(tag) is not None
+
+
+def are_plain(names: Iterable[str]) -> bool:
+    """Return whether tags stand for themselves, as parts of speech do, and mark no spans."""
+    return not any(map(marks_span, names))
+
+
+def as_iob2(tags: Sequence[str]) -> list[str]:
+    """Return the tags of a sentence in IOB2; plain ones as they are."""
+    found: list[str] = []
+    before = ""  # the label of the word before
+    for tag in tags:
+        match = _OF_SPAN.fullmatch(tag)
+        if match is None:
+            found.append(tag)
+            before = ""
+            continue
+        prefix, label = _AS_IOB.get(match[1], match[1]), match[2]
+        found.append(f"{prefix if label == before else 'B'}-{label}")
+        before = "" if match[1] in "ESLU" else label
+    return found
+
+
+def spans_of(tags: Sequence[str]) -> list[TagSpan]:
+    """Return the spans of a sentence as conlleval and seqeval's default mode count them.
+
+    I-X behind O or behind another label begins a span; one ends before each word that does not go on with it.
+    """
+    spans: list[TagSpan] = []
+    start, label = 0, ""
+    for i, tag in enumerate([*tags, OUTSIDE]):
+        prefix, _, its = tag.partition("-") if marks_span(tag) else (OUTSIDE, "", "")
+        if label and (prefix != "I" or its != label):
+            spans.append(TagSpan(start, i, label))
+            label = ""
+        if its and not label:
+            start, label = i, its
+    return spans
+
+
+def tag_names(tags: Iterable[str]) -> list[str]:
+    """Return the tags that a model has which was trained on these: of each label B-X and I-X, and O; sorted.
+
+    Plain tags are those that occur.
+    """
+    found = set(tags)
+    if are_plain(found):
+        return sorted(found)
+    labels = sorted({tag[2:] for tag in found if marks_span(tag)})
+    return [OUTSIDE, *(f"{prefix}-{label}" for label in labels for prefix in "BI")]
+
+
+def tags_at(
+    shares: Float[np.ndarray, "S C"], places: Sequence[int], names: Sequence[str]
+) -> tuple[list[str], Float[np.ndarray, " W"]]:
+    """Return the most probable tag at the place of each word, and its probability.
+
+    A word without a place has the tag O, or the first where there is none.
+    """
+    at = np.array(places, np.int64)
+    best = np.where(at >= 0, shares.argmax(axis=1)[at], outside_of(names))
+    return [names[int(i)] for i in best], np.where(at >= 0, shares.max(axis=1)[at], 1.0)
+
+
+def outside_of(names: Sequence[str]) -> int:
+    """Return the number of the tag of words that are not read: O, or where there is none the first."""
+    return names.index(OUTSIDE) if OUTSIDE in names else 0
+
+
+def tags_answer(
+    text: str, words: Sequence[str], spans: Sequence[tuple[int, int]], tags: Sequence[str], shares: np.ndarray
+) -> dict[str, Any]:
+    """Return the tags of a text's words, and the spans that they mark.
+
+    `shares` are the probabilities of the tags. That of a span is the product of its words': given the text, tags are
+    independent in a model that tags each word by itself.
+    """
+    marked: list[dict[str, Any]] = []
+    for span in spans_of(tags):
+        start, end = spans[span.start][0], spans[span.end - 1][1]
+        share = float(np.prod(shares[span.start : span.end]))
+        marked.append({"start": start, "end": end, "label": span.label, "text": text[start:end], "probability": share})
+    return {"text": text, "words": [*words], "tags": [*tags], "spans": marked}
+
+
+def tags_lines(answer: dict[str, Any]) -> list[str]:
+    """Return the spans of a text with their labels, apart by tabs; where it has none, its words with their tags."""
+    if answer["spans"]:
+        return ["\t".join(f"{span['text']} [{span['label']} {span['probability']:.4f}]" for span in answer["spans"])]
+    if set(answer["tags"]) <= {OUTSIDE}:
+        return [""]
+    return [" ".join(f"{word}/{tag}" for word, tag in zip(answer["words"], answer["tags"], strict=True))]

@@ -1,0 +1,150 @@
+"""Running text cut into words, for models that tag each word, and the text that such a model reads.
+
+It reads words joined by single spaces, in training and afterwards, so that the words of a file and those of running
+text reach it in one form. No torch is imported here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from typing import Any, NamedTuple
+
+from glassformer.text.ngrams import surface_forms
+from glassformer.text.tokenizer import Tokenizer
+
+Span = tuple[int, int]
+ENCODED_TOGETHER = 1024
+"""Texts that are encoded at a time: the characters of tokens take far more memory than ids."""
+NO_TOKEN = -1
+"""The place of a word that has no token, or whose first one is cut off."""
+_PIECE = re.compile(r"\w+|([^\w\s])\1*")
+"""Letters and digits in a row, or equal marks in a row."""
+JOINERS, OF_NUMBERS = "-'’.", ",:/"
+"""Marks that join letters and digits on both sides ("state-of-the-art", "don't"), and those that join digits alone."""
+
+
+def word_spans(text: str) -> list[Span]:
+    """Return the characters text[start:end] of each word: letters and digits, also joined by marks, or marks alone."""
+    read = text if text.isascii() else _with_marks_as_letters(text)
+    pieces = [match.span() for match in _PIECE.finditer(read)]
+    spans: list[Span] = []
+    i = 0
+    while i < len(pieces):
+        start, end = pieces[i]
+        if _is_letter(read[start]):
+            while i + 2 < len(pieces) and _joins(read, end, pieces[i + 1], pieces[i + 2]):
+                end, i = pieces[i + 2][1], i + 2
+        spans.append((start, end))
+        i += 1
+    return spans
+
+
+def _joins(text: str, end: int, mark: Span, after: Span) -> bool:
+    """Return whether a mark joins what ends at `end` with what is behind it."""
+    if mark != (end, end + 1) or after[0] != end + 1 or not _is_letter(text[end + 1]):
+        return False
+    return text[end] in JOINERS or (text[end] in OF_NUMBERS and text[end - 1].isdigit() and text[end + 1].isdigit())
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _with_marks_as_letters(text: str) -> str:
+    """Return a text of equal length in which combining marks and joiners are as the character before them."""
+    characters: list[str] = []
+    for character in text:
+        joins = unicodedata.category(character)[0] == "M" or character in "\u200c\u200d"
+        characters.append(characters[-1] if joins and characters and not characters[-1].isspace() else character)
+    return "".join(characters)
+
+
+class ReadText(NamedTuple):
+    """A text as a model reads it, and its words.
+
+    Attributes:
+        text: the words, joined by single spaces.
+        words: the words.
+        spans: where each stands in the text that was given.
+    """
+
+    text: str
+    words: list[str]
+    spans: list[Span]
+
+    @property
+    def starts(self) -> list[int]:
+        """Return where each word begins in the joined text."""
+        ends = accumulate(len(word) + 1 for word in self.words)
+        return [end - len(word) - 1 for end, word in zip(ends, self.words, strict=True)]
+
+    def given(self, spans: Sequence[Span]) -> list[Span | None]:
+        """Return spans of the joined text as those of the text that was given; None for those of no character."""
+        starts, found = self.starts, list[Span | None]()
+        for start, end in spans:
+            if end <= start or not starts:
+                found.append(None)
+                continue
+            first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1) - 1
+            begin, stop = self.spans[first][0] + start - starts[first], self.spans[last][0] + end - starts[last]
+            found.append((min(begin, self.spans[first][1]), min(stop, self.spans[last][1])))
+        return found
+
+
+def read_running(text: str) -> ReadText:
+    """Return running text as a model reads it."""
+    spans = word_spans(text)
+    words = [text[start:end] for start, end in spans]
+    return ReadText(" ".join(words), words, spans)
+
+
+def first_tokens(starts: Sequence[int], words: Sequence[str], offsets: Sequence[Span]) -> list[int]:
+    """Return for each word of a joined text the index of its first token; NO_TOKEN for a word without one.
+
+    `starts` are the words' places and `offsets` the tokens'; a token may begin with the space before its word.
+    """
+    first = [NO_TOKEN] * len(words)
+    ends = [start + len(word) for start, word in zip(starts, words, strict=True)]
+    for token, (start, end) in enumerate(offsets):
+        word = bisect_right(ends, start)  # the first that ends behind the token's start
+        if end > start and word < len(words) and starts[word] < end and first[word] < 0:
+            first[word] = token
+    return first
+
+
+class EncodedWords(NamedTuple):
+    """The tokens of a text that is read word by word.
+
+    Attributes:
+        ids: all of them, without what belongs around a text.
+        surfaces: the surface forms of those that are kept, where the tokenizer has n-grams.
+        places: the place of each word's first token in what the model reads, or NO_TOKEN.
+    """
+
+    ids: list[int]
+    surfaces: list[str]
+    places: list[int]
+
+    def mark(self, tokenizer: Tokenizer, max_len: int) -> dict[str, Any]:
+        """Return what an answer says of a text that was cut, or that holds unknown tokens."""
+        room = tokenizer.room(max_len)
+        n_unknown = tokenizer.n_unknown(self.ids[:room])
+        cut = {"truncated": True} if len(self.ids) > room else {}
+        return cut | ({"unknown": n_unknown} if n_unknown else {})
+
+
+def encoded_words(tokenizer: Tokenizer, texts: Iterable[ReadText], max_len: int) -> Iterator[EncodedWords]:
+    """Yield the tokens of each text, of which a model reads those that fit into `max_len` with what is around them."""
+    rest, room, before = iter(texts), tokenizer.room(max_len), len(tokenizer.prefix)
+    while several := list(islice(rest, ENCODED_TOGETHER)):
+        encodings = tokenizer.encode_with_offsets([read.text for read in several])
+        for read, (ids, offsets) in zip(several, encodings, strict=True):
+            surfaces = surface_forms(read.text, offsets[:room]) if tokenizer.ngrams else []
+            surfaces = [word.lower() for word in surfaces] if tokenizer.lowercases else surfaces
+            first = first_tokens(read.starts, read.words, offsets)
+            places = [before + place if 0 <= place < room else NO_TOKEN for place in first]
+            yield EncodedWords(ids, surfaces, places)

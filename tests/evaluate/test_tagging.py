@@ -1,0 +1,125 @@
+"""Spans counted as conlleval does, on cases worked by hand; scores, intervals and baselines of tags."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.helpers.for_each import for_each
+
+from glassformer.errors import DataError
+from glassformer.evaluate.significance import paired_bootstrap
+from glassformer.evaluate.tag_baselines import fit_baselines
+from glassformer.evaluate.tagging import all_counts, counts_of, score, span_f1
+from glassformer.text.tags import as_iob2, spans_of, tag_names
+
+
+def spans(tags: str) -> list[tuple[int, int, str]]:
+    return [tuple(span) for span in spans_of(tags.split())]  # pyright: ignore[reportReturnType]
+
+
+@for_each(
+    ("tags", "expected"),
+    [
+        ("O O", []),
+        ("B-X I-X O", [(0, 2, "X")]),
+        ("B-X B-X", [(0, 1, "X"), (1, 2, "X")]),
+        ("I-X I-X O", [(0, 2, "X")]),  # conlleval: I- at the beginning begins a span
+        ("O I-X", [(1, 2, "X")]),  # and behind O
+        ("B-X I-Y I-Y", [(0, 1, "X"), (1, 3, "Y")]),  # and behind another label
+        ("I-X I-Y", [(0, 1, "X"), (1, 2, "Y")]),
+        ("B-X I-X B-X I-X I-Y O I-Y", [(0, 2, "X"), (2, 4, "X"), (4, 5, "Y"), (6, 7, "Y")]),
+        ("B-X-Y I-X-Y", [(0, 2, "X-Y")]),  # the label is all behind the first hyphen
+        ("NOUN VERB", []),
+    ],
+)
+def test_spans_are_those_of_conlleval(tags: str, expected: list[tuple[int, int, str]]) -> None:
+    assert spans(tags) == expected
+
+
+@for_each(
+    ("tags", "expected"),
+    [
+        ("I-X I-X O I-Y B-Y I-Y", "B-X I-X O B-Y B-Y I-Y"),  # IOB1: B- only between two spans of one label
+        ("S-X O B-Y I-Y E-Y S-Y", "B-X O B-Y I-Y I-Y B-Y"),  # BIOES
+        ("U-X B-Y L-Y I-Y", "B-X B-Y I-Y B-Y"),  # BILOU
+        ("B-X I-X O", "B-X I-X O"),
+        ("NOUN O X", "NOUN O X"),
+    ],
+)
+def test_other_schemes_are_brought_to_iob2(tags: str, expected: str) -> None:
+    assert as_iob2(tags.split()) == expected.split()
+
+
+def test_the_names_of_tags_are_whole() -> None:
+    assert tag_names(["B-X", "O", "I-Y"]) == ["O", "B-X", "I-X", "B-Y", "I-Y"]
+    assert tag_names(["VERB", "NOUN"]) == ["NOUN", "VERB"]
+
+
+def test_scores_are_those_counted_by_hand() -> None:
+    truth = [t.split() for t in ("B-X I-X O B-Y", "O O", "B-X O")]
+    found = [t.split() for t in ("B-X I-X O O", "O B-Y", "I-X O")]
+    assert [counts_of(t, f) for t, f in zip(truth, found, strict=True)] == [
+        (1, 0, 1, 3, 4),
+        (0, 1, 0, 1, 2),
+        (1, 0, 0, 1, 2),  # I-X behind nothing is the same span, and another tag
+    ]
+    scores = score(truth, found, plain=False)
+    assert scores["span_precision"] == scores["span_recall"] == scores["span_f1"] == pytest.approx(2 / 3)
+    assert scores["tag_accuracy"] == 5 / 8 and (scores["n"], scores["n_words"]) == (3, 8)
+    assert {row["label"]: (row["precision"], row["recall"], row["support"]) for row in scores["per_label"]} == {
+        "X": (1.0, 1.0, 2),
+        "Y": (0.0, 0.0, 1),
+    }
+    assert scores["macro_f1"] == 0.5
+    assert scores["label_names"] == ["O", "X", "Y"]
+    assert scores["confusion"] == [[3, 0, 1], [0, 3, 0], [1, 0, 0]]
+    low, high = scores["span_f1_ci95"]
+    assert low <= scores["span_f1"] <= high
+
+
+def test_a_label_right_with_a_wrong_border_counts_twice() -> None:
+    scores = score([["B-X", "I-X"]], [["B-X", "O"]], plain=False)
+    assert scores["span_f1"] == 0.0 and scores["tag_accuracy"] == 0.5
+
+
+def test_plain_tags_have_accuracy_and_macro_f1() -> None:
+    scores = score([["N", "V", "N"]], [["N", "N", "N"]], plain=True)
+    assert scores["headline"] == "tag_accuracy" and "span_f1" not in scores
+    assert scores["tag_accuracy"] == pytest.approx(2 / 3) and scores["macro_f1"] == pytest.approx(0.4)
+
+
+def test_nothing_to_score_is_named() -> None:
+    with pytest.raises(DataError, match="no words to score"):
+        score([[]], [[]], plain=False)
+    assert score([["O"]], [["O"]], plain=False)["span_f1"] == 0.0
+
+
+def test_two_systems_are_compared_by_sentences() -> None:
+    truth = [["B-X", "O"]] * 30
+    good, bad = all_counts(truth, truth), all_counts(truth, [["O", "O"]] * 30)
+    test = paired_bootstrap(good, bad, span_f1)
+    assert test["difference"] == 1.0 and test["n"] == 30 and test["p_value"] < 0.05
+
+
+def made(n: int, seed: int) -> tuple[list[list[str]], list[list[str]]]:
+    """A word behind "to" is a place, whatever it is elsewhere."""
+    rng = np.random.default_rng(seed)
+    words = [[str(word) for word in rng.choice(["to", "oslo", "rome", "we", "go"], 8)] for _ in range(n)]
+    tags = [
+        ["B-LOC" if before == "to" and word != "to" else "O" for before, word in zip(["", *row], row, strict=False)]
+        for row in words
+    ]
+    return words, tags
+
+
+def test_the_window_sees_what_the_word_alone_does_not() -> None:
+    train, test = made(80, 0), made(20, 1)
+    baselines = fit_baselines(*train, *test, plain=False)
+    assert baselines["frequent"]["span_f1"] == 0.0 and baselines["window"]["span_f1"] > 0.95
+    assert all(row["settings"] and "span_f1_ci95" in row for row in baselines.values())
+    assert baselines == fit_baselines(*train, *test, plain=False)
+
+
+def test_a_single_sentence_of_one_tag_has_no_window() -> None:
+    assert fit_baselines([["a"]], [["O"]], [["a", "b"]], [["O", "O"]], plain=False).keys() == {"frequent"}
+    assert "window" in fit_baselines([["a", "b"]], [["O", "B-X"]], [["a"]], [["O"]], plain=False)
