@@ -93,6 +93,7 @@ class Task(ABC):
         Literal[
             "classifier",
             "multilabel_classifier",
+            "regressor",
             "masked_language_model",
             "translator",
             "language_model",
