@@ -30,7 +30,7 @@ SHOWN_CHARS = 100
 class DataArguments:
     """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text.
 
-    The word after check or show is a recipe: classify, translate, lm, pretrain, multilabel or regress for your own files.
+    The word after check or show is a recipe: classify, multilabel, regress, translate, lm or pretrain for own files.
     `data audit --help` and `data encode --help` show what these two take.
     """
 

@@ -97,7 +97,7 @@ ColumnSpecs = tuple[ColumnSpec, ...]
 _TEXTS = """text review sentence content comment message body tweet post document question utterance phrase
 description abstract headline title"""
 _LABELS = "label labels class category sentiment target intent topic emotion polarity rating stars score y"
-_NUMBERS = "stars score rating ratings target value number y price label"
+_NUMBERS = "stars score rating ratings target value number price"
 _SOURCES = "src source source_text input original from"
 _TARGETS = "tgt trg target target_text translation output to"
 TEXT = ColumnSpec("text", "--text-column", tuple(_TEXTS.split()))

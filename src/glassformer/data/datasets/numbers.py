@@ -31,10 +31,9 @@ def why_no_number(cell: str) -> str:
     if not cell:
         return "the number is empty"
     if not _NUMBER.fullmatch(cell):
-        comma = (
-            "; write it with a decimal point and without a comma" if re.fullmatch(r"[\d.,+-]*,[\d.,]*", cell) else ""
-        )
-        return f"{cell[:40]!r} is not a number{comma}"
+        comma = "," in cell and set(cell) <= set("0123456789.,+-")
+        hint = "; write it with a decimal point and without a comma" if comma else ""
+        return f"{cell[:40]!r} is not a number{hint}"
     return "" if abs(float(cell)) <= LARGEST else f"{cell[:40]!r} is beyond {LARGEST:g} in size"
 
 
