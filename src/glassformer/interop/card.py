@@ -51,6 +51,9 @@ print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequenc
     ("hf", "multilabel_classifier"): _PIPELINE.format("text-classification").replace(
         '"."', '".", truncation=True, top_k=None'
     ),
+    ("hf", "regressor"): _PIPELINE.format("text-classification").replace(
+        '"."', '".", truncation=True, function_to_apply="none"'
+    ),
     ("hf", "masked_language_model"): _PIPELINE.format("fill-mask").replace("a text", "a [MASK] text"),
     ("hf", "language_model"): _PIPELINE.format("text-generation"),
     ("hf", "translator"): """\
@@ -131,7 +134,7 @@ rows = [[0], *(spelled(word) for word in words)]  # row 0 has no n-grams
 ngrams = np.array([[*row, *[0] * (spelling["most"] - len(row))] for row in rows])
 inputs |= {"ngram_index": np.arange(1, len(rows))[None], "ngrams": ngrams}
 """
-_WORDS["multilabel_classifier"] = _WORDS["classifier"]
+_WORDS["multilabel_classifier"] = _WORDS["regressor"] = _WORDS["classifier"]
 _RESULT = {
     "multilabel_classifier": """\
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
@@ -142,6 +145,9 @@ print([name for name, p, t in zip(facts["labels"], probabilities, thresholds, st
     "classifier": """\
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
 print(facts["labels"][logits[0].argmax()])
+""",
+    "regressor": """\
+print(logits[0, 0])
 """,
     "masked_language_model": """\
 print(tokenizer.decode([logits[0, ids[0].tolist().index(4), 5:].argmax() + 5]))
@@ -190,6 +196,7 @@ PIPELINES = {
     "language_model": "text-generation",
     "classifier": "text-classification",
     "multilabel_classifier": "text-classification",
+    "regressor": "text-classification",
     "masked_language_model": "fill-mask",
 }
 LIBRARIES = {"hf": "transformers", "gguf": "llama.cpp"}

@@ -32,9 +32,12 @@ ANSWERS = {
     "language_model": "text",
     "classifier": "label",
     "multilabel_classifier": "labels",
+    "regressor": "number",
     "masked_language_model": "filled",
 }
 """The key of an answer, by kind of model."""
+SAME_NUMBER = 1e-4
+"""Standard deviations of the training numbers by which equal answers may differ."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class CheckResult:
         n_texts: number of texts that both answered.
         equal_answers: share of them with equal answers, from 0 to 1.
         largest_difference: largest difference of the log-probability of a token that a language model or a translator
-            predicts, or of the probability of a class or of a masked token.
+            predicts, or of the probability of a class or of a masked token, or of a number, in standard deviations of
+            the training numbers.
     """
 
     n_texts: int
@@ -90,13 +94,17 @@ def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_chang
     ours = task.predict(model, texts, decode)
     theirs = exported.predict(texts, **asdict(decode))
     key = ANSWERS[exported.facts.kind]
-    equal = sum(a[key] == b[key] for a, b in zip(ours, theirs, strict=True)) / len(texts)
+    pairs = [(a[key], b[key]) for a, b in zip(ours, theirs, strict=True)]
+    of_numbers = [abs(a - b) / task.decision.scale[1] for a, b in pairs] if key == "number" else []
+    equal = sum(a == b for a, b in pairs) / len(texts)
     match exported.facts.kind:
         case "translator":
             answers = [answer[key] for answer in ours[:N_SCORED]]
             worst = _translator_difference(task, model, exported, texts[:N_SCORED], answers)
         case "language_model":
             worst = _language_model_difference(task, model, exported, texts[:N_SCORED])
+        case "regressor":
+            equal, worst = sum(x <= SAME_NUMBER for x in of_numbers) / len(texts), max(of_numbers)
         case "classifier" | "multilabel_classifier":
             pairs = [(a["probabilities"], b["probabilities"]) for a, b in zip(ours, theirs, strict=True)]
             worst = max(abs(a[name] - b[name]) for a, b in pairs for name in a)

@@ -42,11 +42,13 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("ctranslate2", "language_model"): {"model.bin", "config.json", "vocabulary.json"},
     ("hf", "classifier"): _HF,
     ("hf", "multilabel_classifier"): _HF,
+    ("hf", "regressor"): _HF,
     ("hf", "masked_language_model"): _HF,
     ("hf", "translator"): _HF | {"generation_config.json"},
     ("hf", "language_model"): _HF | {"generation_config.json"},
     ("onnx", "classifier"): {"model.onnx"},
     ("onnx", "multilabel_classifier"): {"model.onnx"},
+    ("onnx", "regressor"): {"model.onnx"},
     ("onnx", "masked_language_model"): {"model.onnx"},
     ("onnx", "translator"): {"encoder.onnx", "decoder_step.onnx"},
     ("onnx", "language_model"): {"decoder_step.onnx"},
@@ -55,6 +57,8 @@ FILES: dict[tuple[str, str], set[str]] = {
 """The kinds of models that each library holds, and the files of the library."""
 CLASSIFIERS = ("classifier", "multilabel_classifier")
 """Kinds of models that have labels."""
+POOLED = (*CLASSIFIERS, "regressor")
+"""Kinds of models that answer once for a text."""
 MAX_BYTES = {".json": 128 << 20, ".onnx": 2 << 30, ".md": 16 << 20}
 """Largest size of a file of an export by the end of its name."""
 MAX_WEIGHTS = 16 << 30

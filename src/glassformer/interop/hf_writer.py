@@ -266,6 +266,8 @@ def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[
     if isinstance(first, TextClassifier):
         config |= {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
         config |= {"problem_type": f"{'multi' if first.several else 'single'}_label_classification"}
+        if first.n_classes == 1:
+            config |= {"problem_type": "regression", "id2label": {0: "number"}, "label2id": {"number": 0}}
     if isinstance(first, Translator):
         config |= {"decoder_start_token_id": 2, "is_encoder_decoder": True}
     return config

@@ -1,7 +1,8 @@
 """Write a model as ONNX graphs.
 
 - `model.onnx`, of a classifier or a masked language model: `input_ids` and `attention_mask` (B, S) give `logits`,
-  (B, C) or (B, S, V). With character n-grams there are also `ngram_index` (B, S) and `ngrams` (U, G): `NgramBatch`.
+  (B, C) or (B, S, V); of a regressor (B, 1), numbers in the units of the data, in float64. With character n-grams there
+  are also `ngram_index` (B, S) and `ngrams` (U, G): `NgramBatch`.
 - `decoder_step.onnx`, of a language model: `input_ids` (B, n), `past_keys` and `past_values` (L, B, H, p, E) give
   `logits` (B, n, V), `keys` and `values` (L, B, H, p + n, E). With token n-grams there are also `recent_ids` (B, r),
   the last ids of the past.
@@ -46,11 +47,13 @@ Shapes = dict[str, tuple[str | int, ...]]
 MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder_step.onnx"
 
 
-def write_onnx(model: nn.Module, tokenizer: Tokenizer) -> Iterator[tuple[str, bytes]]:
+def write_onnx(
+    model: nn.Module, tokenizer: Tokenizer, scale: tuple[float, float] | None = None
+) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each file.
 
-    An ensemble of classifiers or masked language models becomes one graph. The n-grams of the tokenizer are written
-    too.
+    `scale` are mean and standard deviation of the numbers of a regressor. An ensemble of classifiers, regressors or
+    masked language models becomes one graph. The n-grams of the tokenizer are written too.
 
     Raises:
         UsageError: the packages onnx and onnxscript are not installed, or the model is too large.
@@ -74,21 +77,23 @@ def write_onnx(model: nn.Module, tokenizer: Tokenizer) -> Iterator[tuple[str, by
         if with_ngrams:
             shapes |= {"ngram_index": ("batch", "length"), "ngrams": ("words", "most")}
             yield SPELLING, spelling_json(tokenizer)
-        yield MODEL, _graph(_OfTexts(model), shapes, ("logits",))
+        yield MODEL, _graph(_OfTexts(model, scale), shapes, ("logits",))
 
 
 class _OfTexts(nn.Module):
-    """A classifier or a masked language model, or several."""
+    """A classifier, regressor or masked language model, or several."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, scale: tuple[float, float] | None = None) -> None:
         super().__init__()
         self.model = model
+        self.scale = None if scale is None else nn.Buffer(torch.tensor(scale, dtype=torch.float64))
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, ngram_index: Tensor | None = None, ngrams: Tensor | None = None
     ) -> Tensor:
         batch = None if ngram_index is None or ngrams is None else NgramBatch(ngram_index, ngrams)
-        return label_logits(self.model, self.model(input_ids, attention_mask == 1, batch))
+        logits = label_logits(self.model, self.model(input_ids, attention_mask == 1, batch))
+        return logits if self.scale is None else self.scale[0] + self.scale[1] * logits.double()
 
 
 class _LanguageModelStep(nn.Module):
