@@ -31,7 +31,7 @@ def config_of(task: str, **train: object) -> Config:
 
 
 def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
-    """Made data: a label is whether a text says good, a number how often; a target is the source reversed; looping text."""
+    """Made data: a label is whether a text says good, a number how often; a target a source reversed; looping text."""
     rng = np.random.default_rng(seed)
 
     def split(name: str, n: int) -> Split:
