@@ -42,7 +42,7 @@ def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None
         (["dates", "--seeds", "0"], "at least 2; got 0"),
         (
             ["imdb", "--train-file", "x.csv"],
-            "start from the recipe classify, translate, lm, pretrain, multilabel or tag",
+            "start from the recipe classify, translate, lm, pretrain, multilabel, regress or tag",
         ),
     ],
     ids=str,

@@ -48,6 +48,7 @@ SHIPPED = [
     "multi30k-en-fr",
     "multilabel",
     "pretrain",
+    "regress",
     "shakespeare",
     "tag",
     "translate",
@@ -268,7 +269,7 @@ def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
         (
             {"train_file": "a"},
             "data.files.train_file is for files of your own",
-            "classify, translate, lm, pretrain, multilabel or tag",
+            "classify, translate, lm, pretrain, multilabel, regress or tag",
         ),
         ({"optimizer": "adm"}, "train.optimizer must be one of", "did you mean 'adam'?"),
         ({"optimizer": "adm", "eps": 1e-6}, "train.optimizer must be one of", "did you mean 'adam'?"),

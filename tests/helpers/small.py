@@ -24,14 +24,14 @@ TRAIN = TrainConfig(epochs=2, max_tokens=128, lr=3e-3, precision="fp32", device=
 def config_of(task: str, **train: object) -> Config:
     """A small configuration of a task."""
     text = TextConfig(
-        tokenizer="word" if task in ("classify", "multilabel", "tag") else "char", vocab_size=200, max_len=24
+        tokenizer="word" if task in ("classify", "multilabel", "regress", "tag") else "char", vocab_size=200, max_len=24
     )
     decode = DecodeConfig(beam_size=1, max_new_tokens=24)
     return Config(task=task, text=text, model=MODEL, train=replace(TRAIN, **train), decode=decode)
 
 
 def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
-    """Made data: the label is whether a text says good; the target is the source reversed; a looping text."""
+    """Made data: a label is whether a text says good, a number how often; a target a source reversed; looping text."""
     rng = np.random.default_rng(seed)
 
     def split(name: str, n: int) -> Split:
@@ -47,6 +47,10 @@ def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
         if task == "tag":
             texts = [f"{w} good {w[::-1]}" for w in words]
             return Split(texts, ["\n".join("B-G" if x == "good" else "O" for x in t.split()) for t in texts], name)
+        if task == "regress":
+            n_good = rng.integers(0, 5, n)
+            texts = [f"{w} {' '.join(['good'] * k)} {w[::-1]}" for w, k in zip(words, n_good, strict=True)]
+            return Split(texts, [str(10 + 2.5 * k) for k in n_good], name)
         if task == "translate":
             sources = [w.replace(" ", "") for w in words]
             return Split(sources, [s[::-1] for s in sources], name)

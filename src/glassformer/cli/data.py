@@ -13,6 +13,7 @@ from glassformer.cli import audit, encode, flags
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_for_files
 from glassformer.errors import DataError, UsageError
+from glassformer.text.decision import number_text
 from glassformer.utils import console
 from glassformer.utils.formatting import counted, shortened
 
@@ -29,7 +30,8 @@ SHOWN_CHARS = 100
 class DataArguments:
     """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text.
 
-    The word after check or show is a recipe: classify, translate, lm, pretrain, multilabel or tag for your own files.
+    The word after check or show is a recipe: classify, multilabel, regress, tag, translate, lm or pretrain for own
+    files.
     `data audit --help` and `data encode --help` show what these two take.
     """
 
@@ -85,6 +87,11 @@ def _check(config: Config, as_json: bool) -> int:
         console.write(f"… and {report.n_errors - len(report.errors):,} more")
     found = {f"examples in {part}": size for part, size in report.sizes.items()} | report.counts
     console.write_table(("found", "count"), list(found.items()))
+    if report.numbers:
+        names = list(next(iter(report.numbers.values())))
+        rows = [(part, *(number_text(of[name]) for name in names)) for part, of in report.numbers.items()]
+        console.write("")
+        console.write_table(("numbers in", *names), rows)
     if not report.ok:
         raise DataError(
             f"{counted(report.n_errors, 'problems')} to mend before training", "each is listed with file and line"

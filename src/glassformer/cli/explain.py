@@ -250,7 +250,8 @@ def facts(explanations: list[Any], method: str) -> dict[str, Any]:
     facts_of = []
     for explanation in explanations:
         question = AttributeRequest.from_dict({"trace": explanation.id, "method": method})
-        attribution = asdict(attribute(explanation, question)) if explanation.predictions else None
+        weighed = explanation.predictions or explanation.is_number
+        attribution = asdict(attribute(explanation, question)) if weighed else None
         facts_of.append({"manifest": explanation.manifest(), "attribution": attribution})
     return facts_of[0] | ({"other": facts_of[1]} if len(facts_of) > 1 else {})
 

@@ -25,7 +25,7 @@ Section = TypeVar("Section")
 kinds = cache(get_type_hints)
 """The type of each field of a section, by name."""
 
-TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "tag", "embed"]
+TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress", "tag", "embed"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
 IMPORTED_ONLY = "embed"
 """The task that is not trained: a bare encoder, which only an import gives."""

@@ -17,7 +17,7 @@ from typing import overload
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import TrainConfig
@@ -32,7 +32,7 @@ class Batch:
     Args:
         ids: what goes in: texts, sources, or windows of a running text.
         padding_mask: True at real tokens of `ids`; None when there is no padding.
-        labels: one an example (B,), or one a token (B, T) with -100 where nothing is scored.
+        labels: one an example (B,), a class or a number, or one a token (B, T) with -100 where nothing is scored.
         tgt_in: what a decoder is given beside `ids`, a start token and the target; None without one.
         index: which examples these are (of a running text: where the windows begin).
         n_tokens: real tokens that go in, source and target together.
@@ -42,7 +42,7 @@ class Batch:
 
     ids: Int[Tensor, "B S"]
     padding_mask: Bool[Tensor, "B S"] | None
-    labels: Int[Tensor, " B"] | Int[Tensor, "B T"]
+    labels: Int[Tensor, " B"] | Int[Tensor, "B T"] | Float[Tensor, " B"]
     tgt_in: Int[Tensor, "B T"] | None
     index: np.ndarray
     n_tokens: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.documents import read_documents
 from glassformer.data.datasets.labels import labels_of
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
+from glassformer.data.datasets.numbers import summary
 from glassformer.data.diagnostics import DataIssue, Diagnostics, Finding
 from glassformer.data.shards import ShardIndex, is_pretokenized
 from glassformer.data.sources import pipes_kept
@@ -40,6 +41,7 @@ class CheckReport:
         counts: counts above 0 by name, such as "train: duplicates".
         sizes: readable examples (running text: characters; shards: tokens) of each part.
         notes: messages, such as which columns were guessed.
+        numbers: where targets are numbers, mean, sd and quantiles of those of each part.
     """
 
     errors: list[DataIssue]
@@ -47,6 +49,7 @@ class CheckReport:
     counts: dict[str, int]
     sizes: dict[str, int]
     notes: list[str]
+    numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -87,10 +90,15 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         if "train" in splits:
             of_label = Counter(label for answer in splits["train"].answers for label in labels_of(answer))
             diagnostics.counts["train: labels with one example"] += sum(n == 1 for n in of_label.values())
+    numbers: dict[str, dict[str, float]] = {}
+    if schema.target == "number":
+        numbers = {name: found for name, split in splits.items() if (found := summary(split.answers))}
+        for name, split in splits.items():
+            diagnostics.counts[f"{name}: texts with several numbers"] += n_contradictions(split)
     counts = {name: n for name, n in diagnostics.counts.items() if n}
     characters = schema.columns is None
     sizes = {name: sum(map(len, s.text)) if characters else len(s) for name, s in splits.items()}
-    return CheckReport(diagnostics.issues, diagnostics.n_issues, counts, sizes, diagnostics.notes)
+    return CheckReport(diagnostics.issues, diagnostics.n_issues, counts, sizes, diagnostics.notes, numbers)
 
 
 def _check_trainable(schema: DataSchema, data: DataConfig, diagnostics: Diagnostics) -> None:

@@ -182,7 +182,7 @@ class EncodedCorpus:
     Args:
         ids: inputs, one sequence per example (all of a running text in one).
         target: target sequences.
-        labels: (N,) target classes.
+        labels: (N,) target classes, or target numbers.
         surfaces: for each token of `ids` the row of its surface form in `ngrams`.
         ngrams: n-gram ids of each surface form; the first row, of padding, is empty.
         stats: counts of examples (n), of tokens kept, truncated and unknown, of truncated texts, and of the task's own.
@@ -329,9 +329,9 @@ class CorpusWriter:
         ngrams = self.tokenizer.ngrams
         return None if ngrams is None else SurfaceColumn(self.arrays, ngrams)
 
-    def scalars(self, name: str, values: Sequence[int]) -> None:
-        """Write a column with one integer per example."""
-        self.arrays.append(name, np.asarray(values, "<i4"))
+    def scalars(self, name: str, values: Sequence[int] | Sequence[float], dtype: str = "<i4") -> None:
+        """Write a column with one number per example."""
+        self.arrays.append(name, np.asarray(values, dtype))
 
 
 def split_document(document: str, kind: str) -> Iterator[list[str]]:

@@ -27,6 +27,8 @@ from glassformer.explain.predictions import (
     LoggedHypothesis,
     Prediction,
     class_answer,
+    finite,
+    number_answer,
     output_of,
     rows_of,
     text_answer,
@@ -137,6 +139,8 @@ def _answer(
 ) -> Answer:
     if (masked := encoded.generation.masked) is not None:
         return filled_answer(subject, encoded.streams[0].text, records["logits"].value[masked])
+    if subject.task.explain_as == "regressor":
+        return number_answer(subject.task.decision, finite(output_of(records)))
     if not predictions:
         return vector_answer(output_of(records))
     return text_answer(encoded.answer, decode) if decode.hypotheses else class_answer(predictions[0])
@@ -144,6 +148,10 @@ def _answer(
 
 def _ensemble_answer(whole: Subject, request: TraceRequest, encoded: EncodedText) -> Answer:
     """Return the class or text that an ensemble predicts, or its probability of a given target."""
+    if whole.task.explain_as == "regressor":
+        with exact_no_grad(whole.model):
+            output = exact_forward(whole.model, **encoded.model_inputs)
+        return number_answer(whole.task.decision, finite(output[0]))
     if family_of(whole.task).is_classifier:
         with exact_no_grad(whole.model):
             logits = exact_forward(whole.model, **encoded.model_inputs)

@@ -56,6 +56,10 @@ class Omitted(TypedDict):
     why: str
 
 
+OF_CLASSES = "the answer of this model is a number, and this is about logits of classes or tokens"
+"""Why something is refused for a regressor."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Explanation:
     """The explanation of one text.
@@ -68,7 +72,8 @@ class Explanation:
         model_inputs: the arguments of the model, a batch of one: {"ids"} (and "padding_mask" where there
             is padding, "ngram_batch" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
         streams: the tokens.
-        predictions: the prediction at each position; empty for a bare encoder, which predicts nothing.
+        predictions: the prediction at each position; empty for a bare encoder, which predicts nothing, and for a
+            regressor, whose answer is a number.
         generation: where the generated tokens begin.
         decode: how the target was generated.
         answer: the output in one line, with its probability.
@@ -121,8 +126,15 @@ class Explanation:
         """Return True if there is one prediction for the whole text, False if there is one per token."""
         return bool(self.predictions) and self.predictions[0].position is None
 
+    @property
+    def is_number(self) -> bool:
+        """Return True if the answer is a number: there is one output, and no class or token."""
+        return self.subject.task.explain_as == "regressor"
+
     def check_has_answer(self) -> None:
-        """Check that the model predicts something; raise UsageError of a bare encoder."""
+        """Check that the model predicts a class or tokens; raise UsageError of a bare encoder, and of a regressor."""
+        if self.is_number:
+            raise UsageError(OF_CLASSES, "weigh the words, or edit a step and compare the numbers")
         if not self.predictions:
             hint = "edit a step, as in --edit encoder.0.self.head1=0, or train a classifier from it: --init-from"
             raise UsageError("a bare encoder gives a vector, and no answer to explain", hint)

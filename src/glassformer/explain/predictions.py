@@ -27,6 +27,7 @@ from glassformer.explain.capture.tape import Step
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
+from glassformer.text.decision import Decision, number_text
 from glassformer.text.long_text import length_limit
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import shortened
@@ -38,9 +39,9 @@ class Answer(TypedDict):
     """The model's output in one line, with its probability."""
 
     headline: str
-    """A class, a translation, a continuation; of a bare encoder the first numbers of its vector."""
+    """A class, a number, a translation, a continuation; of a bare encoder the first numbers of its vector."""
     detail: str
-    """Its probability in percent, or its log-probability; of a vector its length."""
+    """Its probability in percent, or its log-probability; of a vector its length; of a number mean + sd × output."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,23 @@ def vector_answer(vector: Tensor, before: Tensor | None = None) -> Answer:
         )
     more = " …" if len(vector) > SHOWN else ""
     return {"headline": f"{numbers}{more} ({len(vector)} numbers)", "detail": detail}
+
+
+NUMBER = "number"
+"""What the only output of a regressor is called."""
+
+
+def number_answer(decision: Decision, output: Tensor, before: Tensor | None = None) -> Answer:
+    """Return the answer of a regressor: the number of its output (1,), and how it is computed from that.
+
+    Of an edited pass in place of that the change from the output `before` the edits.
+    """
+    number, (mean, sd) = float(decision.numbers(output.cpu().numpy()).item()), decision.scale
+    detail = f"{number_text(mean)} + {number_text(sd)} × {output.item():.4f}"
+    if before is not None:
+        was = float(decision.numbers(before.cpu().numpy()).item())
+        detail = f"{number - was:+.4g} beside {number_text(was)} without edits"
+    return {"headline": number_text(number).replace("-", "−"), "detail": detail.replace("-", "−")}
 
 
 def class_answer(prediction: Prediction) -> Answer:
@@ -154,7 +172,7 @@ def top_predictions(
         positions: the index of each position in its stream; None for a classifier.
         following: the token after each position, None where nothing follows.
     """
-    if not positions:  # of a bare encoder
+    if not positions:  # of a bare encoder, or a regressor
         return []
     values = logits.detach().cpu().numpy()
     if not np.isfinite(values).all():
@@ -190,6 +208,14 @@ def top_predictions(
     return predictions
 
 
+def finite(output: Tensor) -> Tensor:
+    """Return the output of a model; raise DivergedError for NaN or infinity."""
+    if not output.isfinite().all():
+        message = "the model's output is NaN or infinite, so there is nothing to explain"
+        raise DivergedError(message, "the model diverged in training: use an earlier checkpoint")
+    return output
+
+
 def rows_of(logits: Float[Tensor, "*P C"]) -> Float[Tensor, "N C"]:
     """Return logits with a row per prediction: a classifier has one, of the whole text."""
     return logits.reshape(-1, logits.shape[-1])
@@ -202,6 +228,8 @@ def output_of(records: Mapping[str, Step]) -> Tensor:
 
 def readable(task: Task, id: int) -> str:
     """Return the class, or the token in readable form."""
+    if task.explain_as == "regressor":
+        return NUMBER
     return task.label_names[id] if task.label_names else task.tokenizer.tokens([id])[0]
 
 

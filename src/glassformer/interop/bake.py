@@ -23,6 +23,7 @@ from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task
+from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,24 @@ def bake(path: Path, task: Task, model: nn.Module, allow_changed: bool = False) 
             logger.warning(f"{error.message}: what folding costs is not measured")
         note = f"n-grams were folded into words, and the validation split is not there to score that: {error.message}"
     return BakedRun(path, without, baked, note)
+
+
+@torch.no_grad()
+def in_units(model: nn.Module, decision: Decision) -> nn.Module:
+    """Return a copy of a regressor, or of several, that gives numbers in the units of its data.
+
+    Raises:
+        UsageError: they are too large for float32.
+    """
+    model, (mean, sd) = copy.deepcopy(model), decision.scale
+    for member in members_of(model):
+        head = cast(nn.Linear, member.head)
+        for p, shift in ((head.weight, 0.0), (head.bias, mean)):
+            p.copy_(p.double() * sd + shift)
+            if not p.isfinite().all():
+                message = f"numbers of mean {mean:g} and standard deviation {sd:g} do not fit into float32"
+                raise UsageError(message, "use --to onnx")
+    return model
 
 
 def word_ngrams(tokenizer: Tokenizer) -> torch.Tensor:

@@ -51,6 +51,9 @@ print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequenc
     ("hf", "multilabel_classifier"): _PIPELINE.format("text-classification").replace(
         '"."', '".", truncation=True, top_k=None'
     ),
+    ("hf", "regressor"): _PIPELINE.format("text-classification").replace(
+        '"."', '".", truncation=True, function_to_apply="none"'
+    ),
     ("hf", "masked_language_model"): _PIPELINE.format("fill-mask").replace("a text", "a [MASK] text"),
     ("hf", "text_embedder"): """\
 import torch
@@ -154,7 +157,7 @@ rows = [[0], *(spelled(word) for word in words)]  # row 0 has no n-grams
 ngrams = np.array([[*row, *[0] * (spelling["most"] - len(row))] for row in rows])
 inputs |= {"ngram_index": np.arange(1, len(rows))[None], "ngrams": ngrams}
 """
-_WORDS |= dict.fromkeys(("multilabel_classifier", "text_embedder"), _WORDS["classifier"])
+_WORDS |= dict.fromkeys(("multilabel_classifier", "regressor", "text_embedder"), _WORDS["classifier"])
 _WORDS["tagger"] = _WORDS["classifier"].replace('"a text"', '"words , apart by spaces"')
 _RESULT = {
     "multilabel_classifier": """\
@@ -171,6 +174,9 @@ print(facts["labels"][logits[0].argmax()])
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
 for (start, end), row in zip(encoding.offsets, logits[0], strict=True):
     print(text[start:end], facts["labels"][row.argmax()])  # a word has the tag of its first token
+""",
+    "regressor": """\
+print(logits[0, 0])
 """,
     "masked_language_model": """\
 print(tokenizer.decode([logits[0, ids[0].tolist().index(4), 5:].argmax() + 5]))
@@ -247,6 +253,7 @@ PIPELINES = {
     "classifier": "text-classification",
     "multilabel_classifier": "text-classification",
     "tagger": "token-classification",
+    "regressor": "text-classification",
     "masked_language_model": "fill-mask",
     "text_embedder": "feature-extraction",
 }

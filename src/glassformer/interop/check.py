@@ -35,10 +35,13 @@ ANSWERS = {
     "classifier": "label",
     "multilabel_classifier": "labels",
     "tagger": "tags",
+    "regressor": "number",
     "masked_language_model": "filled",
     "text_embedder": "vector",
 }
 """The key of an answer, by kind of model."""
+SAME_NUMBER = 1e-4
+"""Standard deviations of the training numbers by which equal answers may differ."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class CheckResult:
         equal_answers: share of them with equal answers, from 0 to 1; of a bare encoder of those whose nearest other
             text is the same, by the cosine of their vectors.
         largest_difference: largest difference of the log-probability of a token that a language model or a translator
-            predicts, of the probability of a class or of a masked token, or of a number of a vector.
+            predicts, of the probability of a class or of a masked token, of a number of a vector, or of an answer that
+            is a number, in standard deviations of the training numbers.
         is_sample: whether the texts were made for it, as the run has none.
     """
 
@@ -109,13 +113,17 @@ def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_chang
     if key == "vector":
         vectors, others = (np.array([answer[key] for answer in answers]) for answers in (ours, theirs))
         return _of_vectors(vectors, others, RunFolder(run).imported)
-    equal = sum(a[key] == b[key] for a, b in zip(ours, theirs, strict=True)) / len(texts)
+    pairs = [(a[key], b[key]) for a, b in zip(ours, theirs, strict=True)]
+    of_numbers = [abs(a - b) / task.decision.scale[1] for a, b in pairs] if key == "number" else []
+    equal = sum(a == b for a, b in pairs) / len(texts)
     match exported.facts.kind:
         case "translator":
             answers = [answer[key] for answer in ours[:N_SCORED]]
             worst = _translator_difference(task, model, exported, texts[:N_SCORED], answers)
         case "language_model":
             worst = _language_model_difference(task, model, exported, texts[:N_SCORED])
+        case "regressor":
+            equal, worst = sum(x <= SAME_NUMBER for x in of_numbers) / len(texts), max(of_numbers)
         case "classifier" | "multilabel_classifier":
             pairs = [(a["probabilities"], b["probabilities"]) for a, b in zip(ours, theirs, strict=True)]
             worst = max(abs(a[name] - b[name]) for a, b in pairs for name in a)

@@ -34,7 +34,7 @@ class Engine:
     n_tokens: int | None = None
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
-        """Return the probabilities (C,) of the classes of a text, or of each of several labels.
+        """Return the probabilities (C,) of the classes of a text, or of each of several labels; a number is (1,).
 
         There is one token at least; `words` are the surface forms of the tokens, or "".
         """
@@ -155,6 +155,7 @@ TARGETS: tuple[Target, ...] = get_args(Target)
 REGISTERED = {
     "classifier": "GlassformerForSequenceClassification",
     "multilabel_classifier": "GlassformerForSequenceClassification",
+    "regressor": "GlassformerForSequenceClassification",
     "masked_language_model": "GlassformerForMaskedLM",
     "translator": "GlassformerForConditionalGeneration",
     "language_model": "GlassformerForCausalLM",

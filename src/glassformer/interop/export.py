@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 from torch import nn
 
 from glassformer.errors import ResourceError, UsageError
-from glassformer.interop.bake import BakedRun, bake
+from glassformer.interop.bake import BakedRun, bake, in_units
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
@@ -241,11 +241,12 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
         case "hf":
             from glassformer.interop.hf_writer import write_hf
 
+            model = model if facts.kind != "regressor" else in_units(model, task.decision)
             return write_hf(model, task.tokenizer, task.config.decode, facts.architecture, facts.labels)
         case "onnx":
             from glassformer.interop.onnx_writer import write_onnx
 
-            return write_onnx(model, task.tokenizer)
+            return write_onnx(model, task.tokenizer, task.decision.scale if facts.kind == "regressor" else None)
         case _:
             from glassformer.interop.gguf import write_gguf
 
@@ -274,6 +275,7 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
         labels=list(run.task.label_names or []),
         notes=notes,
         special=None if special is None else special.to_json(),
+        # Of a regressor, whose numbers are written in the units of the data, that is how they were in the run.
         decision=run.task.decision.to_json() or None,
     )
 

@@ -42,6 +42,7 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("ctranslate2", "language_model"): {"model.bin", "config.json", "vocabulary.json"},
     ("hf", "classifier"): _HF,
     ("hf", "multilabel_classifier"): _HF,
+    ("hf", "regressor"): _HF,
     ("hf", "masked_language_model"): _HF,
     ("hf", "text_embedder"): _HF | {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json"},
     ("hf", "translator"): _HF | {"generation_config.json"},
@@ -49,6 +50,7 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("onnx", "classifier"): {"model.onnx"},
     ("onnx", "multilabel_classifier"): {"model.onnx"},
     ("onnx", "tagger"): {"model.onnx"},
+    ("onnx", "regressor"): {"model.onnx"},
     ("onnx", "masked_language_model"): {"model.onnx"},
     ("onnx", "text_embedder"): {"model.onnx"},
     ("onnx", "translator"): {"encoder.onnx", "decoder_step.onnx"},
@@ -58,6 +60,8 @@ FILES: dict[tuple[str, str], set[str]] = {
 """The kinds of models that each library holds, and the files of the library."""
 CLASSIFIERS = ("classifier", "multilabel_classifier", "tagger")
 """Kinds of models that have labels."""
+POOLED = (*CLASSIFIERS, "regressor")
+"""Kinds of models whose outputs are of classes, or a number."""
 MAX_BYTES = {".json": 128 << 20, ".onnx": 2 << 30, ".md": 16 << 20}
 """Largest size of a file of an export by the end of its name."""
 MAX_WEIGHTS = 16 << 30

@@ -49,7 +49,7 @@ from glassformer.text.answers import (
     warn_of_cut,
 )
 from glassformer.text.confidence import AnswerRule
-from glassformer.text.decision import Decision, labels_answer, labels_lines
+from glassformer.text.decision import Decision, labels_answer, labels_lines, number_answer, number_lines
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.tags import tags_answer, tags_at, tags_lines
 from glassformer.text.words import encoded_words, read_running
@@ -202,7 +202,7 @@ class ExportedModel:
                 return self._translate(texts, decode)
             case "language_model":
                 return self._continue(texts, decode, first)
-            case "classifier" | "multilabel_classifier":
+            case "classifier" | "multilabel_classifier" | "regressor":
                 return self._classify(texts)
             case "text_embedder":
                 return self._embed(texts)
@@ -214,7 +214,8 @@ class ExportedModel:
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
         lines = {"translator": translation_lines, "language_model": continuation_lines, "classifier": class_lines}
-        lines |= {"multilabel_classifier": labels_lines, "text_embedder": vector_lines, "tagger": tags_lines}
+        lines |= {"multilabel_classifier": labels_lines, "regressor": number_lines}
+        lines |= {"text_embedder": vector_lines, "tagger": tags_lines}
         return lines.get(self.facts.kind, masked_lines)(answer)
 
     @cached_property
@@ -224,14 +225,16 @@ class ExportedModel:
 
     @cached_property
     def _answering(self) -> CheckedEngine:
-        return CheckedEngine(self.engine, self.path, self.tokenizer, len(self.facts.labels))
+        return CheckedEngine(self.engine, self.path, self.tokenizer, len(self.facts.labels) or 1)
 
     def _classify(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         facts, answers = self.facts, []
         encoded = self.tokenizer.encode_cut(texts, facts.max_len, facts.truncate)
         for text, cut in zip(texts, encoded, strict=True):
             probabilities = self._answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
-            if facts.kind == "classifier":
+            if facts.kind == "regressor":
+                answer = number_answer(text, float(probabilities[0]))
+            elif facts.kind == "classifier":
                 answer = class_answer(text, probabilities, facts.labels)
             else:
                 answer = labels_answer(text, probabilities, facts.labels, self._decision)

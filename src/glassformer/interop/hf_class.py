@@ -118,10 +118,12 @@ class GlassformerModel(PreTrainedModel):
 
 MULTI_LABEL = "multi_label_classification"
 """The `problem_type` of texts that may have several labels."""
+REGRESSION = "regression"
+"""The `problem_type` of answers that are numbers."""
 
 
 class GlassformerForSequenceClassification(GlassformerModel):
-    """A classifier, or an ensemble of them; it pools over the tokens where `attention_mask` is 1."""
+    """A classifier or regressor, or an ensemble of them; it pools over the tokens where `attention_mask` is 1."""
 
     def _build(self, config: GlassformerConfig) -> nn.Module:
         c, v = config, config.vocab_size
@@ -132,9 +134,15 @@ class GlassformerForSequenceClassification(GlassformerModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
     ) -> SequenceClassifierOutput:
-        """Return logits (B, C), and the cross-entropy if there are labels (B,), or (B, C) of 0 and 1 for several."""
+        """Return logits (B, C), and the cross-entropy if there are labels (B,), or (B, C) of 0 and 1 for several.
+
+        Of a regressor the logits (B, 1) are numbers, and the loss is their mean squared error.
+        """
         self.check_length(input_ids)
         logits = self.model(input_ids, _boolean(attention_mask), self._ngram_batch(input_ids))
+        if self.config.problem_type == REGRESSION:
+            error = None if labels is None else F.mse_loss(logits[:, 0], labels.float().flatten())
+            return SequenceClassifierOutput(loss=error, logits=logits)
         several = self.config.problem_type == MULTI_LABEL
         loss = None if labels is None else _cross_entropy(logits, labels.long() if several else labels)
         logits = logits[..., 1] - logits[..., 0] if several else logits

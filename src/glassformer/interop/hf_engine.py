@@ -23,7 +23,15 @@ from glassformer.config import DecodeConfig
 from glassformer.config.recipes import config_from_dict
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import HF_CLASSES, REGISTERED, Engine, Hypotheses
-from glassformer.interop.export_facts import CLASSIFIERS, MAX_LENGTH, MAX_WEIGHTS, ExportFacts, library, not_exported
+from glassformer.interop.export_facts import (
+    CLASSIFIERS,
+    MAX_LENGTH,
+    MAX_WEIGHTS,
+    POOLED,
+    ExportFacts,
+    library,
+    not_exported,
+)
 from glassformer.interop.hf_encoder_classes import ENCODER_CLASSES, POOLING_MODES
 from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
@@ -56,7 +64,7 @@ _WORDS = {
     "activation": ("relu", "gelu", "silu", "gelu_new"),
     "classifier_dropout": (None,),
     "activation_function": ("relu", "gelu"),
-    "problem_type": ("single_label_classification", "multi_label_classification", None),
+    "problem_type": ("single_label_classification", "multi_label_classification", "regression", None),
     "dtype": ("float32",),
     "summary_type": ("cls_index",),
     "summary_activation": (None,),
@@ -82,8 +90,9 @@ def read_config(folder: Path, facts: ExportFacts, shapes: Shapes) -> tuple[str, 
             raise not_exported(f"{path}: {key[:80]} {str(value)[:80]!r} is in no export")
     if facts.kind in CLASSIFIERS and _labels(values) != facts.labels:
         raise not_exported(f"{path}: its labels are not those of the description")
-    several = values.get("problem_type") == "multi_label_classification"
-    if several != (facts.kind == "multilabel_classifier"):
+    kinds = {"multi_label_classification": "multilabel_classifier", "regression": "regressor"}
+    kind = kinds.get(str(values.get("problem_type")), "classifier")
+    if (facts.kind if facts.kind in POOLED else "classifier") != kind:
         raise not_exported(f"{path}: its problem_type is not that of the description")
     settings = {key: value for key, value in values.items() if key not in _NOT_PASSED}
     if model_type == "glassformer":
@@ -94,6 +103,7 @@ def read_config(folder: Path, facts: ExportFacts, shapes: Shapes) -> tuple[str, 
         if made.n_layers > len(shapes):
             raise CheckpointError(f"{path}: {made.n_layers} layers, and {len(shapes)} tensors are there")
         settings |= {"settings": asdict(made)}
+    settings |= {"num_labels": 1} if facts.kind == "regressor" else {}
     return model_type, settings | ({"num_labels": len(facts.labels)} if facts.labels else {})
 
 
@@ -266,6 +276,8 @@ class HfEngine(Engine):
         )
         if self.model.config.problem_type == "multi_label_classification":
             return logits[0].double().sigmoid().numpy()
+        if self.model.config.problem_type == "regression":
+            return logits[0].double().numpy()
         return logits[0].double().softmax(dim=-1).numpy()
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:

@@ -35,6 +35,7 @@ from glassformer.interop.own_export import own_facts, own_tokenizer, registered_
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
 from glassformer.tasks.restoring import MAX_POSITIONS
 from glassformer.text.decision import Decision
+from glassformer.training.finetune import in_scale
 
 OWN = "glassformer"
 """The model type of the classes that `hf_class.py` registers."""
@@ -181,6 +182,8 @@ def _read_registered(
     for name in [name for name in state if name.endswith("embedding.positions.weight")]:
         n = _shortened(len(state[name]) - (task == "translate"), max_len) + (task == "translate")
         state[name] = state[name][:n].clone()
+    if task == "regress" and facts is not None:  # written in the units of the data
+        state = in_scale(state, Decision(), Decision.from_json(facts.decision, None, "glassformer.json"))
     labels = own_labels(config) if task in ("classify", "multilabel") else None
     return _Parts(task, state, [], _shortened(context, max_len), labels)
 

@@ -249,6 +249,8 @@ def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[
         config |= {"n_bigrams": 0 if first.bigrams is None else len(first.bigrams.keys)}
     if isinstance(first, TextClassifier):
         config |= label_config(labels, first.several)
+        if first.n_classes == 1:
+            config |= {"problem_type": "regression", "id2label": {0: "number"}, "label2id": {"number": 0}}
     if isinstance(first, Translator):
         config |= {"decoder_start_token_id": 2, "is_encoder_decoder": True}
     return config

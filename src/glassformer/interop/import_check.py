@@ -93,6 +93,7 @@ def _load(transformers: Any, imported: ImportedModel, folder: Path) -> Any:
     kinds = {
         "classify": "AutoModelForSequenceClassification",
         "multilabel": "AutoModelForSequenceClassification",
+        "regress": "AutoModelForSequenceClassification",
         "pretrain": "AutoModelForMaskedLM",
         "lm": "AutoModelForCausalLM",
         "translate": "AutoModelForSeq2SeqLM",

@@ -20,7 +20,7 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import DivergedError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.export_facts import CLASSIFIERS, MAX_BYTES, ExportFacts, library, not_exported, tokenizer_of
+from glassformer.interop.export_facts import MAX_BYTES, POOLED, ExportFacts, library, not_exported, tokenizer_of
 from glassformer.text.ngrams import LENGTHS, MOST
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
@@ -294,13 +294,15 @@ class OnnxEngine(Engine):
 
     def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer, kind: str = "language_model") -> None:
         self._graphs, self._t, self._kind = graphs, tokenizer, kind
-        gives_tokens = kind not in (*CLASSIFIERS, "text_embedder")  # whose numbers are not of tokens
+        gives_tokens = kind not in (*POOLED, "text_embedder")  # whose outputs are of classes, a number or a vector
         [outputs] = [graph.get_outputs() for name, graph in graphs.items() if name != "encoder"]
         sizes = [size for output in outputs[:1] for size in output.shape[-1:]]
         self.n_tokens = sizes[0] if gives_tokens and sizes and isinstance(sizes[0], int) else None
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         logits = self._of_text(ids, words).astype(np.float64)[0]
+        if self._kind == "regressor":
+            return logits
         if self._kind == "classifier":
             return np.exp(log_softmax(logits))
         return 1 / (1 + np.exp(-logits))  # of several labels each is a decision of its own

@@ -1,8 +1,8 @@
 """Write a model as ONNX graphs.
 
 - `model.onnx`, of a classifier or a masked language model: `input_ids` and `attention_mask` (B, S) give `logits`,
-  (B, C) or (B, S, V); of a bare encoder `vector`, (B, D). With character n-grams there are also `ngram_index` (B, S)
-  and `ngrams` (U, G): `NgramBatch`.
+  (B, C) or (B, S, V); of a regressor (B, 1), numbers in the units of the data, in float64; of a bare encoder `vector`,
+  (B, D). With character n-grams there are also `ngram_index` (B, S) and `ngrams` (U, G): `NgramBatch`.
 - `decoder_step.onnx`, of a language model: `input_ids` (B, n), `past_keys` and `past_values` (L, B, H, p, E) give
   `logits` (B, n, V), `keys` and `values` (L, B, H, p + n, E). With token n-grams there are also `recent_ids` (B, r),
   the last ids of the past.
@@ -47,11 +47,13 @@ Shapes = dict[str, tuple[str | int, ...]]
 MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder_step.onnx"
 
 
-def write_onnx(model: nn.Module, tokenizer: Tokenizer) -> Iterator[tuple[str, bytes]]:
+def write_onnx(
+    model: nn.Module, tokenizer: Tokenizer, scale: tuple[float, float] | None = None
+) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the content of each file.
 
-    An ensemble of classifiers or masked language models becomes one graph. The n-grams of the tokenizer are written
-    too.
+    `scale` are mean and standard deviation of the numbers of a regressor. An ensemble of classifiers, regressors or
+    masked language models becomes one graph. The n-grams of the tokenizer are written too.
 
     Raises:
         UsageError: the packages onnx and onnxscript are not installed, or the model is too large.
@@ -76,15 +78,16 @@ def write_onnx(model: nn.Module, tokenizer: Tokenizer) -> Iterator[tuple[str, by
             shapes |= {"ngram_index": ("batch", "length"), "ngrams": ("words", "most")}
             yield SPELLING, spelling_json(tokenizer)
         output = "vector" if isinstance(first, TextEmbedder) else "logits"
-        yield MODEL, _graph(_OfTexts(model), shapes, (output,))
+        yield MODEL, _graph(_OfTexts(model, scale), shapes, (output,))
 
 
 class _OfTexts(nn.Module):
-    """A classifier, a masked language model or a bare encoder, or several of one kind."""
+    """A classifier, regressor, masked language model or bare encoder, or several of one kind."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, scale: tuple[float, float] | None = None) -> None:
         super().__init__()
         self.model = model
+        self.scale = None if scale is None else nn.Buffer(torch.tensor(scale, dtype=torch.float64))
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, ngram_index: Tensor | None = None, ngrams: Tensor | None = None
@@ -92,7 +95,8 @@ class _OfTexts(nn.Module):
         if isinstance(self.model, TextEmbedder):
             return self.model(input_ids, attention_mask == 1)
         batch = None if ngram_index is None or ngrams is None else NgramBatch(ngram_index, ngrams)
-        return label_logits(self.model, self.model(input_ids, attention_mask == 1, batch))
+        logits = label_logits(self.model, self.model(input_ids, attention_mask == 1, batch))
+        return logits if self.scale is None else self.scale[0] + self.scale[1] * logits.double()
 
 
 class _LanguageModelStep(nn.Module):

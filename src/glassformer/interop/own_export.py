@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import REGISTERED
-from glassformer.interop.export_facts import FACTS, ExportFacts, read_facts
+from glassformer.interop.export_facts import FACTS, POOLED, ExportFacts, read_facts
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
 from glassformer.runs.folder import TOKENIZER
 from glassformer.tasks import task_of_kind
@@ -85,9 +85,9 @@ def registered_parts(
         UsageError: it is an ensemble, or has n-grams or bigrams of words, whose spelling the folder does not hold.
     """
     names = config.get("architectures")
-    several = config.get("problem_type") == "multi_label_classification"
-    other = "classifier" if several else "multilabel_classifier"
-    kinds = {name: kind for kind, name in REGISTERED.items() if kind != other}
+    problems = {"multi_label_classification": "multilabel_classifier", "regression": "regressor"}
+    pooled = problems.get(str(config.get("problem_type")), "classifier")
+    kinds = {name: kind for kind, name in REGISTERED.items() if kind == pooled or kind not in POOLED}
     kind = kinds.get(str(names[0])) if isinstance(names, list) and len(names) == 1 else None
     context = config.get("max_position_embeddings")
     if kind is None or type(context) is not int or context < 1:

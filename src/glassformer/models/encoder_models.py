@@ -112,12 +112,12 @@ class TextClassifier(TextEncoder):
 
     Two classes share one logit: the other is fixed at zero, so that softmax is the sigmoid of that logit and
     cross-entropy is binary cross-entropy. Where a text may have several classes, each is such a decision of its own,
-    and has two logits: for "no" and for "yes".
+    and has two logits: for "no" and for "yes". A model of one class gives one output, which is a number (regression).
 
     Args:
         config: sizes and choices of the Transformer.
         vocab_size: rows of the token embedding.
-        n_classes: number of classes C ≥ 2.
+        n_classes: number of classes C; 1 for a number.
         max_len: maximum length of a text, in tokens.
         n_ngrams: rows of the table of character n-grams; 0 for none.
         bigrams: pairs of ids that have an embedding.
@@ -135,8 +135,8 @@ class TextClassifier(TextEncoder):
         several: bool = False,
     ) -> None:
         super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
-        if n_classes < 2:
-            raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
+        if n_classes < 1 or (several and n_classes < 2):
+            raise ValueError(f"a classifier needs two classes or more, or one output for a number, not {n_classes}")
         self.n_classes, self.several = n_classes, several
         self.token: int | None = None
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)

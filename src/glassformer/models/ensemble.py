@@ -47,12 +47,17 @@ class Ensemble(nn.Module):
         return min(int(member.max_len) for member in self.members)  # pyright: ignore[reportArgumentType]
 
     def forward(self, *args: Any, **kwargs: Any) -> Float[Tensor, "... V"]:
-        """Return the `mean_logits` over classes or tokens."""
+        """Return the `mean_logits` over classes or tokens, or the mean number."""
         return mean_logits([member(*args, **kwargs) for member in self.members])
 
 
 def mean_logits(logits: Sequence[Float[Tensor, "... V"]]) -> Float[Tensor, "... V"]:
-    """Return the logarithm of the mean of several models' probabilities, which serves as logits."""
+    """Return the logarithm of the mean of several models' probabilities, which serves as logits.
+
+    A single output is no choice among several: it is a number, whose mean is returned.
+    """
+    if logits[0].shape[-1] == 1:
+        return torch.stack([each.float() for each in logits]).mean(dim=0)
     log_probs = torch.stack([each.float().log_softmax(dim=-1) for each in logits])
     return log_probs.logsumexp(dim=0) - math.log(len(logits))
 

@@ -136,6 +136,8 @@ def training_loss(facts: RunRecord) -> Iterator[Finding]:
     losses = [loss for loss in facts.logged("loss") if math.isfinite(loss)]
     if len(losses) < 40:
         raise NotMade(f"{len(losses)} steps are logged, and it takes 40")
+    n = min(facts.task_report.steps_averaged, len(losses) - 39)
+    losses = [statistics.fmean(losses[i : i + n]) for i in range(len(losses) - n + 1)]
     start, end = statistics.median(losses[:10]), statistics.median(losses[-10:])
     before = [statistics.median(losses[i - 20 : i]) for i in range(20, len(losses))]
     jumps = zip(losses[20:], before, strict=True)

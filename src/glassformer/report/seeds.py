@@ -92,8 +92,9 @@ def _as_one(facts: SeedsRecord) -> str:
     """Return a sentence on the ensemble of all seeds, with its score if known."""
     words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
     if ensemble := facts.ensemble:
+        ensemble_of = facts.runs[0].task_report.averaged[0]
         interval = f" (95%: {ensemble.metric.between(ensemble.interval)})" if ensemble.interval else ""
-        sentence = f"Their ensemble, by the mean probability: **{ensemble.text}**{interval}. `predict` uses it"
+        sentence = f"Their ensemble, by the mean {ensemble_of}: **{ensemble.text}**{interval}. `predict` uses it"
     else:
         sentence = "Their ensemble is usually better than the best of them. `evaluate` and `predict` use it"
     members = len(facts.runs) * facts.runs[0].config.model.ensemble_size

@@ -64,7 +64,8 @@ def model(facts: RunRecord) -> str:
             parts.append("words read with their n-grams")
     what = f"{family[0].upper()}{family[1:]} Transformer" if family else "Transformer"
     if model.ensemble_size > 1:
-        what = f"An ensemble of {model.ensemble_size}, averaging probabilities. Each is one {what[0].lower()}{what[1:]}"
+        averaged = facts.task_report.averaged[1]
+        what = f"An ensemble of {model.ensemble_size}, averaging {averaged}. Each is one {what[0].lower()}{what[1:]}"
     begin = facts.config.train.init_from
     parts.append(f"trained from {f'the weights of {code(begin)}' if begin else 'random weights'}")
     return f"{what}, {'; '.join(parts)}."

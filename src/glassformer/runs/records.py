@@ -150,6 +150,7 @@ class DataRecord:
             empty where they are random.
         columns: the columns that were read of the training table. counts: what was met in the files, by name.
         pipes: paths that could be read once.
+        scale: where targets are numbers, mean and sd of those of training; else empty.
     """
 
     task: str = ""
@@ -166,6 +167,7 @@ class DataRecord:
     columns: JsonObject = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     pipes: list[str] = field(default_factory=list)
+    scale: dict[str, float] = field(default_factory=dict)
 
     @property
     def findings(self) -> list[Finding]:

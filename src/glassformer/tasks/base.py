@@ -94,6 +94,7 @@ class Task(ABC):
             "classifier",
             "multilabel_classifier",
             "tagger",
+            "regressor",
             "masked_language_model",
             "translator",
             "language_model",

@@ -70,6 +70,28 @@ def fit_probes(
     return weight, bias
 
 
+def fit_ridge_probe(
+    vectors: Float[np.ndarray, "N P"], targets: Float[np.ndarray, " N"]
+) -> tuple[Float[np.ndarray, "1 P"], Float[np.ndarray, " 1"]]:
+    """Return weight and bias of a ridge regression, whose strength is chosen as that of `fit_probe`."""
+    from sklearn.linear_model import Ridge
+
+    center = vectors.mean(axis=0)
+    scale = max(float(np.sqrt(np.square(vectors - center).mean())), 1e-12)
+    x = (vectors - center) / scale
+    folds = np.random.default_rng(0).permutation(len(targets)) % FOLDS
+    errors = np.zeros(len(PENALTIES))
+    for fold in range(FOLDS if len(targets) < ONE_FOLD_FROM else 1):
+        held = folds == fold
+        if held.any() and not held.all():
+            for i, penalty in enumerate(PENALTIES):
+                fitted = Ridge(alpha=1 / penalty).fit(x[~held], targets[~held])
+                errors[i] += np.square(fitted.predict(x[held]) - targets[held]).sum()
+    fitted = Ridge(alpha=1 / PENALTIES[int(errors.argmin())]).fit(x, targets)
+    weight = (fitted.coef_ / scale)[None]
+    return weight, np.array([fitted.intercept_]) - weight @ center
+
+
 def _fit(x: np.ndarray, labels: np.ndarray, penalty: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 

@@ -51,6 +51,9 @@ class TaskReport:
         examples_note: how the examples were chosen.
         guesses_evenly: whether an untrained model gives all answers about the same probability, so that its loss is the
             logarithm of their number.
+        steps_averaged: steps whose mean loss is looked at for jumps, where that of a single batch varies much.
+        averaged: what an ensemble averages, one and several of them.
+        probe: what the head is fitted by before the first step, where a pretrained encoder is new to the task.
         comparison_keys: keys of a stored prediction that hold target and prediction; None if runs are not compared
             example by example.
     """
@@ -70,6 +73,9 @@ class TaskReport:
     limits: ClassVar[str] = "It was tested on data like its training data; elsewhere it may do worse."
     examples_note: ClassVar[str] = "The first of the split, not chosen."
     guesses_evenly: ClassVar[bool] = True
+    steps_averaged: ClassVar[int] = 1
+    averaged: ClassVar[tuple[str, str]] = ("probability", "probabilities")
+    probe: ClassVar[str] = "a logistic regression"
     comparison_keys: ClassVar[tuple[str, str] | None] = None
 
     def metric(self, name: str) -> Metric:

@@ -132,7 +132,9 @@ def restore_begun_task(folder: RunFolder) -> Task:
     """
     config, tokenizer, data = folder.read_config(), folder.read_tokenizer(), folder.read_data()
     try:
-        return task_class(config.task)(config, tokenizer, data.label_names)
+        task = task_class(config.task)(config, tokenizer, data.label_names)
+        task.decision = Decision.from_json(data.scale, data.label_names, folder.data)
+        return task
     except UsageError as error:
         raise CheckpointError(f"{folder.config}: {error.message}", error.hint) from error
 
@@ -150,6 +152,7 @@ def check_joins(runs: Sequence[tuple[Path, Task]], other: Path, task: Task) -> N
         ("task", ours.name == task.name),
         ("tokenizer", ours.tokenizer.sha256 == task.tokenizer.sha256),
         ("classes", ours.label_names == task.label_names),
+        ("mean and standard deviation of the training numbers", ours.decision.scale == task.decision.scale),
         ("longest text (text.max_len)", ours.config.text.max_len == task.config.text.max_len),
     ):
         if not same:

@@ -1,7 +1,11 @@
-"""How the probabilities of a trained classifier become answers; stored with its weights. No torch is imported here."""
+"""How the outputs of a trained classifier or regressor become answers; stored with its weights.
+
+No torch is imported here.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,17 +27,21 @@ LEAST = 1e-16
 
 @dataclass(frozen=True)
 class Decision:
-    """What is chosen on the validation split and applied to the probabilities.
+    """What is chosen on the validation split and applied to the probabilities; or the scale of numbers.
 
     Attributes:
         thresholds: of several labels the probability of each from which it is answered; None for classes, of which the
             most probable is answered.
         temperature: what logits are divided by where calibrated probabilities are requested (Guo et al. 2017, 4.2);
             None where none was fitted.
+        mean, sd: mean and standard deviation of the training numbers, in units of which a regressor computes; None for
+            classes.
     """
 
     thresholds: list[float] | None = None
     temperature: float | None = None
+    mean: float | None = None
+    sd: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are set."""
@@ -48,7 +56,25 @@ class Decision:
             raise CheckpointError(f"{where}: expected a threshold from 0 to 1 for each of {len(labels or ())} labels")
         if decision.temperature is not None and not COLDEST <= decision.temperature <= HOTTEST:
             raise CheckpointError(f"{where}: expected a temperature from {COLDEST} to {HOTTEST}")
+        scale = [x for x in (decision.mean, decision.sd) if x is not None]
+        if len(scale) == 1 or not all(map(math.isfinite, scale)) or (scale and scale[1] <= 0):
+            raise CheckpointError(f"{where}: expected a mean, and a standard deviation above 0, of the numbers")
         return decision
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Return mean and standard deviation of the training numbers; 0 and 1 where there are none."""
+        return (0.0 if self.mean is None else self.mean), (1.0 if self.sd is None else self.sd)
+
+    def numbers(self, outputs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """Return the outputs of a regressor in the units of its training numbers."""
+        mean, sd = self.scale
+        return mean + sd * np.asarray(outputs, np.float64)
+
+    def standardised(self, numbers: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """Return what a regressor should output for numbers: their distance from the mean in standard deviations."""
+        mean, sd = self.scale
+        return (np.asarray(numbers, np.float64) - mean) / sd
 
     def thresholds_of(self, labels: Sequence[str]) -> list[float]:
         """Return the threshold of each of several labels."""
@@ -96,3 +122,22 @@ def labels_lines(answer: dict[str, Any]) -> list[str]:
     """Return the labels of a text and their probabilities, each separated by "; "."""
     shares = (f"{answer['probabilities'][label]:.4f}" for label in answer["labels"])
     return ["\t".join(["; ".join(answer["labels"]), "; ".join(shares)])]
+
+
+DIGITS = 6
+"""Significant digits of a number in a line."""
+
+
+def number_text(value: float) -> str:
+    """Write a number for a line or a page, to `DIGITS` significant digits."""
+    return f"{value:.{DIGITS}g}"
+
+
+def number_answer(text: str, number: float) -> dict[str, Any]:
+    """Return the number of a text."""
+    return {"text": text, "number": float(number)}
+
+
+def number_lines(answer: dict[str, Any]) -> list[str]:
+    """Return the number of a text as a line."""
+    return [number_text(answer["number"])]

@@ -140,9 +140,10 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
     if not fitted:
         return None
     scores = context.task.decided(model, context.valid).evaluate(model, split, context.config.decode)
-    settings = "the pretrained encoder as it was, and a logistic regression on its vectors of the training texts"
-    metric = context.task.report.headline
-    return {name: scores[name] for name in (metric, interval_key(metric), "macro_f1")} | {"settings": settings}
+    report = context.task.report
+    settings = f"the pretrained encoder as it was, and {report.probe} on its vectors of the training texts"
+    wanted = report.headline, interval_key(report.headline), "macro_f1", "rmse", "r2", "pearson", "spearman"
+    return {name: scores[name] for name in wanted if name in scores} | {"settings": settings}
 
 
 def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:

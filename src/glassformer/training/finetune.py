@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from glassformer.runs.model_folder import WEIGHTS, Weights
 from glassformer.runs.origin import read_origin
 from glassformer.tasks import Task, task_class
 from glassformer.tasks.restoring import load_model_folder
+from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import sha256_regular
 
@@ -59,6 +60,7 @@ class PretrainedModel:
     weights: Weights
     sha256: str
     labels: list[str] | None = None
+    decision: Decision = field(default_factory=Decision)
 
     @property
     def imported(self) -> bool:
@@ -69,17 +71,32 @@ class PretrainedModel:
         """Return the model as a task begins from it: a classifier's head fits its own classes and its own pooling.
 
         The rows of the head are put in the order of the task's classes. It is left out, so that the new head is
-        trained, where the classes or the pooling are others.
+        trained, where the classes or the pooling are others. That of a regressor is brought to the scale of the new
+        numbers, and left out where one task has classes and the other numbers.
         """
         ours, theirs = task.label_names, self.labels
-        if ours is None or theirs is None:
+        of_numbers = [one.explain_as == "regressor" for one in (task, task_class(self.config.task))]
+        if (ours is None or theirs is None) and not any(of_numbers):
             return self
         taken = all(getattr(task.config.model, name) == getattr(self.config.model, name) for name in POOLINGS)
         same = taken and task.name == self.config.task
-        if not same or {*ours} != {*theirs}:
+        if not same or {*(ours or ())} != {*(theirs or ())}:
             return replace(self, weights={name: w for name, w in self.weights.items() if not _HEAD.match(name)})
+        if ours is None or theirs is None:
+            return replace(self, weights=in_scale(self.weights, self.decision, task.decision))
         order = [theirs.index(name) for name in ours]
         return replace(self, weights={n: _in_order(w, order) if _HEAD.match(n) else w for n, w in self.weights.items()})
+
+
+def in_scale(weights: Weights, theirs: Decision, ours: Decision) -> Weights:
+    """Return a regressor's weights with a head that gives the same numbers by another mean and standard deviation."""
+    (mean, sd), (our_mean, our_sd) = theirs.scale, ours.scale
+    scaled = dict(weights)
+    for name, weight in weights.items():
+        if _HEAD.match(name):
+            shift = (mean - our_mean) / our_sd if name.endswith("bias") else 0.0
+            scaled[name] = (weight.double() * (sd / our_sd) + shift).to(weight.dtype)
+    return scaled
 
 
 def _in_order(rows: Tensor, order: list[int]) -> Tensor:
@@ -102,7 +119,8 @@ def load_pretrained(path: str) -> PretrainedModel:
     if (origin := read_origin(folder)) is not None:
         weights = {name: weight for name, weight in weights.items() if name not in origin.untrained}
     config = Config(task=task.name, text=task.config.text, model=task.config.model)
-    return PretrainedModel(path, config, task.tokenizer, weights, sha256_regular(folder / WEIGHTS), task.label_names)
+    sha256 = sha256_regular(folder / WEIGHTS)
+    return PretrainedModel(path, config, task.tokenizer, weights, sha256, task.label_names, task.decision)
 
 
 def pretrained_folder(path: str) -> Path:

@@ -71,6 +71,7 @@ def describe_data(context: RunContext, facts: Preflight) -> DataRecord:
         counts=context.data.counts,
         pipes=context.data.pipes,
         base=_base(context),
+        scale={name: x for name, x in context.task.decision.to_json().items() if name in ("mean", "sd")},
     )
 
 

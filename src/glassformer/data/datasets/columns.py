@@ -19,7 +19,14 @@ from typing import Any, TypeAlias
 
 from glassformer.data.datasets import headers
 from glassformer.data.datasets.headers import plain
-from glassformer.data.datasets.labels import clean_label_sets, clean_labels, joined_labels, label_of_number
+from glassformer.data.datasets.labels import (
+    clean_label_sets,
+    clean_labels,
+    joined_labels,
+    label_of_number,
+    normalised_label,
+)
+from glassformer.data.datasets.numbers import heads_numbers, number_rank
 from glassformer.data.datasets.quotes import JoinedRows
 from glassformer.data.datasets.tables import Row, other_delimiter, read_rows
 from glassformer.data.diagnostics import Diagnostics, IssueKind
@@ -75,7 +82,11 @@ class ColumnSpec:
 
     @property
     def is_label(self) -> bool:
-        return self.name == "label"
+        return self.name in ("label", "number")
+
+    @property
+    def is_number(self) -> bool:
+        return self.name == "number"
 
     def preferring(self, header: str | None) -> ColumnSpec:
         """Return a copy that tries this header first (the one found in another part of the data)."""
@@ -86,11 +97,13 @@ ColumnSpecs = tuple[ColumnSpec, ...]
 _TEXTS = """text review sentence content comment message body tweet post document question utterance phrase
 description abstract headline title"""
 _LABELS = "label labels class category sentiment target intent topic emotion polarity rating stars score y"
+_NUMBERS = "stars score rating ratings target value number price"
 _SOURCES = "src source source_text input original from"
 _TARGETS = "tgt trg target target_text translation output to"
 TEXT = ColumnSpec("text", "--text-column", tuple(_TEXTS.split()))
 LABEL = ColumnSpec("label", "--label-column", tuple(_LABELS.split()))
 LABELS = ColumnSpec("label", "--label-column", ("labels", "tags", "categories", "topics", *_LABELS.split()), None, ";")
+NUMBER = ColumnSpec("number", "--label-column", tuple(_NUMBERS.split()))
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
 
@@ -176,7 +189,9 @@ def read_table(
             lines, texts, targets = headers.without_named_rows(path, (lines, texts, targets), usual, diagnostics)
         joined.report(path, targets, len(texts), diagnostics)
         separator = specs[-1].separator
-        if separator is None:
+        if specs[-1].is_number:
+            targets = [normalised_label(target) for target in targets]
+        elif separator is None:
             targets = clean_labels(path, lines, targets, diagnostics)
         else:
             targets = clean_label_sets(path, lines, targets, separator, diagnostics)
@@ -233,6 +248,8 @@ def _note_guess(path: Path, columns: ResolvedColumns, specs: ColumnSpecs, diagno
 
 
 def _has_header(names: Sequence[str], body: list[list[str]], specs: ColumnSpecs) -> bool:
+    if specs[-1].is_number and (found := heads_numbers(names, body)) is not None:
+        return found
     return headers.has_header(names, body, [spec.usual for spec in specs], of_label=specs[-1].is_label)
 
 
@@ -281,7 +298,8 @@ def _by_values(chosen: list[int | None], body: list[list[str]], specs: ColumnSpe
             continue
         free = [i for i in range(n_columns) if i not in chosen]
         if specs[k].is_label:
-            chosen[k] = min(free, key=lambda i: headers.label_rank([row[i] for row in body]))
+            rank = number_rank if specs[k].is_number else headers.label_rank
+            chosen[k] = min(free, key=lambda i: rank([row[i] for row in body]))
         elif specs[-1].is_label or len(specs) == 1:
             chosen[k] = headers.longest_column(free, body)
         else:
@@ -317,7 +335,9 @@ def row_values(
             except ValueError as error:
                 diagnostics.error(path, row.line, "label", str(error))
                 return None
-        if spec.is_label and isinstance(value, bool | int | float):
+        if spec.is_number and isinstance(value, bool | int | float):
+            value = str(value).lower()  # true, nan and inf are no numbers, which is noted with the other targets
+        elif spec.is_label and isinstance(value, bool | int | float):
             try:
                 written, value = value, label_of_number(value)
             except ValueError as error:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, ResolvedColumns, Rows, json_names
 from glassformer.data.datasets.headers import plain
 from glassformer.data.datasets.labels import labels_of, normalised_label
+from glassformer.data.datasets.numbers import is_number
 from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
 
@@ -124,15 +126,15 @@ class KnownColumns:
             header = all(_is_usual(first[int(key)], spec) for key, spec in zip(keys, specs, strict=True))
             return ResolvedColumns(keys, nothing, n, has_header=header and len(rows) > 1)
         below = rows[1:] or rows
-        separator = specs[-1].separator
-        share = [sum(self._is_known(row[i], separator) for row in below) / len(below) for i in range(n)]
+        is_known = is_number if specs[-1].is_number else partial(self._is_known, separator=specs[-1].separator)
+        share = [sum(is_known(row[i]) for row in below) / len(below) for i in range(n)]
         label = int(keys[-1]) if same else -1
         if not same or share[label] < KNOWN_SHARE:
             label = max(range(n), key=lambda i: share[i])
             same = False
         if share[label] < KNOWN_SHARE:
             return None
-        known = self._is_known(first[label], separator)
+        known = is_known(first[label])
         if not known and self.columns.has_header:
             return None  # it has a header, though not that of training
         others = [i for i in range(n) if i != label]

@@ -55,7 +55,13 @@ ANSWERS = {"imdb": "label", "imdb-texts": "", "multi30k": "target", "dates": "ta
 """What the texts of each built-in data set come with: "" is nothing; None is running text."""
 SAVED_SPLIT_NAMES = {"train": ("train",), "valid": ("validation", "valid", "dev", "val"), "test": ("test",)}
 """The names of splits in a data set of Hugging Face that was saved to disk."""
-_IN_WORDS = {None: "running text", "": "texts alone", "label": "texts with labels", "target": "pairs of sentences"}
+_IN_WORDS = {
+    None: "running text",
+    "": "texts alone",
+    "label": "texts with labels",
+    "number": "texts with numbers",
+    "target": "pairs of sentences",
+}
 
 
 @pipes_kept()

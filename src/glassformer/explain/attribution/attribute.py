@@ -33,11 +33,12 @@ from glassformer.explain.attribution.value_function import (
     ValueFunction,
     erased_with,
     make_value_function,
+    number_prediction,
     prediction_index,
     uses_mask_token,
 )
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.predictions import Candidate, Prediction, readable, top_predictions
+from glassformer.explain.predictions import NUMBER, Candidate, Prediction, readable, top_predictions
 from glassformer.explain.record_store import weak_cache
 from glassformer.explain.streams import words_read
 from glassformer.text.tokenizer import UNK
@@ -54,7 +55,7 @@ class Attribution:
 
     method: Method
     quantity: str
-    """"logit of pos minus logit of neg", "log p of 'Hunde'"."""
+    """"logit of pos minus logit of neg", "log p of 'Hunde'", "the number"."""
     target: Candidate
     foil: Candidate | None
     value: float
@@ -173,6 +174,9 @@ def erase_each(
     _, first, row_of = np.unique(np.concatenate(erased, axis=1), axis=0, return_index=True, return_inverse=True)
     logits = value_fn.erased_logits([stream[first] for stream in erased])[torch.from_numpy(row_of.reshape(-1))]
     *values, original = value_fn.quantity(logits).tolist()
+    if explanation.is_number:
+        each = map(number_prediction, logits[:n, 0].tolist())
+        return [Erased(prediction, value, original) for prediction, value in zip(each, values, strict=True)]
     actual = explanation.predictions[prediction_index(explanation, request.prediction)].actual
     following = None if actual is None else actual.id
     predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, [following] * n)
@@ -219,6 +223,8 @@ def _candidate(explanation: Explanation, logits: Float[Tensor, " C"], i: int) ->
 
 def _quantity_name(target: Candidate, foil: Candidate | None, classes: bool) -> str:
     """Return the name of the explained quantity."""
+    if target.piece == NUMBER and classes and foil is None:
+        return "the number"
     if classes and foil is not None:
         return f"logit of {target.piece} minus logit of {foil.piece}"
     name = f"log p of '{target.piece}'"

@@ -24,6 +24,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.hooks import replace_outputs
 from glassformer.explain.explanation import Explanation
+from glassformer.explain.predictions import NUMBER, Candidate, Prediction
 from glassformer.explain.request import IDS, MAX_PREFIX, Request
 from glassformer.explain.streams import Stream
 from glassformer.nn.embeddings import TokenEmbedding
@@ -62,6 +63,7 @@ class ValueFunction:
         erase_id: the id that replaces an erased token.
         ngram_batch: the n-grams of the tokens, for a model that reads them; an erased token has none.
         masked: True for a masked language model.
+        scale: of a regressor mean and standard deviation of the training numbers; the quantity is then the number.
     """
 
     model: nn.Module
@@ -75,9 +77,12 @@ class ValueFunction:
     erase_id: int
     ngram_batch: NgramBatch | None = None
     masked: bool = False
+    scale: tuple[float, float] | None = None
 
     def quantity(self, logits: Float[Tensor, "N C"]) -> Float[Tensor, " N"]:
         """Return the explained quantity from the logits of N variants."""
+        if self.scale is not None:
+            return self.scale[0] + self.scale[1] * logits[:, self.target].double()
         if self.foil is not None:
             return logits[:, self.target] - logits[:, self.foil]
         return logits.log_softmax(dim=-1)[:, self.target]
@@ -272,13 +277,14 @@ class EraseRequest(Request):
 
 def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:
     """Return the value function of a request."""
-    explanation.check_has_answer()
+    if not explanation.is_number:
+        explanation.check_has_answer()
     explanation.check_not_edited()
     task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
-    prediction = explanation.predictions[prediction_index(explanation, request.prediction)]
+    prediction = asked_prediction(explanation, request.prediction)
     classes = explanation.is_classifier
     top = [candidate.id for candidate in prediction.top]
-    n_ids = len(task.label_names or []) if classes else tokenizer.vocab_size
+    n_ids = len(task.label_names or []) if classes else 1 if explanation.is_number else tokenizer.vocab_size
     target, foil = request.target, request.foil
     if target is None:
         target = top[0] if prediction.actual is None else prediction.actual.id
@@ -313,6 +319,7 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
         erase_id=erase_id(task),
         ngram_batch=explanation.model_inputs.get("ngram_batch"),
         masked=explanation.generation.masked is not None,
+        scale=task.decision.scale if explanation.is_number else None,
     )
 
 
@@ -350,9 +357,21 @@ def erased_with(task: Task) -> str:
     return MASK if uses_mask_token(task) else UNK
 
 
+def number_prediction(output: float) -> Prediction:
+    """Return the output of a regressor in the place of a prediction; it is no choice, so that its probability is 1."""
+    return Prediction(None, output, [Candidate(0, NUMBER, output, 0.0)], None)
+
+
+def asked_prediction(explanation: Explanation, prediction: int | None) -> Prediction:
+    """Return the prediction of a request; of a regressor its output."""
+    if explanation.is_number and prediction in (None, 0):
+        return number_prediction(float(explanation.records["logits"].value[0]))
+    return explanation.predictions[prediction_index(explanation, prediction)]
+
+
 def prediction_index(explanation: Explanation, prediction: int | None) -> int:
     """Return the index of a prediction, by default the first of the answer."""
-    n = len(explanation.predictions)
+    n = max(len(explanation.predictions), explanation.is_number)
     if prediction is None:
         return next(iter(explanation.answered), n - 1)
     if not 0 <= prediction < n:

@@ -26,6 +26,8 @@ from glassformer.explain.predictions import (
     Answer,
     Prediction,
     class_answer,
+    finite,
+    number_answer,
     output_of,
     rows_of,
     text_answer,
@@ -258,6 +260,9 @@ def _decode_again(
 ) -> tuple[Answer | None, str]:
     """Return what the model answers under edits, or why it was not decoded again."""
     subject, request = explanation.subject, explanation.request
+    if explanation.is_number:
+        before = output_of((explanation.base or explanation).records)
+        return number_answer(subject.task.decision, finite(output_of(edited)), before), ""
     if not after:
         return vector_answer(output_of(edited), output_of((explanation.base or explanation).records)), ""
     if explanation.is_classifier:

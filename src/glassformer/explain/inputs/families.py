@@ -192,7 +192,7 @@ class ModelFamily:
     Attributes:
         stacks: its stacks.
         is_classifier: True if a model predicts once per text; others predict a token at each position, a bare encoder
-            nothing.
+            nothing, and a regressor no class or token.
         request_fields: the fields of a request that only some families support.
         encode: encodes and decodes a text as in prediction.
         decode_defaults: changes the decode settings of a run for explanations.
@@ -209,6 +209,7 @@ FAMILIES: dict[str, ModelFamily] = {
     "classifier": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_classifier),
     "multilabel_classifier": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_classifier),
     "tagger": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_tagger),
+    "regressor": ModelFamily("encoder", False, frozenset(), encoded_text.encode_for_text_embedder),
     "masked_language_model": ModelFamily("encoder", False, frozenset(), encode_for_masked_language_model),
     "text_embedder": ModelFamily("encoder", False, frozenset(), encoded_text.encode_for_text_embedder),
     "translator": ModelFamily(

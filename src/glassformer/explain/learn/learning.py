@@ -39,7 +39,7 @@ from glassformer.explain.learn.learner import (
     loss_and_right,
     loss_of,
 )
-from glassformer.explain.learn.loss import LOSS, NO_ANSWER, EncodedAnswer, encode_answer, loss_steps
+from glassformer.explain.learn.loss import LOSS, NO_ANSWER, NO_NUMBER, EncodedAnswer, encode_answer, loss_steps
 from glassformer.explain.one_label import NOT, has_several_labels, of_one_label
 from glassformer.explain.predictions import Answer
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
@@ -248,6 +248,8 @@ def why_no_learning(explanation: Explanation) -> str | None:
         return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {longest}"
     if explanation.subject.task.explain_as == "text_embedder":
         return NO_ANSWER
+    if explanation.is_number:
+        return NO_NUMBER
     try:
         check_size(explanation.subject.model)
     except UsageError as error:

@@ -27,6 +27,7 @@ from glassformer.explain.subject import Subject
 LOSS = "loss"
 """Id of the last step."""
 NO_ANSWER = "a bare encoder has no answer to learn"
+NO_NUMBER = "steps of learning are for classes and tokens, and the answer of this model is a number"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ def encode_answer(subject: Subject, request: TraceRequest, answer: str) -> Encod
             return _masked_words(subject, request, answer)
         case "language_model":
             return _continuation(subject, request, answer)
+    if subject.task.explain_as == "regressor":
+        raise UsageError(NO_NUMBER, "train it on more examples")
     raise UsageError(NO_ANSWER, "train a classifier from it: --init-from")
 
 
