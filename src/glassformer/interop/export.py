@@ -184,6 +184,8 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     if task.tokenizer.of_targets is not task.tokenizer:
         message = f"{target} is not written with a tokenizer of two sides, as that of a Marian model is"
         raise UsageError(message, "use glassformer predict; no target holds it yet")
+    if task.tokenizer.separator and target == "hf":
+        raise UsageError("hf is not written of a model that reads pairs of texts", "use --to onnx")
     if target == "ctranslate2":
         check_frame(task.tokenizer)
     facts = _facts(run, target, choice, model, o.quantization)
@@ -274,6 +276,7 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
         notes=notes,
         special=None if special is None else special.to_json(),
         decision=run.task.decision.to_json() or None,
+        pairs=bool(run.task.tokenizer.separator),
     )
 
 

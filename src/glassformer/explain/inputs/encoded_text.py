@@ -18,7 +18,6 @@ from glassformer.explain.subject import Subject
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.ngram_embeddings import BigramEmbedding
-from glassformer.text.long_text import truncate
 from glassformer.text.tokenizer import Tokenizer
 
 PARTS = {"head": "beginning", "tail": "end", "head+tail": "beginning and end", "middle": "middle"}
@@ -156,7 +155,7 @@ def encode_for_classifier(subject: Subject, request: TraceRequest, settings: Dec
     t, text = subject.task.tokenizer, subject.task.config.text
     ids, spans = t.encode(request.text), t.offsets(request.text)
     room = t.room(min(text.max_len, MAX_LAYERED_TOKENS))
-    kept = truncate(list(range(len(ids))), room, text.truncate)
+    kept = t.truncate(ids, room, text.truncate, list(range(len(ids))))
     warnings = input_warnings(ids, kept, t, "the text", text.truncate, reads=t.room(text.max_len))
     ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
     [(_, surfaces)] = t.encode_with_surfaces([request.text]) if t.ngrams else [([], [])]
