@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -49,15 +49,6 @@ class TextEncoder(nn.Module):
         self.bigrams = BigramEmbedding(bigrams, vocab_size, d_model, std) if bigrams else None
         self.segments = SegmentEmbedding(config.n_segments, d_model) if config.n_segments else None
         self.encoder = make_encoder(config)
-
-    def of_pairs(self, separator: Sequence[int]) -> Self:
-        """Return the model, which gives the second text of a pair its own segment, where it has segments.
-
-        `separator` are the ids between the two texts; none where a text is no pair.
-        """
-        if separator and self.segments is not None:
-            self.segments.separator = separator[0]
-        return self
 
     def encode(
         self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None, ngram_batch: NgramBatch | None
@@ -169,6 +160,15 @@ class TextClassifier(TextEncoder):
         if self.several or self.n_classes == 2:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
         return logits
+
+    def of_pairs(self, separator: Sequence[int]) -> TextClassifier:
+        """Return the model, which gives the second text of a pair its own segment, where it has segments.
+
+        `separator` are the ids between the two texts; none where a text is no pair.
+        """
+        if separator and self.segments is not None and self.config.n_segments > 1:
+            self.segments.separator = separator[0]
+        return self
 
     def of_label(self, number: int) -> TextClassifier:
         """Return, of several classes, the classifier of two that decides on one; it shares all but the head's row."""

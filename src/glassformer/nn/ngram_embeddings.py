@@ -153,7 +153,8 @@ class NgramCache(DecoderCache):
 class SegmentEmbedding(nn.Module):
     """One trained vector per segment, which tells the two texts of a pair apart (Devlin et al. 2019, 3).
 
-    `separator` is the id of the token that ends the first text of a pair; None where a text is no pair.
+    `separator` is the id of the token that ends the first text of a pair; None where a text is no pair, and where there
+    is one segment alone, as in RoBERTa.
     """
 
     def __init__(self, n_segments: int, d_model: int) -> None:
@@ -164,7 +165,7 @@ class SegmentEmbedding(nn.Module):
 
     def segment_ids(self, ids: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
         """Return the segment of each token: the first one; of a pair the second one behind the first separator."""
-        if self.separator is None or len(self.weight) < 2:
+        if self.separator is None:
             return torch.zeros_like(ids)
         divides = (ids == self.separator).long()
         return (divides.cumsum(dim=1) - divides).clamp(max=1)
