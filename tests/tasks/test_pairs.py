@@ -22,6 +22,7 @@ from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.classification import fit_baselines
+from glassformer.explain.page.service import Service
 from glassformer.interop import import_check
 from glassformer.run import Run
 from glassformer.tasks.classify import Classify
@@ -350,3 +351,21 @@ def test_an_estimator_refuses_pairs() -> None:
     sklearn = pytest.importorskip("glassformer.sklearn")
     with pytest.raises(ValueError, match="text 1 of 2 is of type tuple, not a string"):
         sklearn.TextClassifier().fit([("a", "b"), ("c", "d")], np.array(["x", "y"]))
+
+
+def test_folded_words_are_of_pairs_too(tmp_path: Path) -> None:
+    """An export with --bake makes a tokenizer without n-grams, which reads pairs as the one before."""
+    files = {"train_file": str(write(tmp_path / "a.csv", rows(40))), **PAIR, **TINY, "steps": 1}
+    run = glassformer.train("classify", out=tmp_path / "run", **files | {"text": {"ngrams": 30, "bigrams": 0}})
+    assert run is not None
+    run.export("onnx", tmp_path / "onnx", bake=True)
+    answer = glassformer.load(tmp_path / "onnx").predict(("red dog", "there is red"))
+    assert answer["pair"] == "there is red"
+    assert "[3], and the ids of the second" in (tmp_path / "onnx" / "README.md").read_text("utf-8")
+    assert '--pair "the second text"' in (tmp_path / "run" / "report.md").read_text("utf-8")
+
+
+def test_the_page_says_how_a_pair_is_written() -> None:
+    with pytest.raises(DataError, match="reads two texts") as error:
+        Service(matrix_run("pairs")).trace({"text": "a b"})
+    assert error.value.hint == "write the pair as: first text [SEP] second text"

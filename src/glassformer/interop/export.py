@@ -258,6 +258,8 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
     notes = [f"approximate: {choice.approximate}"] if choice.approximate else []
     notes += choice.notes
     notes += [run.note] if isinstance(run, BakedRun) else []
+    if between := list(run.task.tokenizer.separator):
+        notes.append(f"each text is a pair: the ids of the first text, {between}, and the ids of the second")
     notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
     c, special = run.task.config, run.task.tokenizer.special
     return ExportFacts(

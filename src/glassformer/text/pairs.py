@@ -118,6 +118,9 @@ class PairTokenizer(Tokenizer):
         pairs.separator = end * 2 if tokenizer.special and tokenizer.tokens(end) == [DOUBLED] else list(end)
         return pairs
 
+    def without_ngrams(self) -> Tokenizer:
+        return PairTokenizer.of(Tokenizer(self._backend, self.special).without_ngrams())
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         sides = iter(super().encode_batch(self._sides(texts)))
         return [[*first, *self.separator, *second] for first, second in zip(sides, sides, strict=True)]
