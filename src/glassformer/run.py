@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import DataConfig, DecodeConfig
 from glassformer.config.recipes import override
-from glassformer.data.datasets.columns import text_spec
+from glassformer.data.datasets.pair_columns import text_specs
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, JsonObject
@@ -23,6 +23,7 @@ from glassformer.text.answers import (
 )
 from glassformer.text.confidence import AnswerRule
 from glassformer.text.long_text import chunks_of
+from glassformer.text.pairs import given_texts
 from glassformer.utils.console import log_to_stderr
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Run:
         The answers to a list are in its order, each as if it were alone.
 
         Args:
-            texts: a text, or a list of texts.
+            texts: a text, or a list of texts; where the model reads pairs, a tuple of two texts, or a list of them.
             edits: edits of the forward pass as text, such as "encoder.0.self.head3=0"; computed in fp32.
             member: which model of an ensemble is edited and answers alone, counted from 1; without edits all answer.
             options: fields of `DecodeConfig` (`beam_size=1`); of a classifier also `calibrated=True`, for probabilities
@@ -101,6 +102,7 @@ class Run:
             UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts; or a
                 member without edits.
         """
+        texts = given_texts(self.task.tokenizer, texts)
         several = checked_texts(texts)
         rule, options = self._rule(options)
         if edits:
@@ -123,6 +125,7 @@ class Run:
         `first` is the row number of the first text, on which sampling depends, where others were answered before.
         """
         rule, options = self._rule(options)
+        lines = given_texts(self.task.tokenizer, lines)
         answers = rule.apply(self._answers(checked_lines(lines), self._decode(options), first))
         return warn_at_end(iter(answers), self.config.text.max_len)
 
@@ -146,6 +149,7 @@ class Run:
         self,
         table: Any,
         text_column: str | None = None,
+        pair_column: str | None = None,
         *,
         probabilities: bool = False,
         prefix: str = "",
@@ -158,6 +162,7 @@ class Run:
         Args:
             table: a data frame, a list of dictionaries, or a dictionary of lists; the result is of the same kind.
             text_column: the column of the texts; as in training, or guessed, when absent.
+            pair_column: the column of the second texts, where the model reads pairs; as in training when absent.
             probabilities: whether a column is added for the probability of each class.
             prefix: what stands before the names of the new columns.
             options: fields of `DecodeConfig`.
@@ -170,9 +175,10 @@ class Run:
         from glassformer.runs.run_data import known_columns
 
         known = known_columns(RunFolder(self.path).read_data())
-        spec = text_spec(self.task.schema.columns, known.columns.headers[0] if known else None, text_column)
+        requested, pairs = (text_column, pair_column), bool(self.task.tokenizer.separator)
+        specs = text_specs(self.task.schema.columns, known.columns.headers if known else (), requested, pairs)
         columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
-        return answered_frame(table, spec, lambda texts: map(columns_of, self.predict(texts, **options)))
+        return answered_frame(table, specs, lambda texts: map(columns_of, self.predict(texts, **options)))
 
     def explain(
         self,
@@ -226,7 +232,7 @@ class Run:
         if self.joined:
             message = f"{1 + len(self.joined)} runs answer together here, and an explanation looks into one"
             raise UsageError(message, f"load it alone: glassformer.load({str(self.path)!r})")
-        return explain(self, TraceRequest(text, **request))
+        return explain(self, TraceRequest(given_texts(self.task.tokenizer, text), **request))
 
     def watch(self) -> NotebookPage:
         """Return the page of the training so far, for a notebook: its curves, and what each snapshot answers."""

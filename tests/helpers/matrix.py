@@ -18,6 +18,7 @@ from tests.helpers.exports import WORDS, run_of
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.cli.flags import run_folder
+from glassformer.config import DataConfig, FilesConfig
 from glassformer.errors import UsageError
 from glassformer.explain.edits.states import sweep_states
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
@@ -36,8 +37,9 @@ FAMILIES = {
     "translator": "translate",
     "language model": "lm",
     "masked": "pretrain",
+    "pairs of texts": "pairs",
 }
-"""The task of each family."""
+"""The task of each family; "pairs" is classify, of pairs of texts."""
 CASES = ("plain", "edited", "ensemble", "edited ensemble", "long")
 """Those with an explanation; "exported" has none, and what is asked of it stands in `EXPORTED`."""
 TEXTS = {
@@ -47,12 +49,15 @@ TEXTS = {
     "translate": "abcdef",
     "lm": "abc",
     "pretrain": "a [MASK] b c d",
+    "pairs": "a b [SEP] good b a",
 }
 ANSWERS = {"classify": "good", "multilabel": "good", "tag": "B-G", "translate": "fedc", "lm": " ab", "pretrain": "g"}
+ANSWERS["pairs"] = "good"
 LETTERS = "abcdefg"
 MAX_LEN = 560
 LONG = {"classify": "abcdefg" * 90, "multilabel": "abcdefg" * 90, "translate": "abcdefg" * 90, "lm": "abcdefg" * 90}
 LONG["tag"] = "abcdefg " * 80
+LONG["pairs"] = "abc [SEP] " + "abcdefg" * 90
 LONG["pretrain"] = "abcdefg" * 40 + " [MASK] " + "abcdefg" * 50
 
 
@@ -106,12 +111,17 @@ class Cell:
 @cache
 def matrix_run(task: str, members: int = 1, max_len: int = MAX_LEN, seed: int = 5) -> Run:
     """Return a run of random weights whose predictions depend on the text."""
-    config = config_of(task)
+    pairs, kind = task == "pairs", "classify" if task == "pairs" else task
+    config = config_of(kind)
     text = replace(config.text, tokenizer="char", max_len=max_len)
     decode = replace(config.decode, max_new_tokens=3)
     model = replace(config.model, d_model=16, d_ff=16, dropout=0.0, ensemble_size=members)
-    config = replace(config, model=model, text=text, decode=decode)
-    built = TASKS[task].from_data(config, data_of(task))
+    config, data = replace(config, model=model, text=text, decode=decode), data_of(kind)
+    if pairs:
+        files = FilesConfig(pair_column="second")
+        config = replace(config, model=replace(model, n_segments=2), data=DataConfig(files=files))
+        data = replace(data, train=replace(data.train, text=[f"{text} [SEP] {text[::-1]}" for text in data.train.text]))
+    built = TASKS[kind].from_data(config, data)
     torch.manual_seed(seed)
     network = built.build_model()
     with torch.no_grad():
@@ -177,6 +187,12 @@ def make_exported(task: str, out: Path) -> ExportedModel:
         patch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
         export(run, "onnx" if task == "tag" else "hf", out)
     return load_exported(out)
+
+
+def table_of(text: str) -> tuple[list[dict[str, str]], str] | tuple[list[dict[str, str]], str, str]:
+    """Return a table of one row, and the name of the column of its text; of a pair the names of two columns."""
+    first, separator, second = text.partition(" [SEP] ")
+    return ([{"of": first, "with": second}], "of", "with") if separator else ([{"of": text}], "of")
 
 
 Call = Callable[[Cell], Any]
@@ -247,7 +263,7 @@ RUN: dict[str, Call] = {
         c.e.request.text, edits=[f"{stack_of(c.task)}.0.self.out*1"], member=c.e.request.member
     ),
     "predict_stream": lambda c: list(c.run.predict_stream([c.e.request.text])),
-    "predict_table": lambda c: c.run.predict_table([{"of": c.e.request.text}], "of"),
+    "predict_table": lambda c: c.run.predict_table(*table_of(c.e.request.text)),
     "explain": lambda c: c.run.explain(c.e.request.text, member=c.e.request.member, **c.e.request.decode),
 }
 RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)

@@ -126,6 +126,8 @@ class EvaluateArguments:
     """Their translations, one a line."""
     text_column: str | None = None
     """Column with the text; as in training when absent."""
+    pair_column: str | None = None
+    """Column with the second text of each pair; as in training when absent."""
     label_column: str | None = None
     """Column with the label; as in training when absent."""
     label_separator: str | None = None
@@ -195,7 +197,7 @@ def test_data(arguments: EvaluateArguments, config: Config, record: DataRecord) 
     if arguments.split != "test":
         message = f"--split {arguments.split} is of the run's own data, and files were given"
         raise UsageError(message, "give one of them")
-    names = ("text_column", "label_column", "src_column", "tgt_column")
+    names = ("text_column", "pair_column", "label_column", "src_column", "tgt_column")
     given = {name: getattr(arguments, name) for name in names}
     columns = {n: value or (None if record.columns else getattr(config.data.files, n)) for n, value in given.items()}
     separator = arguments.label_separator or config.data.files.label_separator

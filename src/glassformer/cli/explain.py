@@ -17,6 +17,7 @@ from glassformer.cli import explain_edits, explain_follow, explain_learning, fla
 from glassformer.cli.predict import stdin_lines
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
+from glassformer.text.pairs import with_second
 from glassformer.utils import console
 from glassformer.utils.atomic_io import atomic_write_text
 
@@ -35,6 +36,8 @@ class ExplainArguments:
     The text is an argument; - reads it from stdin. Behind a lone -- everything is text.
     """
 
+    pair: str | None = None
+    """Second text of a pair (hypothesis, answer), where the model reads two; "first [SEP] second" is one, too."""
     out: str | None = None
     """Write instead of serving (also -o): .html is the page as one file; .pdf, .png, .svg is --figure; with --edit,
     .toml is a file of findings, to which the edits and their effect are added."""
@@ -110,13 +113,13 @@ def run(argv: Sequence[str]) -> int:
     check_flags(arguments, has_text=bool(texts))
     folder = flags.run_folder(path)
     text = "\n".join(stdin_lines()) if texts == ["-"] else next(iter(texts), None)
-    requests = requests_of(arguments, text)
-
     import glassformer
     from glassformer.utils.device import tuned_process
 
     trained = glassformer.load(folder, device=arguments.device)
     trained.allow_changed_data = arguments.allow_changed_data
+    text = with_second(trained.task.tokenizer, text, arguments.pair, path) if text is not None else None
+    requests = requests_of(arguments, text)
     with tuned_process(trained.device):  # the page's questions too, which other threads answer
         if arguments.check is not None:
             return explain_edits.check_findings(trained, Path(arguments.check), arguments.json)
@@ -175,17 +178,15 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
             raise UsageError(f"--{name} belongs to --figure", "the page shows all layers and heads")
     if arguments.check is not None and (has_text or out is not None):
         raise UsageError("--check reads the texts from its file", "leave out the text and --out")
-    for_a_text = (arguments.compare, arguments.edit, arguments.sweep, arguments.target, arguments.checkpoint)
+    for_a_text = (arguments.pair, arguments.compare, arguments.edit, arguments.sweep, arguments.target)
     if arguments.label is not None and arguments.word is not None:
         raise UsageError(
             "--label is of a classifier of several labels, and --word of a tagger", "leave out one of them"
         )
-    if not has_text and (*for_a_text, arguments.member, arguments.label or arguments.word) != (None,) * 7:
-        hint, named = (
-            "give the text after the run folder",
-            "--sweep, --target, --checkpoint, --member, --label and --word",
-        )
-        raise UsageError(f"--compare, --edit, {named} go with a text", hint)
+    others = (arguments.checkpoint, arguments.member, arguments.label, arguments.word)
+    if not has_text and any(given is not None for given in (*for_a_text, *others)):
+        named = "--pair, --compare, --edit, --sweep, --target, --checkpoint, --member, --label and --word"
+        raise UsageError(f"{named} go with a text", "give the text after the run folder")
     if arguments.sweep is not None and out is not None:
         raise UsageError("--sweep prints its result", "leave out --out; --json prints all numbers")
     if arguments.sweep == "states" and arguments.compare is None:

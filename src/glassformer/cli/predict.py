@@ -20,12 +20,14 @@ from glassformer.config.recipes import override
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, is_exported
 from glassformer.text.long_text import ArrivingLines
+from glassformer.text.pairs import with_second
 from glassformer.utils import console
 
 if TYPE_CHECKING:
     from glassformer.cli.predict_table import TableRequest
     from glassformer.interop.exported import ExportedModel
     from glassformer.run import Run
+    from glassformer.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ class PredictArguments:
     """
 
     sections: ClassVar = ("decode",)
+    pair: str | None = None
+    """Second text of a pair (hypothesis, answer), with the first as argument; of many pairs: "first [SEP] second"."""
     prompt: str | None = None
     """Text for a language model to go on from."""
     seed: int | None = None
@@ -62,6 +66,8 @@ class PredictArguments:
     """Table to answer row by row instead: .csv, .tsv, .jsonl (or .gz of them), .parquet, .arrow."""
     text_column: str | None = None
     """Column of --file with the text; as in training, or guessed and printed, when absent."""
+    pair_column: str | None = None
+    """Column of --file with the second text of each pair; as in training when absent."""
     out: str | None = None
     """With --file: where the table goes, with columns of answers, in the format of this name."""
     probabilities: bool = False
@@ -92,6 +98,7 @@ def run(argv: Sequence[str]) -> int:
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     logger.info(f"computed by torch, {trained.precision}")
+    texts = _with_pair(trained.task.tokenizer, texts, arguments, trained.path)
     options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
     if request is not None:
         return request.answered_by_run(trained, options)
@@ -156,6 +163,7 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
         options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
     request = _table_request(arguments, texts)
+    texts = _with_pair(model.tokenizer, texts, arguments, path)
     logger.info(f"computed by {model.facts.target}, {model.facts.precision}")
     options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
     if request is not None:
@@ -167,9 +175,18 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     )
 
 
+def _with_pair(tokenizer: Tokenizer, texts: list[str], arguments: PredictArguments, where: Path) -> list[str]:
+    """Return the texts, or the pair of the only one and of that of --pair."""
+    if arguments.pair is None:
+        return texts
+    if len(texts) != 1:
+        raise UsageError(f"--pair is the second text of a pair, and {len(texts)} first ones came", "give one text")
+    return [with_second(tokenizer, texts[0], arguments.pair, where)]
+
+
 def _table_request(arguments: PredictArguments, texts: list[str]) -> TableRequest | None:
     """Return what the flags of tables ask for; None where they are absent."""
-    given = arguments.file, arguments.out, arguments.text_column, arguments.prefix
+    given = arguments.file, arguments.out, arguments.text_column, arguments.pair_column, arguments.prefix
     if not (any(value is not None for value in given) or arguments.probabilities):
         return None
     if arguments.most_uncertain is not None:

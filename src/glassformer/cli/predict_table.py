@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
-from glassformer.data.datasets.columns import SOURCE, ColumnSpec, text_spec
+from glassformer.data.datasets.columns import SOURCE, ColumnSpec, ColumnSpecs
+from glassformer.data.datasets.pair_columns import text_specs
 from glassformer.data.output_table import OutputTable, column_kinds
 from glassformer.data.sources import pipes_kept
 from glassformer.data.table_reader import InputTable, scan_table
@@ -56,6 +57,7 @@ class TableRequest:
     Attributes:
         file: the table. out: where it goes with its answers.
         text_column: the column of the texts; None to look for it.
+        pair_column: the column of the second texts of pairs; None for that of training.
         probabilities: whether the probability of every class is a column.
         prefix: what stands before the names of the columns of answers.
         json: whether the result is printed as JSON.
@@ -64,6 +66,7 @@ class TableRequest:
     file: Path
     out: Path
     text_column: str | None
+    pair_column: str | None
     probabilities: bool
     prefix: str
     json: bool
@@ -76,7 +79,7 @@ class TableRequest:
             UsageError: flags contradict each other, or the output exists, or its format is not known.
         """
         if arguments.file is None:
-            given = ("out", "text_column", "probabilities", "prefix")
+            given = ("out", "text_column", "pair_column", "probabilities", "prefix")
             if wrong := [name for name in given if getattr(arguments, name)]:
                 flag = "--" + wrong[0].replace("_", "-")
                 raise UsageError(f"{flag} goes with --file", "name the table: --file in.csv --out out.csv")
@@ -89,8 +92,8 @@ class TableRequest:
         format_for(out)
         if out.exists() or out.is_symlink():
             raise UsageError(f"{out} exists", "name a new file, or remove this one")
-        others = arguments.text_column, arguments.probabilities, arguments.prefix or "", arguments.json
-        return TableRequest(file, out, *others)
+        columns = arguments.text_column, arguments.pair_column
+        return TableRequest(file, out, *columns, arguments.probabilities, arguments.prefix or "", arguments.json)
 
     def answered_by_run(self, trained: Run, options: dict[str, Any]) -> int:
         """Call `predict_table` with a run, or several joined ones."""
@@ -104,7 +107,8 @@ class TableRequest:
             {"engine": "torch", "device": trained.device.type, "precision": trained.precision},
             trained.task.schema.columns,
             trained.task.label_names,
-            known.columns.headers[0] if known else None,
+            known.columns.headers if known else (),
+            pairs=bool(trained.task.tokenizer.separator),
         )
         return predict_table(self, answerer)
 
@@ -113,7 +117,8 @@ class TableRequest:
         facts, decode = model.facts, _decode_of(model.config, options)
         engine = {"engine": facts.target, "device": model.device, "precision": facts.precision}
         columns = (SOURCE,) if facts.kind == "translator" else None
-        answerer = Answerer(model, options, decode, [model.path / MANIFEST], engine, columns, facts.labels or None)
+        pairs, labels = bool(model.tokenizer.separator), facts.labels or None
+        answerer = Answerer(model, options, decode, [model.path / MANIFEST], engine, columns, labels, pairs=pairs)
         return predict_table(self, answerer)
 
 
@@ -135,7 +140,8 @@ class Answerer:
         engine: what computes, on which device, in which precision.
         columns: the columns that the task reads, the text first; None where it reads running text.
         labels: the classes, if answers are classes.
-        known: the header of the texts in training.
+        known: the headers of the columns in training.
+        pairs: whether each text is a pair.
     """
 
     model: Answering
@@ -145,11 +151,12 @@ class Answerer:
     engine: Mapping[str, str]
     columns: tuple[ColumnSpec, ...] | None
     labels: list[str] | None
-    known: str | None = None
+    known: Sequence[str | None] = ()
+    pairs: bool = False
 
-    def spec(self, requested: str | None) -> ColumnSpec:
-        """Return how the column of texts is looked for."""
-        return text_spec(self.columns, self.known, requested)
+    def specs(self, request: TableRequest) -> ColumnSpecs:
+        """Return how the columns of texts are looked for."""
+        return text_specs(self.columns, self.known, (request.text_column, request.pair_column), self.pairs)
 
 
 @pipes_kept()
@@ -173,7 +180,7 @@ def predict_table(request: TableRequest, answerer: Answerer) -> int:
         return f"; {kept}", "give the same command again: it continues"
 
     with stop_requests(where_stopped):
-        table = scan_table(request.file, answerer.spec(request.text_column))
+        table = scan_table(request.file, *answerer.specs(request))
         n_rows = table.n_rows
         for note in table.notes:
             logger.info(note)

@@ -84,7 +84,7 @@ class ModelConfig:
     embedding_norm: bool = False
     """Norm after the sum of the embeddings, as in BERT."""
     n_segments: int = number(0, "[0, 16]")
-    """Number of segment embeddings, as BERT has for pairs of texts; every token is of the first segment. 0 for none."""
+    """Number of segment embeddings, as BERT has for pairs of texts; a single text is of the first. 0 for none."""
     bias: bool = True
     """Biases in linear layers."""
     tie_embeddings: bool = True
@@ -125,6 +125,8 @@ class FilesConfig:
     """Target sentences of the test split."""
     text_column: str | None = None
     """Name of the text column; without it, it is guessed and printed."""
+    pair_column: str | None = None
+    """Name of the column of second texts (hypothesis, answer), where each text is a pair; without it, none is."""
     label_column: str | None = None
     """Name of the label column; without it, it is guessed and printed."""
     label_separator: str = string(8, ";", (".+", "one character or more"))

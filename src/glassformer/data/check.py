@@ -26,7 +26,6 @@ from glassformer.data.shards import ShardIndex, is_pretokenized
 from glassformer.data.sources import pipes_kept
 from glassformer.data.splits import Split, check_texts_differ, n_contradictions, n_duplicates, overlap_with_training
 from glassformer.errors import DataError
-from glassformer.text.long_text import truncate
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import percent
 
@@ -167,7 +166,7 @@ def count_unknown_tokens(
     parts = [p for t in texts for p in chain.from_iterable(split_document(t, tokenizer.kind))] if running else texts
     for start in range(0, len(parts), CHUNK):
         for ids in tokenizer.encode_batch(parts[start : start + CHUNK]):
-            kept = ids if running else truncate(ids, tokenizer.room(text.max_len), text.truncate)
+            kept = ids if running else tokenizer.truncate(ids, tokenizer.room(text.max_len), text.truncate)
             unknown = kept.count(tokenizer.unk_id)
             n_tokens, n_cut = n_tokens + len(kept), n_cut + (len(kept) < len(ids))
             n_unknown, n_texts = n_unknown + unknown, n_texts + (unknown > 0)

@@ -24,7 +24,6 @@ from glassformer.data.shards import ShardedIds, ShardIndex
 from glassformer.data.splits import Split
 from glassformer.errors import ResourceError
 from glassformer.text.backends import split_text
-from glassformer.text.long_text import truncate
 from glassformer.text.ngrams import NgramVocabulary
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.atomic_io import remove_leftovers, write_folder_atomically, write_json
@@ -311,7 +310,7 @@ class CorpusWriter:
         A translation is not `framed`: what begins and ends it is put there with each batch.
         """
         room = self.tokenizer.room(self.text.max_len) if framed else self.text.max_len
-        kept = truncate(ids, room, keep)
+        kept = self.tokenizer.truncate(ids, room, keep)
         self.stats["n_truncated"] += len(kept) < len(ids)
         self.stats["n_tokens_cut"] += len(ids) - len(kept)
         return self.tokenizer.framed(kept) if framed else kept

@@ -61,6 +61,7 @@ IssueKind = Literal[
     "line ends",
     "json",
     "label",
+    "pair",
     "line counts",
     "empty file",
     "nothing new",

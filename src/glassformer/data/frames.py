@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.columns import SAMPLE_ROWS, ColumnSpec, resolve_columns, row_values
+from glassformer.data.datasets.columns import SAMPLE_ROWS, ColumnSpecs, resolve_columns, row_values
 from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.download import cache_dir
@@ -143,8 +143,10 @@ def _no_table(name: str, what: str) -> DataError:
     return DataError(f"{name}: expected a table, not {what}", hint)
 
 
-def answered_frame(table: Any, spec: ColumnSpec, answers_of: Callable[[list[str]], Iterable[dict[str, Any]]]) -> Any:
+def answered_frame(table: Any, specs: ColumnSpecs, answers_of: Callable[[list[str]], Iterable[dict[str, Any]]]) -> Any:
     """Return a table of the same kind with the columns that `answers_of` returns for each of its texts.
+
+    `specs` are the column of the texts, or those of the two texts of each pair.
 
     Raises:
         DataError: a text is missing, or the table is none.
@@ -154,8 +156,9 @@ def answered_frame(table: Any, spec: ColumnSpec, answers_of: Callable[[list[str]
     rows = [Row(number, fields) for number, fields in enumerate(rows_of(table, "table"), start=1)]
     if not rows:
         raise DataError("there is no row in this table", "give a table with rows")
-    column = resolve_columns(path, rows[:SAMPLE_ROWS], (replace(spec, flag="text_column"),), diagnostics)
-    texts = [row_values(row, column, (spec,), path, diagnostics) for row in rows] if column else []
+    specs = tuple(replace(spec, flag=spec.flag.removeprefix("--").replace("-", "_")) for spec in specs)
+    column = resolve_columns(path, rows[:SAMPLE_ROWS], specs, diagnostics)
+    texts = [row_values(row, column, specs, path, diagnostics) for row in rows] if column else []
     diagnostics.raise_if_any()
     answers = [*answers_of([text[0] for text in texts if text is not None])]
     new = {name: [answer.get(name) for answer in answers] for name in answers[0]}

@@ -18,6 +18,7 @@ from glassformer.data.datasets import headers
 from glassformer.data.datasets.columns import (
     SAMPLE_ROWS,
     ColumnSpec,
+    ColumnSpecs,
     ResolvedColumns,
     resolve_columns,
     row_values,
@@ -40,7 +41,7 @@ class InputTable:
 
     Attributes:
         path: where it is.
-        column: the column of the texts.
+        column: the column of the texts, or those of the two texts of each pair.
         names: its columns in order, of JSON the keys of all objects. Without a header they are column_1, column_2 …
         has_header: whether the names are in the file.
         n_rows: rows below the header.
@@ -50,7 +51,7 @@ class InputTable:
         is_plain: whether no field holds a tab, a line break, or a quote that is text.
         has_mark: whether it begins with a byte order mark, as spreadsheets write it.
         notes: how it was read.
-        spec: how the column was looked for.
+        specs: how the columns were looked for.
     """
 
     path: Path
@@ -64,7 +65,7 @@ class InputTable:
     is_plain: bool
     has_mark: bool
     notes: list[str]
-    spec: ColumnSpec
+    specs: ColumnSpecs
 
     @property
     def is_columnar(self) -> bool:
@@ -74,7 +75,7 @@ class InputTable:
         """Yield the text of each row; errors as in `rows`."""
         diagnostics = Diagnostics()
         for row in self._read(diagnostics):
-            values = row_values(_flat(row, self.spec), self.column, (self.spec,), self.path, diagnostics)
+            values = row_values(_flat(row, self.specs), self.column, self.specs, self.path, diagnostics)
             if values is None:
                 raise self._changed()
             yield values[0]
@@ -114,8 +115,10 @@ class InputTable:
         return DataError(f"{self.path} changed while it was read", "give the command again when it is whole")
 
 
-def scan_table(path: Path, spec: ColumnSpec) -> InputTable:
+def scan_table(path: Path, *specs: ColumnSpec) -> InputTable:
     """Read a table to its end, and return what was found.
+
+    `specs` are the column of the texts, or those of the two texts of each pair.
 
     Raises:
         DataError: something is wrong in it; with the file and the line.
@@ -128,11 +131,11 @@ def scan_table(path: Path, spec: ColumnSpec) -> InputTable:
     diagnostics = Diagnostics()
     rows = read_rows(path, diagnostics)
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    flat = [_flat(row, spec) for row in sample]
-    column = resolve_columns(path, flat, (spec,), diagnostics) if sample else None
+    flat = [_flat(row, specs) for row in sample]
+    column = resolve_columns(path, flat, specs, diagnostics) if sample else None
     if column is None:
         _refuse(path, diagnostics)
-    scan = _Scan(path, column, spec, sample[0])
+    scan = _Scan(path, column, specs, sample[0])
     for row in itertools.chain(sample, rows):
         scan.add(row, diagnostics)
     scan.joined.report(path, (), scan.n_rows, diagnostics)
@@ -154,19 +157,20 @@ def scan_table(path: Path, spec: ColumnSpec) -> InputTable:
         scan.is_plain,
         diagnostics.counts["byte order marks"] > 0 and format_of(path) == ".csv",
         diagnostics.notes,
-        spec,
+        specs,
     )
 
 
 class _Scan:
     """What the rows of a table say of it, row by row."""
 
-    def __init__(self, path: Path, column: ResolvedColumns, spec: ColumnSpec, first: Row) -> None:
-        self.path, self.column, self.spec, self.n_rows = path, column, spec, 0
+    def __init__(self, path: Path, column: ResolvedColumns, specs: ColumnSpecs, first: Row) -> None:
+        self.path, self.column, self.specs, self.n_rows = path, column, specs, 0
         self.joined = JoinedRows(column.n_fields, None)
         self.kinds: dict[str, set[str]] = {}
         self.is_plain = not is_columnar(path)
-        kind = headers.first_row(column.has_header, list(first.fields), [spec.usual], spec.requested is not None)
+        usual, named = [spec.usual for spec in specs], any(spec.requested for spec in specs)
+        kind = headers.first_row(column.has_header, list(first.fields), usual, named)
         self.has_header, self._doubtful = kind != "example", kind == "doubtful"
         self._first = first.fields if isinstance(first.fields, list) else []
         self._columns = _all_names(path) if is_columnar(path) else ()
@@ -196,7 +200,7 @@ class _Scan:
                 self.kinds.setdefault(name, set()).add(_kind(value))
             cells = [*fields, *fields.values()]
         self.is_plain = self.is_plain and not any(map(self._is_special, cells))
-        row_values(_flat(row, self.spec), self.column, (self.spec,), self.path, diagnostics)
+        row_values(_flat(row, self.specs), self.column, self.specs, self.path, diagnostics)
 
     def _is_special(self, cell: Any) -> bool:
         if not isinstance(cell, str):
@@ -204,11 +208,11 @@ class _Scan:
         return not SPECIAL.isdisjoint(cell) or ('"' in cell and not self._quotes_are_text)
 
 
-def _flat(row: Row, spec: ColumnSpec) -> Row:
+def _flat(row: Row, specs: ColumnSpecs) -> Row:
     """Return a row with the fields of an inner object "translation", as training reads it."""
     if not isinstance(row.fields, dict) or "translation" not in row.fields:
         return row
-    return next(unnested_rows((row,), [(spec.requested, spec.usual)]))
+    return next(unnested_rows((row,), [(spec.requested, spec.usual) for spec in specs]))
 
 
 def _all_names(path: Path) -> tuple[str, ...]:

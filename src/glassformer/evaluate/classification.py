@@ -18,6 +18,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.significance import wilson_interval
 from glassformer.text.decision import COLDEST, HOTTEST, at_temperature
 from glassformer.text.ngrams import mostly_unspaced
+from glassformer.text.pairs import sides_of
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -207,11 +208,12 @@ def fit_baselines(
     test_texts: Sequence[str],
     test_labels: Sequence[int],
     model_probabilities: Float[np.ndarray, "N C"] | None = None,
+    pairs: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Fit and score the baselines of a classifier, on what the Transformer was trained and is scored on.
 
     Labels are class indices; those of the test texts are used only to score. `model_probabilities` are the
-    Transformer's.
+    Transformer's. With `pairs` each text is a pair.
 
     Returns:
         `majority` and `tfidf_logistic`, each with accuracy, ci95 (Wilson), macro_f1 and settings in words.
@@ -230,7 +232,7 @@ def fit_baselines(
     n_classes = (
         1 + int(max(y_train.max(), y_test.max())) if model_probabilities is None else model_probabilities.shape[1]
     )
-    if bag_of_words := _tfidf_logistic(train_texts, y_train, test_texts, n_classes):
+    if bag_of_words := _tfidf_logistic(train_texts, y_train, test_texts, n_classes, pairs):
         probabilities, facts = bag_of_words
         baselines["tfidf_logistic"] = _scored(probabilities.argmax(axis=1), y_test) | facts
         if model_probabilities is not None:
@@ -267,7 +269,7 @@ def bag_of_words_vectorizer(texts: Sequence[str]) -> TfidfVectorizer:
 
 
 def _tfidf_logistic(
-    train_texts: Sequence[str], y_train: np.ndarray, test_texts: Sequence[str], n_classes: int
+    train_texts: Sequence[str], y_train: np.ndarray, test_texts: Sequence[str], n_classes: int, pairs: bool
 ) -> tuple[Float[np.ndarray, "N C"], dict[str, Any]] | None:
     """Fit logistic regression on TF-IDF of words and word bigrams; return probabilities and settings.
 
@@ -280,7 +282,7 @@ def _tfidf_logistic(
         y_train = y_train[kept]
     if len(np.unique(y_train)) < 2:
         return None
-    if (features := tfidf_features(train_texts, test_texts)) is None:
+    if (features := tfidf_features(train_texts, test_texts, pairs)) is None:
         return None
     x_train, x_test, units = features
     model, penalty = _fit_logistic(x_train, y_train, rng)
@@ -295,12 +297,16 @@ def _tfidf_logistic(
     }
 
 
-def tfidf_features(train_texts: Sequence[str], test_texts: Sequence[str]) -> tuple[Any, Any, str] | None:
+def tfidf_features(
+    train_texts: Sequence[str], test_texts: Sequence[str], pairs: bool = False
+) -> tuple[Any, Any, str] | None:
     """Return the TF-IDF of training and test texts as sparse matrices, and of what; None for texts without a word.
 
     In scripts without spaces a "word" would be a clause that never recurs, and the features too weak; there they are
-    character 1- to 3-grams.
+    character 1- to 3-grams. With `pairs` those of each side, and what both sides share.
     """
+    if pairs:
+        return _pair_features(train_texts, test_texts)
     vectorizer = bag_of_words_vectorizer(train_texts)
     min_df, counted = vectorizer.min_df, CHARACTERS if vectorizer.analyzer == "char" else "words and word pairs"
     try:
@@ -309,6 +315,27 @@ def tfidf_features(train_texts: Sequence[str], test_texts: Sequence[str]) -> tup
         return None
     units = f"{counted} seen in at least {min_df} text{'s' * (min_df > 1)}, sublinear counts"
     return x_train, vectorizer.transform(test_texts), units
+
+
+def _pair_features(train_texts: Sequence[str], test_texts: Sequence[str]) -> tuple[Any, Any, str] | None:
+    """Return, as `tfidf_features` does, the TF-IDF of the first and of the second texts of pairs, and what they share.
+
+    That is the geometric mean of the two TF-IDF of each word, which is 0 unless both texts have it, and their cosine.
+    """
+    from scipy.sparse import csr_matrix, hstack
+
+    sides = sides_of(train_texts)
+    if (features := tfidf_features(sides, sides_of(test_texts))) is None:
+        return None
+
+    def of_pairs(x: Any) -> Any:
+        first, second = x[::2], x[1::2]
+        both = first.multiply(second)
+        return hstack([first, second, both.sqrt(), csr_matrix(both.sum(axis=1))], format="csr")
+
+    *sided, units = features
+    train, test = map(of_pairs, sided)
+    return train, test, f"the first, of the second and of what both share: {units}, and the cosine of the two"
 
 
 def _fit_logistic(x: Any, y: np.ndarray, rng: np.random.Generator) -> tuple[Any, float]:

@@ -141,9 +141,15 @@ def best_threshold(truth: Bool[np.ndarray, " N"], probabilities: Float[np.ndarra
 
 
 def fit_baselines(
-    train_texts: Sequence[str], train: Labels, test_texts: Sequence[str], test: Bool[np.ndarray, "T L"]
+    train_texts: Sequence[str],
+    train: Labels,
+    test_texts: Sequence[str],
+    test: Bool[np.ndarray, "T L"],
+    pairs: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Fit and score what a classifier of several labels has to beat, on what it was trained and is scored on.
+
+    With `pairs` each text is a pair.
 
     Returns:
         `frequent`, the labels that most training texts have, and `tfidf_logistic`, a logistic regression for each label
@@ -154,7 +160,7 @@ def fit_baselines(
     constant = np.broadcast_to(shares >= limit, test.shape)
     settings = f"always the labels of {limit:.1%} of the training texts or more: {int((shares >= limit).sum())}"
     baselines = {"frequent": _scored(test, constant) | {"settings": settings}}
-    if (features := tfidf_features(train_texts, test_texts)) is None:
+    if (features := tfidf_features(train_texts, test_texts, pairs)) is None:
         return baselines
     x_train, x_test, units = features
     with warnings.catch_warnings():

@@ -31,6 +31,7 @@ from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
 from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.runs.sealed_folder import sealed_sha256
 from glassformer.tasks import Task
+from glassformer.text.pairs import text_of
 from glassformer.utils.atomic_io import read_json
 
 MODEL = "model"
@@ -182,7 +183,7 @@ def examples(subject: Subject) -> list[str]:
     try:
         evaluation = RunFolder(subject.path).read_evaluation()
         rows = evaluation.examples if evaluation else []
-        texts = [str(row["prompt"] if "prompt" in row else row["text"]) for row in rows]
+        texts = [str(row["prompt"] if "prompt" in row else text_of(row)) for row in rows]
     except (CheckpointError, KeyError, TypeError):
         texts = []
     short_texts = EXAMPLE_TEXTS.get(subject.task.config.data.dataset or "", [])

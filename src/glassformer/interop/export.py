@@ -184,6 +184,8 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     if task.tokenizer.of_targets is not task.tokenizer:
         message = f"{target} is not written with a tokenizer of two sides, as that of a Marian model is"
         raise UsageError(message, "use glassformer predict; no target holds it yet")
+    if task.tokenizer.separator and target == "hf":
+        raise UsageError("hf is not written of a model that reads pairs of texts", "use --to onnx")
     if target == "ctranslate2":
         check_frame(task.tokenizer)
     facts = _facts(run, target, choice, model, o.quantization)
@@ -258,6 +260,8 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
     notes = [f"approximate: {choice.approximate}"] if choice.approximate else []
     notes += choice.notes
     notes += [run.note] if isinstance(run, BakedRun) else []
+    if between := list(run.task.tokenizer.separator):
+        notes.append(f"each text is a pair: the ids of the first text, {between}, and the ids of the second")
     notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
     c, special = run.task.config, run.task.tokenizer.special
     return ExportFacts(
@@ -277,6 +281,7 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
         special=None if special is None else special.to_json(),
         # Of a regressor, whose numbers are written in the units of the data, that is how they were in the run.
         decision=run.task.decision.to_json() or None,
+        pairs=bool(run.task.tokenizer.separator),
     )
 
 

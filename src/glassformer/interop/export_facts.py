@@ -23,6 +23,7 @@ from glassformer.config.validation import TASK_NAMES, build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
 from glassformer.text.decision import Decision
+from glassformer.text.pairs import PairTokenizer
 from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import LIMITS, check_regular, open_regular, read_json_object, read_text
@@ -147,6 +148,7 @@ class ExportFacts:
         check: the comparison with the run (`interop/check.py`); None if it was not made. With `"texts": "sample"` its
             texts were made for it, since the run has no data.
         special: special tokens of an imported tokenizer, by role (`text/special_tokens.py`); None for those of ours.
+        pairs: whether each text is a pair of texts (`text/pairs.py`).
     """
 
     target: str
@@ -164,6 +166,7 @@ class ExportFacts:
     check: dict[str, Any] | None = None
     special: dict[str, Any] | None = None
     decision: dict[str, Any] | None = None
+    pairs: bool = False
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
@@ -193,6 +196,9 @@ def agreement(check: dict[str, Any]) -> tuple[str, str]:
     return texts, f"{equal:.1f}% equal answers, largest difference {difference:.1e}"
 
 
+_MAY_BE_ABSENT = {"truncate", "labels", "notes", "check", "special", "decision", "pairs"}
+
+
 def read_facts(folder: Path) -> ExportFacts:
     """Return the description of an exported folder, every value of its type and within its bounds.
 
@@ -205,7 +211,7 @@ def read_facts(folder: Path) -> ExportFacts:
     if unknown := values.keys() - known.keys():
         raise CheckpointError(f"{path} names {min(unknown)!r}, which this version does not know", "update Glassformer")
     for name in known:
-        if name not in values and name not in ("truncate", "labels", "notes", "check", "special", "decision"):
+        if name not in values and name not in _MAY_BE_ABSENT:
             raise not_exported(f"{path} lacks {name}")
     facts = ExportFacts(**values)
     for name in known:
@@ -251,9 +257,11 @@ def tokenizer_of(folder: Path, facts: ExportFacts) -> Tokenizer:
     """Return the tokenizer of an exported folder; special tokens of an imported one are in its description."""
     path = folder / TOKENIZER
     if facts.special is None:
-        return Tokenizer.load(path)
-    special = SpecialTokens.from_json(facts.special, folder / FACTS)
-    return Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), special, path)
+        tokenizer = Tokenizer.load(path)
+    else:
+        special = SpecialTokens.from_json(facts.special, folder / FACTS)
+        tokenizer = Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), special, path)
+    return PairTokenizer.of(tokenizer) if facts.pairs else tokenizer
 
 
 def decode_of(facts: ExportFacts) -> DecodeConfig:
@@ -306,5 +314,6 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "check": _is_check,
     "special": lambda value: value is None or isinstance(value, dict),
     "decision": lambda value: value is None or isinstance(value, dict),
+    "pairs": lambda value: isinstance(value, bool),
 }
 """Test of each field."""

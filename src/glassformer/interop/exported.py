@@ -51,6 +51,7 @@ from glassformer.text.answers import (
 from glassformer.text.confidence import AnswerRule
 from glassformer.text.decision import Decision, labels_answer, labels_lines, number_answer, number_lines
 from glassformer.text.long_text import chunks_of, length_limit, window_start
+from glassformer.text.pairs import given_texts
 from glassformer.text.tags import tags_answer, tags_at, tags_lines
 from glassformer.text.words import encoded_words, read_running
 from glassformer.utils.safe_read import sha256_regular
@@ -132,6 +133,7 @@ class ExportedModel:
             UsageError: an option does not exist, or the library has no such setting.
         """
         rule, options = self._rule(options)
+        texts = given_texts(self.tokenizer, texts)
         answers = [*rule.apply(self._answers(checked_texts(texts), first, self._decode(options)))]
         warn_of_cut(answers, self._most_tokens)
         return answers[0] if isinstance(texts, str) else answers
@@ -139,6 +141,7 @@ class ExportedModel:
     def predict_stream(self, lines: Iterable[str], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
         rule, options = self._rule(options)
+        lines = given_texts(self.tokenizer, lines)
         answers = rule.apply(self._stream(checked_lines(lines), self._decode(options), first))
         return warn_at_end(iter(answers), self._most_tokens)
 
@@ -157,18 +160,21 @@ class ExportedModel:
         self,
         table: Any,
         text_column: str | None = None,
+        pair_column: str | None = None,
         *,
         probabilities: bool = False,
         prefix: str = "",
         **options: Any,
     ) -> Any:
         """Return a table in memory with the columns of the answers behind its own; see `Run.predict_table`."""
-        from glassformer.data.datasets.columns import SOURCE, text_spec
+        from glassformer.data.datasets.columns import SOURCE
+        from glassformer.data.datasets.pair_columns import text_specs
         from glassformer.data.frames import answered_frame
 
-        spec = text_spec((SOURCE,) if self.facts.kind == "translator" else None, None, text_column)
+        columns = (SOURCE,) if self.facts.kind == "translator" else None
+        specs = text_specs(columns, (), (text_column, pair_column), bool(self.tokenizer.separator))
         columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
-        return answered_frame(table, spec, lambda texts: map(columns_of, self.predict(texts, **options)))
+        return answered_frame(table, specs, lambda texts: map(columns_of, self.predict(texts, **options)))
 
     def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
         for chunk in chunks_of(lines, PREDICTED_TOGETHER):
@@ -235,9 +241,9 @@ class ExportedModel:
             if facts.kind == "regressor":
                 answer = number_answer(text, float(probabilities[0]))
             elif facts.kind == "classifier":
-                answer = class_answer(text, probabilities, facts.labels)
+                answer = class_answer(self.tokenizer.sides(text), probabilities, facts.labels)
             else:
-                answer = labels_answer(text, probabilities, facts.labels, self._decision)
+                answer = labels_answer(self.tokenizer.sides(text), probabilities, facts.labels, self._decision)
             answers.append(answer | cut.mark)
         return answers
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from glassformer.models import LanguageModel, MaskedLanguageModel
 from glassformer.models.encoder_models import TextEncoder
-from glassformer.text.special_tokens import KEY
+from glassformer.text.special_tokens import KEY, PAIRS
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 
 
@@ -24,6 +24,7 @@ def tokenizer_file(tokenizer: Tokenizer, ends: bool = False, masks: bool = False
     as in `text.masked.parts`.
     """
     data = json.loads(tokenizer.to_json())
+    data.pop(PAIRS, None)
     # In a run a byte is a special token, so that "<0x41>" in a text is text. Others leave special tokens out of what
     # they decode. Without an entry it is in no text, and is decoded.
     if tokenizer.special is not None:

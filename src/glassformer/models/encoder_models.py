@@ -171,6 +171,15 @@ class TextClassifier(TextEncoder):
             return padding_mask
         return (torch.arange(ids.shape[1], device=ids.device) == self.token).expand(ids.shape)
 
+    def of_pairs(self, separator: Sequence[int]) -> TextClassifier:
+        """Return the model, which gives the second text of a pair its own segment, where it has segments.
+
+        `separator` are the ids between the two texts; none where a text is no pair.
+        """
+        if separator and self.segments is not None and self.config.n_segments > 1:
+            self.segments.separator = separator[0]
+        return self
+
     def of_label(self, number: int) -> TextClassifier:
         """Return, of several classes, the classifier of two that decides on one; it shares all but the head's row."""
         one = copy.copy(self)

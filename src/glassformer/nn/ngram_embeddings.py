@@ -151,16 +151,24 @@ class NgramCache(DecoderCache):
 
 
 class SegmentEmbedding(nn.Module):
-    """One trained vector per segment, which tells the two texts of a pair apart (Devlin et al. 2019, 3)."""
+    """One trained vector per segment, which tells the two texts of a pair apart (Devlin et al. 2019, 3).
+
+    `separator` is the id of the token that ends the first text of a pair; None where a text is no pair, and where there
+    is one segment alone, as in RoBERTa.
+    """
 
     def __init__(self, n_segments: int, d_model: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(n_segments, d_model))
         nn.init.normal_(self.weight, std=0.02)
+        self.separator: int | None = None
 
     def segment_ids(self, ids: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
-        """Return the segment of each token: the first one, since a text is not a pair."""
-        return torch.zeros_like(ids)
+        """Return the segment of each token: the first one; of a pair the second one behind the first separator."""
+        if self.separator is None:
+            return torch.zeros_like(ids)
+        divides = (ids == self.separator).long()
+        return (divides.cumsum(dim=1) - divides).clamp(max=1)
 
     def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """Return the vector of each token's segment."""

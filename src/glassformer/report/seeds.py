@@ -6,7 +6,6 @@ validation, and its test score is not the recipe's.
 
 from __future__ import annotations
 
-import shlex
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -185,5 +184,5 @@ def seeds_markdown(facts: SeedsRecord) -> str:
         named = ", ".join(map(str, facts.missing))
         go_on = code(glassformer_command("train", "--resume", facts.path.name))
         parts.append(f"Without a score: seed {named}. Go on with {go_on}.")
-    parts += ["## Use it", fenced(first.task_report.example_command(shlex.quote(facts.path.name)), "sh")]
+    parts += ["## Use it", fenced(text.example_command(first, facts.path.name), "sh")]
     return "\n\n".join(parts) + "\n"

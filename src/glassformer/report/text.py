@@ -124,13 +124,21 @@ def _few_scored(facts: RunRecord) -> list[str]:
     return [f"{few}: {metric.title} may be anything from {low} to {high}."]
 
 
+def example_command(facts: RunRecord, run: str) -> str:
+    """Return a line for the shell that uses the run, also where each text is a pair."""
+    if facts.config.data.files.pair_column is not None:
+        return f'glassformer predict {shlex.quote(run)} "the first text" --pair "the second text" --json'
+    return facts.task_report.example_command(shlex.quote(run))
+
+
 def use(facts: RunRecord, run: str) -> str:
     """Return how to predict with and evaluate the run, in the shell and in Python."""
-    predict = facts.task_report.example_command(shlex.quote(run))
+    predict, pairs = example_command(facts, run), facts.config.data.files.pair_column is not None
     on_valid = ("--split", "valid") if facts.evaluation and facts.evaluation.split == "valid" else ()
     shell = f"{predict}\n{glassformer_command('evaluate', run, *on_valid, '--json')}"
+    given = '("…", "…")' if pairs else '"…"'
     literal = json.dumps(run, ensure_ascii=False)  # a string of Python too
-    python = f'import glassformer\n\nrun = glassformer.load({literal})\nprint(run.predict("…"))'
+    python = f"import glassformer\n\nrun = glassformer.load({literal})\nprint(run.predict({given}))"
     parts = [fenced(shell, "sh"), fenced(python, "python")]
     if facts.config.data.dataset == "files":
         parts.append(

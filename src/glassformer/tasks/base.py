@@ -47,6 +47,8 @@ HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
 """Settings of the n-gram embeddings of running text, for the `ignores` of tasks that read examples."""
 SEVERAL_LABELS = frozenset({"data.files.label_separator"})
 """Settings of texts that may have several labels, for the `ignores` of the other tasks."""
+PAIRS_OF_TEXTS = frozenset({"data.files.pair_column"})
+"""Settings of pairs of texts with labels, for the `ignores` of the tasks that read single texts."""
 CLASSES = frozenset({"train.class_weight"})
 """Settings of texts that have one class each, for the `ignores` of the other tasks."""
 WORD_VOCAB_SIZE = 20_000

@@ -45,8 +45,8 @@ from glassformer.tasks.classify_report import ClassifyReport
 from glassformer.tasks.probe import fit_probe
 from glassformer.tasks.vectors import corpus_vectors
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
-from glassformer.text.long_text import truncate
 from glassformer.text.ngrams import mean_words
+from glassformer.text.pairs import PairTokenizer, sides_of
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import counted
 
@@ -194,6 +194,9 @@ class Classify(Task):
 
     @classmethod
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Classify:
+        if config.data.files.pair_column is not None:
+            trained = tokenizer or Tokenizer.train(sides_of(data.train.text), config.text, data.extra_tokens)
+            tokenizer = PairTokenizer.of(trained)
         task = cast(Classify, super().from_data(config, data, tokenizer))
         if config.train.class_weight == "balanced":
             counts = torch.tensor(np.bincount(task._numbers(data.train), minlength=len(task.labels)))
@@ -237,7 +240,7 @@ class Classify(Task):
                 continue
             for tokens, forms in self.tokenizer.encode_with_surfaces(chunk.text):
                 ids.append(writer.truncate(tokens, text.truncate))
-                surfaces.append_surfaces(truncate(forms, text.max_len, text.truncate))
+                surfaces.append_surfaces(self.tokenizer.truncate(tokens, text.max_len, text.truncate, forms))
         if split.answer is not None:
             writer.scalars("labels", self._numbers(split))
 
@@ -259,7 +262,7 @@ class Classify(Task):
     def build_single_model(self) -> TextClassifier:
         c, t = self.config, self.tokenizer
         sizes = t.vocab_size, len(self.labels), c.text.max_len, len(t.ngrams) if t.ngrams else 0
-        return TextClassifier(c.model, *sizes, t.bigrams)
+        return TextClassifier(c.model, *sizes, t.bigrams).of_pairs(t.separator)
 
     def forward_flops(self, length: float) -> float:
         return encoder_flops(self.config.model, length)
@@ -300,9 +303,9 @@ class Classify(Task):
         scores |= calibrated_scores(truth, probabilities, self.decision.temperature)
         scores |= self._count_cut(corpus, len(split))
         if train is not None:
-            known = self._numbers(train), self._numbers(split)
+            known, pairs = (self._numbers(train), self._numbers(split)), bool(self.tokenizer.separator)
             logger.info(f"fitting the baselines to {counted(len(train), 'training texts')}")
-            scores["baselines"] = fit_baselines(train.text, known[0], split.text, known[1], probabilities)
+            scores["baselines"] = fit_baselines(train.text, known[0], split.text, known[1], probabilities, pairs)
         return scores | self._answers(split, probabilities, split.answers)
 
     def _answers(self, split: Split, probabilities: np.ndarray, truth: Sequence[Any]) -> dict[str, Any]:
@@ -310,7 +313,9 @@ class Classify(Task):
         results = (self._answer(text, p) for text, p in zip(split.text, probabilities, strict=True))
         rows = [result | {"truth": true} for result, true in zip(results, truth, strict=True)]
         # Texts can be long, and the data set has them: a number is enough to find one again.
-        stored = [{"index": i} | {k: v for k, v in row.items() if k != "text"} for i, row in enumerate(rows)]
+        stored = [
+            {"index": i} | {k: v for k, v in row.items() if k not in ("text", "pair")} for i, row in enumerate(rows)
+        ]
         return {"examples": rows[:8], "predictions": stored}
 
     def _count_cut(self, corpus: EncodedCorpus, n: int) -> dict[str, int]:
@@ -341,7 +346,7 @@ class Classify(Task):
         return [answer | cut.mark for answer, cut in zip(answers, encoded, strict=True)]
 
     def _answer(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
-        return class_answer(text, probabilities, self.labels)
+        return class_answer(self.tokenizer.sides(text), probabilities, self.labels)
 
     def start_head(self, model: nn.Module, corpus: EncodedCorpus) -> bool:
         """Set the head of each member to a logistic regression on the pooled vectors of the training texts."""

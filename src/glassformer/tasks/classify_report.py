@@ -16,6 +16,7 @@ from glassformer.evaluate.significance import CHANCE, mcnemar, wilson_interval
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import class_lines
+from glassformer.text.pairs import text_of
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import code, percent, table
 
@@ -197,7 +198,7 @@ class ClassifyReport(TaskReport):
         return {name: image for name, image in drawn.items() if image is not None}
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
-        rows = [[e["text"], e.get("truth", ""), f"{e['label']} ({percent(e['probability'])})"] for e in examples]
+        rows = [[text_of(e), e.get("truth", ""), f"{e['label']} ({percent(e['probability'])})"] for e in examples]
         return table(["text", "true", "predicted"], rows, left=3)
 
     def example_command(self, run: str) -> str:

@@ -25,7 +25,7 @@ from glassformer.models.encoder_models import TextEmbedder
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
-from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PARALLEL_FILES, SEVERAL_LABELS, Task
+from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PAIRS_OF_TEXTS, PARALLEL_FILES, SEVERAL_LABELS, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import vector_lines
 
@@ -60,6 +60,7 @@ class Embed(Task):
         PARALLEL_FILES
         | HASHED_NGRAMS
         | SEVERAL_LABELS
+        | PAIRS_OF_TEXTS
         | CLASSES
         | {"model.tie_embeddings", "model.output_bias", "model.pooler", "decode"}
     )

@@ -32,7 +32,15 @@ from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, LinearCrossEntropy
 from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
-from glassformer.tasks.base import CLASSES, EVALUATION_TOKENS, PARALLEL_FILES, SEVERAL_LABELS, WORD_VOCAB_SIZE, Task
+from glassformer.tasks.base import (
+    CLASSES,
+    EVALUATION_TOKENS,
+    PAIRS_OF_TEXTS,
+    PARALLEL_FILES,
+    SEVERAL_LABELS,
+    WORD_VOCAB_SIZE,
+    Task,
+)
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import continuation_lines, unknown_mark
 from glassformer.text.backends import SPECIAL_TOKENS
@@ -171,6 +179,7 @@ class LanguageModelling(Task):
     ignores = (
         PARALLEL_FILES
         | SEVERAL_LABELS
+        | PAIRS_OF_TEXTS
         | CLASSES
         | {
             "data.files.text_column",

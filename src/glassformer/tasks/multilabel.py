@@ -41,6 +41,7 @@ from glassformer.tasks.probe import fit_probes
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.decision import labels_answer, labels_lines, yes_and_no
 from glassformer.text.ngrams import mean_words
+from glassformer.text.pairs import text_of
 from glassformer.utils.formatting import cell_text, counted, number, percent, table
 
 logger = logging.getLogger(__name__)
@@ -129,7 +130,7 @@ class MultiLabelReport(TaskReport):
         return test | {"metric": "micro_f1", "unit": "texts"}
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
-        rows = [[e["text"], "; ".join(e.get("truth", ())), "; ".join(e["labels"])] for e in examples]
+        rows = [[text_of(e), "; ".join(e.get("truth", ())), "; ".join(e["labels"])] for e in examples]
         return table(["text", "true", "predicted"], [[cell_text(cell) for cell in row] for row in rows], left=3)
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
@@ -196,7 +197,7 @@ class MultiLabel(Classify):
     def build_single_model(self) -> TextClassifier:
         c, t = self.config, self.tokenizer
         sizes = t.vocab_size, len(self.labels), c.text.max_len, len(t.ngrams) if t.ngrams else 0
-        return TextClassifier(c.model, *sizes, t.bigrams, several=True)
+        return TextClassifier(c.model, *sizes, t.bigrams, several=True).of_pairs(t.separator)
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
         """Begin with each label as probable as it is in training: most are rare, and 0.5 would be far off."""
@@ -237,11 +238,12 @@ class MultiLabel(Classify):
         scores |= self._count_cut(corpus, len(split))
         if train is not None:
             logger.info(f"fitting the baselines to {counted(len(train), 'training texts')}")
-            scores["baselines"] = multilabel.fit_baselines(train.text, self._truth(train), split.text, truth)
+            known = train.text, self._truth(train), split.text, truth
+            scores["baselines"] = multilabel.fit_baselines(*known, pairs=bool(self.tokenizer.separator))
         return scores | self._answers(split, probabilities, [labels_of(answer) for answer in split.answers])
 
     def _answer(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
-        return labels_answer(text, probabilities, self.labels, self.decision)
+        return labels_answer(self.tokenizer.sides(text), probabilities, self.labels, self.decision)
 
     def _fit_head(self, vectors: np.ndarray, corpus: EncodedCorpus, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return weight and bias of a logistic regression for each label, on pooled vectors of the texts at `index`."""

@@ -37,7 +37,15 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
-from glassformer.tasks.base import CLASSES, EVALUATION_TOKENS, HASHED_NGRAMS, PARALLEL_FILES, SEVERAL_LABELS, Task
+from glassformer.tasks.base import (
+    CLASSES,
+    EVALUATION_TOKENS,
+    HASHED_NGRAMS,
+    PAIRS_OF_TEXTS,
+    PARALLEL_FILES,
+    SEVERAL_LABELS,
+    Task,
+)
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import masked_lines
@@ -144,6 +152,7 @@ class Pretrain(Task):
     ignores = (
         PARALLEL_FILES
         | SEVERAL_LABELS
+        | PAIRS_OF_TEXTS
         | CLASSES
         | HASHED_NGRAMS
         | {"data.files.label_column", "data.use_test_as_validation", "text.truncate"}

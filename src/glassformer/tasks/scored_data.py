@@ -88,6 +88,8 @@ def scored_data(run: Scored, name: str, data: DataConfig | None, allow_changed: 
     data = None if data is None else override(Config(data=data), {}, "configuration").data
     task, own = run.task, run.config.data
     files = data.files if data is not None and data.dataset == "files" else None
+    if files is not None and files.pair_column is not None and not task.tokenizer.separator:
+        raise UsageError(f"{run.path} reads one text, and a column of second texts was named", "leave it out")
     if data is not None and files is not None and (files.test_file or files.test_src_file) and name == "test":
         return _of_files(run, data, allow_changed)
     if files is not None and not (files.train_file or files.src_file):

@@ -28,7 +28,7 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
-from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, SEVERAL_LABELS, WORD_VOCAB_SIZE, Task
+from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PAIRS_OF_TEXTS, SEVERAL_LABELS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import translation_lines, warn_of_cut
 from glassformer.text.ngrams import mean_words
@@ -131,6 +131,7 @@ class Translate(Task):
     ignores = (
         HASHED_NGRAMS
         | SEVERAL_LABELS
+        | PAIRS_OF_TEXTS
         | CLASSES
         | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
         | {"model.pooling", "model.pooler", "model.n_segments"}

@@ -171,14 +171,14 @@ def check_probabilities(probabilities: np.ndarray) -> np.ndarray:
     return probabilities
 
 
-def class_answer(text: str, probabilities: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the most probable class of a text, and the probability of each."""
+def class_answer(text: Mapping[str, str], probabilities: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+    """Return the most probable class of a text, or pair of texts, and the probability of each."""
     named = dict(zip(labels, probabilities.tolist(), strict=True))
     best = labels[int(probabilities.argmax())]
-    return {"text": text, "label": best, "probability": named[best], "probabilities": named}
+    return {**text, "label": best, "probability": named[best], "probabilities": named}
 
 
-MARKS = frozenset({"text", "truncated", "unknown", "unfinished", "probabilities", "n_best"})
+MARKS = frozenset({"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best"})
 """What an answer says besides the answer: its text, marks that are counted at the end, and what is asked for."""
 
 

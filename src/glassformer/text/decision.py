@@ -6,7 +6,7 @@ No torch is imported here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -110,12 +110,12 @@ def at_temperature(probabilities: Float[np.ndarray, "... C"], temperature: float
 
 
 def labels_answer(
-    text: str, probabilities: Float[np.ndarray, " L"], labels: Sequence[str], decision: Decision
+    text: Mapping[str, str], probabilities: Float[np.ndarray, " L"], labels: Sequence[str], decision: Decision
 ) -> dict[str, Any]:
-    """Return the labels of a text, in the order of the model, and the probability of each label."""
+    """Return the labels of a text, or pair of texts, in the order of the model, and the probability of each label."""
     kept = decision.answered(probabilities[None])[0]
     named = dict(zip(labels, probabilities.tolist(), strict=True))
-    return {"text": text, "labels": [name for name, k in zip(labels, kept, strict=True) if k], "probabilities": named}
+    return {**text, "labels": [name for name, k in zip(labels, kept, strict=True) if k], "probabilities": named}
 
 
 def labels_lines(answer: dict[str, Any]) -> list[str]:

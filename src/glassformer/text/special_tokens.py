@@ -11,6 +11,8 @@ KEY = "glassformer"
 """The key of the special tokens in the `tokenizer.json` of an imported model; the library never sees it."""
 SIDES = "sides"
 """The key of the tokenizers of source and target in the `tokenizer.json` of a translator that has two."""
+PAIRS = "pairs"
+"""The key that says, in the `tokenizer.json` of a run, that each text is a pair of texts."""
 NONE = -1
 """The id of a role that no token has; it is never the id of a token."""
 ROLES = ("pad", "unk", "bos", "eos", "mask")

@@ -27,7 +27,7 @@ from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text, truncate
 from glassformer.text.ngrams import NgramVocabulary, bigrams_of_texts, surface_forms
-from glassformer.text.special_tokens import KEY, SIDES, SpecialTokens
+from glassformer.text.special_tokens import KEY, PAIRS, SIDES, SpecialTokens
 from glassformer.text.written_tokenizer import HINT, check_tokenizer_json
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS
@@ -58,6 +58,8 @@ class Tokenizer:
     """
 
     pad_id, unk_id, bos_id, eos_id, mask_id = range(len(SPECIAL_TOKENS))
+    separator: Sequence[int] = ()
+    """The ids between the two texts of a pair, where each text is one; see `pairs.py`."""
 
     def __init__(self, backend: tokenizers.Tokenizer, special: SpecialTokens | None = None) -> None:
         """Wrap a trained backend whose first five ids are the special tokens, or `special`; see `train` and `load`.
@@ -202,6 +204,14 @@ class Tokenizer:
             results.append(CutText(self.framed(kept), truncate(words, room, keep), was_cut, self.n_unknown(kept)))
         return results
 
+    def truncate(self, ids: list[int], max_len: int, keep: str, values: list[Any] | None = None) -> list[Any]:
+        """Return of the tokens of a text what `long_text.truncate` keeps, or of other values of theirs."""
+        return truncate(ids if values is None else values, max_len, keep)
+
+    def sides(self, text: str) -> dict[str, str]:
+        """Return a text as an answer names it: {"text"}, of a pair {"text", "pair"}."""
+        return {"text": text}
+
     def n_unknown(self, ids: Sequence[int]) -> int:
         """Return how many tokens of a text are not in the vocabulary; none where n-grams spell them."""
         return 0 if self.ngrams or self.unk_id < 0 else ids.count(self.unk_id)
@@ -320,6 +330,13 @@ class Tokenizer:
             content = safe_read.parse_json(data, path)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", again) from error
+        if isinstance(content, dict) and content.pop(PAIRS, False) is True:
+            pairs = import_module("glassformer.text.pairs")  # a subclass of this one
+            return pairs.PairTokenizer.of(Tokenizer._of_content(content, path))
+        return Tokenizer._of_content(content, path)
+
+    @staticmethod
+    def _of_content(content: Any, path: Path) -> Tokenizer:
         if isinstance(content, dict) and KEY in content:
             from glassformer.text.imported_tokenizer import backend_of
 

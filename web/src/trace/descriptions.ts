@@ -33,7 +33,7 @@ const STEPS: Record<string, Words> = {
   bigram_ids: ["The bigram of each token and the one before it, if it is in the bigram table; else 0.", "b_t = bigram(t − 1, t)"],
   bigrams: ["Each bigram id selects a row of the bigram table; zeros where there is no bigram.", "w_t = W[b_t]"],
   with_bigrams: ["The bigram embedding is added to the token embedding.", "x_t = x_t + w_t"],
-  segment_ids: ["The segment of each token, for pairs of texts; of a single text 0.", "s_t = 0"],
+  segment_ids: ["The segment of each token: 1 in the second text of a pair, else 0.", "s_t ∈ {0, 1}"],
   segments: ["Each segment id selects a row of the segment table.", "e_t = S[s_t]"],
   with_segments: ["The segment embedding is added to the token embedding.", "x_t = x_t + e_t"],
   "embedding_norm:layer_norm": ["The sum is normalised, then multiplied by a trained weight and shifted by a bias, as in BERT.", layer],

@@ -70,8 +70,12 @@ export const OPERATIONS: Record<Op, Operation> = {
     },
   },
   segment_ids: {
-    recompute: async ({ node }) => new Float64Array(lastSize(node)),
-    cell: async () => lines("A text alone is the first segment, 0; the second text of a pair would be 1."),
+    recompute: async ({ trace, node }) => {
+      const [ids, first] = [trace.streams[0]!.ids, firstPosition({ node })];
+      const end = ids.indexOf(Number(node.attrs.separator));
+      return Float64Array.from({ length: lastSize(node) }, (_, i) => +(end >= 0 && first + i > end));
+    },
+    cell: async () => lines("A text alone is segment 0, the second text of a pair 1."),
   },
   scale: {
     recompute: async (step) => Float64Array.from(await inputData(step, 0), (x) => x * Number(step.node.attrs.factor)),

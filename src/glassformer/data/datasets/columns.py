@@ -32,6 +32,7 @@ from glassformer.data.datasets.tables import Row, other_delimiter, read_rows
 from glassformer.data.diagnostics import Diagnostics, IssueKind
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
+from glassformer.text.pairs import join_pair, pair_issue
 
 Wanted = Sequence[tuple[str | None, tuple[str, ...]]]
 """For each column the name that was asked for, and the usual ones."""
@@ -186,7 +187,8 @@ def read_table(
             targets += values[1:]
     if of_label:
         if columns.n_fields:
-            lines, texts, targets = headers.without_named_rows(path, (lines, texts, targets), usual, diagnostics)
+            ends = usual[0], usual[-1]
+            lines, texts, targets = headers.without_named_rows(path, (lines, texts, targets), ends, diagnostics)
         joined.report(path, targets, len(texts), diagnostics)
         separator = specs[-1].separator
         if specs[-1].is_number:
@@ -208,7 +210,8 @@ def resolve_columns(
     first = sample[0].fields
     n_columns = len(first if isinstance(first, list) else json_names(sample))
     if n_columns < len(specs):
-        needed = f"two columns are needed ({' and '.join(spec.name for spec in specs)}), but there is {n_columns}"
+        number = "two" if len(specs) < 3 else "three"
+        needed = f"{number} columns are needed ({' and '.join(spec.name for spec in specs)}), but there is {n_columns}"
         diagnostics.error(path, sample[0].line, "columns", needed + other_delimiter([row.fields for row in sample]))
         return None
     resolve = _resolve_delimited if isinstance(first, list) else _resolve_json
@@ -266,6 +269,9 @@ def _by_header(path: Path, names: Sequence[str], specs: ColumnSpecs) -> list[int
             close = difflib.get_close_matches(spec.requested, names, 1)
             hint = f"did you mean {spec.flag} {_quoted(close[0])}?" if close else f"its columns: {', '.join(names)}"
             raise UsageError(f"{path}: there is no column {spec.requested!r}", hint)
+        if found[0] in chosen and any(other.name == "pair" for other in specs):
+            twice = specs[chosen.index(found[0])].flag
+            raise UsageError(f"{twice} and {spec.flag} name one column, {spec.requested!r}", "name another for one")
         chosen[k] = _only(path, found, names)
     for k, spec in enumerate(specs):
         if chosen[k] is None:
@@ -319,7 +325,19 @@ def json_names(rows: list[Row]) -> list[str]:
 def row_values(
     row: Row, columns: ResolvedColumns, specs: ColumnSpecs, path: Path, diagnostics: Diagnostics
 ) -> tuple[str, ...] | None:
-    """Return a row's values; None after reporting why there are none."""
+    """Return a row's values, the two texts of a pair as one; None after reporting why there are none."""
+    values = _row_values(row, columns, specs, path, diagnostics)
+    if values is None or len(specs) < 2 or specs[1].name != "pair":
+        return values
+    if issue := pair_issue(*values[:2]):
+        diagnostics.error(path, row.line, "pair", issue)
+        return None
+    return (join_pair(*values[:2]), *values[2:])
+
+
+def _row_values(
+    row: Row, columns: ResolvedColumns, specs: ColumnSpecs, path: Path, diagnostics: Diagnostics
+) -> tuple[str, ...] | None:
     if isinstance(row.fields, list):
         if len(row.fields) != columns.n_fields:
             message = f"{columns.n_fields} columns are expected, but there are {len(row.fields)}"

@@ -18,6 +18,7 @@ from glassformer.data.datasets.labels import labels_of, normalised_label
 from glassformer.data.datasets.numbers import is_number
 from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
+from glassformer.errors import UsageError
 
 KNOWN_SHARE = 0.5
 """Share of known labels from which a column is that of the labels."""
@@ -88,6 +89,8 @@ class KnownColumns:
         body = [row.fields for row in sample if isinstance(row.fields, list) and len(row.fields) == len(first)]
         if found := self._by_name(path, first, specs, diagnostics, in_json=False):
             return found
+        if len(specs) > 2:
+            raise self._missing(path)
         if (found := self._by_position(body, specs)) is None:
             self._note_guess(path, specs, diagnostics)
             return None
@@ -104,6 +107,8 @@ class KnownColumns:
         places = [_place(header, names) for header in self.columns.headers]
         found = [place for place in places if place is not None]
         if len(found) < len(places) or len(set(found)) < len(found):
+            if in_json and len(specs) > 2:
+                raise self._missing(path)
             if in_json:
                 self._note_guess(path, specs, diagnostics)
             return None
@@ -146,6 +151,12 @@ class KnownColumns:
         """Return whether a cell holds a label of training, or only such ones where it may hold several."""
         parts = [cell] if separator is None else [part for part in cell.split(separator) if part.strip()]
         return bool(parts) and all(normalised_label(part) in self.labels for part in parts)
+
+    def _missing(self, path: Path) -> UsageError:
+        """Return the error of a table of pairs without the columns of training, which are not guessed."""
+        named = ", ".join(repr(header) for header in self.columns.headers)
+        what = f"{path}: not all columns of training are in it ({named})"
+        return UsageError(what, "name them: --text-column, --pair-column and --label-column")
 
     def _note_guess(self, path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> None:
         named = [repr(header) for header in self.columns.headers if header is not None]

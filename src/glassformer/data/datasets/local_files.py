@@ -20,6 +20,7 @@ from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, DataSchem
 from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
 from glassformer.data.datasets.known_columns import KnownColumns
 from glassformer.data.datasets.labels import labels_of, rarest_labels
+from glassformer.data.datasets.pair_columns import second_of, with_second
 from glassformer.data.diagnostics import Diagnostics, read_lines
 from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
 from glassformer.data.sources import (
@@ -187,7 +188,7 @@ def read_parts(
             requested=getattr(data.files, spec.flag[2:].replace("-", "_")),
             separator=spec.separator and data.files.label_separator,
         )
-        for spec in schema.columns or ()
+        for spec in _columns_of(schema, data, known)
     )
     for name, part in parts.items():
         if part:
@@ -196,6 +197,9 @@ def read_parts(
                 rows[name] = schema.read(part, specs, diagnostics)
             else:
                 rows[name] = _read_part(part, specs, diagnostics, known)
+            if (second := second_of(rows[name].columns)) is not None:
+                first = rows[name].columns[0]
+                diagnostics.notes.append(f"{rows[name].path.name}: each text is a pair of {first!r} and {second!r}")
             known = known or KnownColumns.of_rows(rows[name], specs)
     for part in rows.values():
         if not part.text and not diagnostics.n_issues:
@@ -205,6 +209,13 @@ def read_parts(
     if train is None or (train.text and str(train.path) not in cut_short):  # answers not read are not unknown
         schema.check(rows, diagnostics)
     return rows
+
+
+def _columns_of(schema: DataSchema, data: DataConfig, known: KnownColumns | None) -> ColumnSpecs:
+    """Return the columns of the schema, with one of second texts where it is named, or a run was trained on pairs."""
+    columns, second = schema.columns or (), data.files.pair_column
+    pairs = second is not None or (known is not None and second_of(known.columns.headers) is not None)
+    return with_second(columns) if pairs and columns and columns[-1].is_label else columns
 
 
 def _read_part(

@@ -115,7 +115,8 @@ def _hook_segments(hooks: ModuleHooks, module: SegmentEmbedding, name: str) -> N
 
     def start_call(args: Arguments) -> None:
         recorder.streams["token"] = "text"
-        recorder.record("segment_ids", module.segment_ids(args["ids"]), name=ids_name)  # (B, S)
+        attrs = {} if module.separator is None else {"separator": module.separator}
+        recorder.record("segment_ids", module.segment_ids(args["ids"]), name=ids_name, attrs=attrs)  # (B, S)
         recorder.inputs["table_ids"] = recorder.id(ids_name)
 
     hooks.on_call(module, start_call)

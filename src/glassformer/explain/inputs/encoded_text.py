@@ -18,7 +18,6 @@ from glassformer.explain.subject import Subject
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.ngram_embeddings import BigramEmbedding
-from glassformer.text.long_text import truncate
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.words import read_running
 
@@ -172,7 +171,7 @@ def _encoded(
     t, text = subject.task.tokenizer, subject.task.config.text
     ids = t.encode(read)
     room = t.room(min(text.max_len, MAX_LAYERED_TOKENS))
-    kept = truncate(list(range(len(ids))), room, keep)
+    kept = t.truncate(ids, room, keep, list(range(len(ids))))
     warnings = input_warnings(ids, kept, t, "the text", keep, reads=t.room(text.max_len))
     ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
     [(_, surfaces)] = t.encode_with_surfaces([read]) if t.ngrams else [([], [])]

@@ -1,0 +1,180 @@
+"""Pairs of texts, such as premise and hypothesis: how a pair is written as one text, and how it becomes tokens.
+
+A pair is written `first [SEP] second`. A text that holds "[SEP]" itself is refused, so a text has one meaning. Each
+side is encoded as a text of its own; between the two stands the separator of the tokenizer, a special token, which is
+found in no text: [SEP] in BERT, `</s></s>` in RoBERTa, [EOS] in a tokenizer that was trained here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from glassformer.errors import DataError, UsageError
+from glassformer.text.long_text import CutText, not_text, truncate
+from glassformer.text.special_tokens import PAIRS
+from glassformer.text.tokenizer import Tokenizer
+
+SEPARATOR = "[SEP]"
+"""What stands between the two texts of a pair that is written as one text."""
+DOUBLED = "</s>"
+"""The end of a text that RoBERTa and the models after it write twice between two texts (Liu et al. 2019)."""
+
+
+def pair_issue(first: str, second: str) -> str:
+    """Return what is wrong with the two texts of a pair in training or test data; "" where nothing is."""
+    for name, text in (("first", first), ("second", second)):
+        if SEPARATOR in text:
+            return f"the {name} text holds {SEPARATOR}, which divides the two texts of a pair"
+        if not text.strip():
+            return f"the {name} text of the pair is empty"
+    return ""
+
+
+def join_pair(first: str, second: str) -> str:
+    """Return two texts as one; raise DataError where one of them holds the separator."""
+    for name, text in (("first", first), ("second", second)):
+        if SEPARATOR in text:
+            message = f"the {name} text holds {SEPARATOR}, which divides the two texts of a pair"
+            raise DataError(message, "write it in another way")
+    return f"{first} {SEPARATOR} {second}"
+
+
+def split_pair(text: str) -> tuple[str, str]:
+    """Return the two texts of a pair; one space on each side of the separator belongs to it.
+
+    Raises:
+        DataError: there is no separator, or there are several.
+    """
+    parts = text.split(SEPARATOR)
+    if len(parts) != 2:
+        found = "none is" if len(parts) < 2 else f"{len(parts) - 1} are"
+        shown = text if len(text) <= 60 else f"{text[:60]}…"
+        message = f"this model reads two texts, with one {SEPARATOR} between them, and {found} in {shown!r}"
+        raise DataError(message, f"write the pair as: first text {SEPARATOR} second text")
+    return parts[0].removesuffix(" "), parts[1].removeprefix(" ")
+
+
+def sides_of(texts: Iterable[str]) -> list[str]:
+    """Return the first and the second text of each pair, one after the other."""
+    return [side for text in texts for side in split_pair(text)]
+
+
+def with_second(tokenizer: Tokenizer, text: str, second: str | None, where: object) -> str:
+    """Return a text, or the pair of it and a second one.
+
+    Raises:
+        UsageError: there is a second text, and the model, named `where`, reads one.
+    """
+    if second is None:
+        return text
+    if not tokenizer.separator:
+        raise UsageError(f"{where} reads one text, and a second one was given", "leave out --pair")
+    return join_pair(text, second)
+
+
+def given_texts(tokenizer: Tokenizer, texts: Any) -> Any:
+    """Return texts as a caller gave them, with pairs as one text each, where the model reads pairs.
+
+    A pair is a tuple of two texts, of a list of pairs also a list of two.
+    """
+    if not tokenizer.separator or isinstance(texts, str | bytes | bytearray | Mapping):
+        return texts
+    if _is_pair(texts, tuple):
+        return join_pair(*texts)
+    if not isinstance(texts, Iterable):
+        return texts
+    joined = (join_pair(*text) if _is_pair(text, (tuple, list)) else text for text in texts)
+    return joined if isinstance(texts, Iterator) else list(joined)
+
+
+def _is_pair(value: Any, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kind) and len(value) == 2 and all(isinstance(text, str) for text in value)
+
+
+def text_of(answer: Mapping[str, Any]) -> str:
+    """Return the text that an answer is of: of a pair, both as one."""
+    text = str(answer["text"])
+    return f"{text} {SEPARATOR} {answer['pair']}" if "pair" in answer else text
+
+
+class PairTokenizer(Tokenizer):
+    """A tokenizer of which each text is a pair; made of another one with `of`."""
+
+    @staticmethod
+    def of(tokenizer: Tokenizer) -> PairTokenizer:
+        """Return the tokenizer that encodes pairs with the tokens of another one.
+
+        Raises:
+            UsageError: it has no special token to put between two texts.
+        """
+        pairs = object.__new__(PairTokenizer)
+        pairs.__dict__.update(tokenizer.__dict__)
+        pairs.__dict__.pop("sha256", None)
+        end = tokenizer.suffix or ([tokenizer.eos_id] if tokenizer.eos_id >= 0 else [])
+        if not end:
+            raise UsageError("this tokenizer has no token to divide two texts", "train without --pair-column")
+        pairs.separator = end * 2 if tokenizer.special and tokenizer.tokens(end) == [DOUBLED] else list(end)
+        return pairs
+
+    def without_ngrams(self) -> Tokenizer:
+        return PairTokenizer.of(Tokenizer(self._backend, self.special).without_ngrams())
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        sides = iter(super().encode_batch(self._sides(texts)))
+        return [[*first, *self.separator, *second] for first, second in zip(sides, sides, strict=True)]
+
+    def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
+        sides = super().encode_with_surfaces(self._sides(texts))
+        for (first, words), (second, more) in zip(sides, sides, strict=True):
+            yield [*first, *self.separator, *second], [*words, *[""] * len(self.separator), *more]
+
+    def encode_cut(self, texts: Sequence[str], max_len: int, keep: str = "head") -> list[CutText]:
+        room, results = self.room(max_len), list[CutText]()
+        for ids, words in (
+            self.encode_with_surfaces(texts) if self.ngrams else ((i, []) for i in self.encode_batch(texts))
+        ):
+            kept = self.truncate(ids, room, keep)
+            forms = self.truncate(ids, room, keep, words) if words else []
+            results.append(CutText(self.framed(kept), forms, len(kept) < len(ids), self.n_unknown(kept)))
+        return results
+
+    def truncate(self, ids: list[int], max_len: int, keep: str, values: list[Any] | None = None) -> list[Any]:
+        """Cut the longer text of a pair until both fit, as BERT does: neither is cut below half of the room.
+
+        Raises:
+            UsageError: there is no room for a token of each.
+        """
+        values = ids if values is None else values
+        if len(ids) <= max_len:
+            return values
+        n, at = len(self.separator), ids.index(self.separator[0])
+        room, n_second = max_len - n, len(ids) - at - n
+        if room < 2:
+            what = "text.max_len leaves no room for a token of each of two texts"
+            raise UsageError(what, f"use --max-len {len(self.framed(self.separator)) + 2} or more")
+        n_first = min(at, max(room - n_second, room - room // 2))
+        first, second = truncate(values[:at], n_first, keep), truncate(values[at + n :], room - n_first, keep)
+        return [*first, *values[at : at + n], *second]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        first, second = split_pair(text)
+        at, start = text.index(SEPARATOR), len(text) - len(second)
+        between = [(at, at + len(SEPARATOR))] * len(self.separator)
+        return [*super().offsets(first), *between, *((start + a, start + b) for a, b in super().offsets(second))]
+
+    def sides(self, text: str) -> dict[str, str]:
+        first, second = split_pair(text)
+        return {"text": first, "pair": second}
+
+    def to_json(self) -> str:
+        return json.dumps(self._content(), ensure_ascii=False, indent=2)
+
+    def _content(self) -> dict[str, Any]:
+        return super()._content() | {PAIRS: True}
+
+    def _sides(self, texts: Sequence[str]) -> list[str]:
+        if not all(isinstance(text, str) for text in texts):
+            raise not_text(texts)
+        return sides_of(texts)

@@ -1,0 +1,371 @@
+"""Pairs of texts: two columns, one separator, segments; trained, answered, explained, exported, or refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+from tests.helpers.for_each import for_each
+from tests.helpers.matrix import matrix_run
+from tests.helpers.pretrained import bert_folder, byte_level
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.config import DataConfig, FilesConfig, TextConfig
+from glassformer.data.datasets.local_files import load_text_data
+from glassformer.errors import DataError, UsageError
+from glassformer.evaluate.classification import fit_baselines
+from glassformer.explain.page.service import Service
+from glassformer.interop import import_check
+from glassformer.run import Run
+from glassformer.tasks.classify import Classify
+from glassformer.text.pairs import PairTokenizer, join_pair, split_pair
+from glassformer.text.special_tokens import SpecialTokens
+from glassformer.text.tokenizer import Tokenizer
+
+WORDS = "red blue green dog cat bird tree house sun moon".split()
+TINY: dict[str, Any] = {
+    "threads": 1,
+    "steps": 6,
+    "model": {"d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 2, "n_segments": 2},
+    "text": {"vocab_size": 100, "ngrams": 30, "bigrams": 10},
+}
+COLUMNS = ["premise", "hypothesis", "label"]
+PAIR = {"text_column": "premise", "pair_column": "hypothesis"}
+
+
+def rows(n: int, seed: int = 0) -> list[tuple[str, str, str]]:
+    """Return pairs whose label is whether the second text names a word of the first."""
+    rng, found = random.Random(seed), []
+    for i in range(n):
+        first = rng.sample(WORDS, 4)
+        word = rng.choice(first if i % 2 else [w for w in WORDS if w not in first])
+        found.append((" ".join(first), f"there is {word} {i}", "yes" if i % 2 else "no"))
+    return found
+
+
+def write(path: Path, examples: list[tuple[str, str, str]], header: list[str] | None = COLUMNS) -> Path:
+    if path.suffix == ".jsonl":
+        lines = [json.dumps(dict(zip(header or COLUMNS, row, strict=True))) for row in examples]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
+        out.writerows([*([header] if header else []), *examples])
+    return path
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    files = {"train_file": write(folder / "a.csv", rows(80)), "test_file": write(folder / "t.jsonl", rows(40, 1))}
+    glassformer.train("classify", out=folder / "run", **{k: str(v) for k, v in files.items()}, **PAIR, **TINY)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def run(trained: Path) -> Run:
+    return glassformer.load(trained, precision="fp32")
+
+
+def read(path: Path, **files: Any) -> list[str]:
+    return load_text_data(Classify.schema, DataConfig(files=FilesConfig(train_file=str(path), **files))).train.text
+
+
+# --- data ---------------------------------------------------------------------------------------------------
+
+
+@for_each("name", ["a.csv", "a.tsv", "a.jsonl"])
+def test_two_columns_are_read_as_one_text(name: str, tmp_path: Path) -> None:
+    examples = rows(20)
+    texts = read(write(tmp_path / name, examples), pair_column="hypothesis")
+    assert {*texts} <= {f"{first} [SEP] {second}" for first, second, _ in examples} and len(texts) == 18
+
+
+def test_without_the_flag_nothing_is_a_pair(tmp_path: Path) -> None:
+    assert not any("[SEP]" in text for text in read(write(tmp_path / "a.csv", rows(20))))
+
+
+@for_each(
+    ("row", "message"),
+    [
+        (("red", " ", "no"), "the second text of the pair is empty"),
+        (("", "red", "no"), "the first text of the pair is empty"),
+        (("red [SEP] dog", "cat", "no"), "the first text holds [SEP], which divides"),
+    ],
+)
+def test_a_bad_row_is_named(row: tuple[str, str, str], message: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", [*rows(20), row])
+    with pytest.raises(DataError) as error:
+        read(path, pair_column="hypothesis")
+    assert message in str(error.value) and f"{path}:22" in str(error.value)
+
+
+@for_each(
+    ("files", "message"),
+    [
+        ({"pair_column": "hypotheses"}, "there is no column 'hypotheses'"),
+        ({"pair_column": "premise", "text_column": "premise"}, "--text-column and --pair-column name one column"),
+        ({"pair_column": "label", "label_column": "label"}, "--pair-column and --label-column name one column"),
+    ],
+)
+def test_a_bad_column_is_named(files: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        read(write(tmp_path / "a.csv", rows(20)), **files)
+    assert message in str(error.value)
+
+
+def test_data_check_describes_both_columns(tmp_path: Path, capfd: Any) -> None:
+    path = write(tmp_path / "a.csv", rows(20))
+    assert main(["data", "check", "classify", "--train-file", str(path), "--pair-column", "hypothesis"]) == 0
+    assert "a.csv: each text is a pair of 'premise' and 'hypothesis'" in capfd.readouterr().err
+
+
+# --- text and tokens ----------------------------------------------------------------------------------------
+
+
+@for_each("pair", [("a", "b"), ("a ", " b"), ("", ""), ("a\n", "b [ SEP"), ("ä", "[SEP")])
+def test_a_pair_is_one_text_and_back(pair: tuple[str, str]) -> None:
+    assert split_pair(join_pair(*pair)) == pair
+
+
+@for_each("text", ["a b", "a [SEP] b [SEP] c", ""])
+def test_what_is_no_pair_is_refused(text: str, run: Run) -> None:
+    with pytest.raises(DataError, match=r"reads two texts, with one \[SEP\] between them"):
+        run.predict(text)
+
+
+def own(kind: str) -> Tokenizer:
+    return PairTokenizer.of(Tokenizer.train(["a b c d e f g"] * 3, TextConfig(tokenizer=kind, vocab_size=300)))  # type: ignore[arg-type]
+
+
+@for_each("kind", ["word", "char", "byte-bpe", "bpe"])
+def test_each_side_is_encoded_as_a_text_of_its_own(kind: str, tmp_path: Path) -> None:
+    pairs = own(kind)
+    pairs.save(tmp_path / "tokenizer.json")
+    plain = Tokenizer.train(["a b c d e f g"] * 3, TextConfig(tokenizer=kind, vocab_size=300))  # type: ignore[arg-type]
+    for t in (pairs, Tokenizer.load(tmp_path / "tokenizer.json")):
+        assert t.encode("a b [SEP] c  d") == [*plain.encode("a b"), plain.eos_id, *plain.encode("c  d")]
+        assert t.sha256 == pairs.sha256 != plain.sha256
+        spans = t.offsets(text := "a b [SEP] c  d")
+        assert len(spans) == len(t.encode(text))
+        assert "".join(text[a:b] for a, b in spans).replace(" ", "") == "ab[SEP]cd"
+    assert plain.encode("[EOS] a").count(plain.eos_id) == 0
+
+
+@for_each(
+    ("lengths", "room", "kept"),
+    [((3, 3), 7, (3, 3)), ((9, 2), 7, (4, 2)), ((2, 9), 7, (2, 4)), ((9, 9), 8, (4, 3)), ((9, 9), 3, (1, 1))],
+)
+def test_the_longer_text_is_cut_first(lengths: tuple[int, int], room: int, kept: tuple[int, int]) -> None:
+    t = own("char")
+    first, second = ("abcdefgab"[:n] for n in lengths)
+    for keep in ("head", "tail", "head+tail"):
+        [cut] = t.encode_cut([f"{first} [SEP] {second}"], room, keep)
+        at = cut.ids.index(t.eos_id)
+        assert (at, len(cut.ids) - at - 1) == kept and cut.was_cut == (sum(lengths) + 1 > room)
+        if keep == "tail":
+            assert cut.ids[-1] == t.encode("x [SEP] " + second)[-1]
+    with pytest.raises(UsageError, match="no room"):
+        t.encode_cut(["abc [SEP] abc"], 2)
+
+
+def test_a_bert_pair_has_its_ids_and_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference is the pair template of the tokenizer that BERT comes with."""
+    monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
+    folder = bert_folder(tmp_path / "bert", "bare", lambda tensors, config: config.update(type_vocab_size=2))
+    glassformer.import_model(folder, tmp_path / "bare")
+    data = [("the film was not good", f"a film was {'good' if i % 2 else 'not'}", "ab"[i % 2]) for i in range(40)]
+    data = [(f"{a} an" * (i % 3 + 1), b, label) for i, (a, b, label) in enumerate(data)]
+    path = write(tmp_path / "a.csv", data)
+    options = {"steps": 2, "threads": 1, "init_from": str(tmp_path / "bare"), "train_file": str(path)}
+    run = glassformer.train("classify", out=tmp_path / "run", **PAIR, **options)
+    assert run is not None
+    backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    backend.no_padding()
+    backend.no_truncation()
+    theirs = backend.encode("the film", "was not good")
+    e = run.explain(("the film", "was not good"))
+    assert e.streams[0].ids == theirs.ids
+    assert e["embedding.segment_ids"].tolist() == theirs.type_ids
+    assert run.model.get_parameter("segments.weight").shape[0] == 2
+    assert e.streams[0].words == [-1, 0, 1, -1, 2, 3, 4, -1]
+
+
+def test_a_roberta_pair_has_two_ends_between(tmp_path: Path) -> None:
+    byte_level(tmp_path, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    content = (tmp_path / "tokenizer.json").read_text("utf-8")
+    special = SpecialTokens(270, pad=1, unk=3, bos=0, eos=2, mask=4, prefix=(0,), suffix=(2,))
+    t = PairTokenizer.of(Tokenizer.imported(content, special))
+    expected = tokenizers.Tokenizer.from_str(content).encode("the film", "was good").ids
+    assert t.framed(t.encode("the film [SEP] was good")) == expected
+    t.save(tmp_path / "kept.json")
+    assert Tokenizer.load(tmp_path / "kept.json").encode("a [SEP] b") == t.encode("a [SEP] b")
+
+
+def test_segments_follow_from_the_ids() -> None:
+    run = matrix_run("pairs")
+    batch = torch.tensor([[7, 8, 3, 9, 9], [7, 3, 8, 0, 0]])
+    assert run.model.segments.segment_ids(batch).tolist() == [[0, 0, 0, 1, 1], [0, 0, 1, 1, 1]]  # type: ignore[union-attr]
+    assert matrix_run("classify").task.tokenizer.separator == ()
+
+
+# --- trained, answered, explained ---------------------------------------------------------------------------
+
+
+def test_the_order_of_the_two_texts_matters(run: Run) -> None:
+    there, back = run.predict([("red dog", "cat"), ("cat", "red dog")])
+    assert there["probability"] != back["probability"]
+
+
+def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path: Path, capfd: Any) -> None:
+    answer = run.predict(("red dog", "there is red"))
+    assert list(answer)[:3] == ["text", "pair", "label"]
+    assert (answer["text"], answer["pair"]) == ("red dog", "there is red")
+    assert run.predict("red dog [SEP] there is red") == answer
+    assert (
+        run.predict([["red dog", "there is red"]]) == [answer] == [*run.predict_stream([("red dog", "there is red")])]
+    )
+    command = ["predict", str(trained), "--precision", "fp32", "--json"]
+    assert main([*command, "red dog", "--pair", "there is red"]) == 0
+    assert json.loads(capfd.readouterr().out) == answer | {"precision": "fp32"}
+    table = [{"premise": "red dog", "hypothesis": "there is red"}]
+    assert run.predict_table(table)[0]["label"] == answer["label"]
+    assert run.predict_table([{"a": "red dog", "b": "x"}], "a", "b")[0]["label"]
+    write(tmp_path / "a.tsv", rows(5), ["premise", "hypothesis", "truth"])
+    assert main(["predict", str(trained), "--file", str(tmp_path / "a.tsv"), "--out", str(tmp_path / "o.tsv")]) == 0
+    lines = (tmp_path / "o.tsv").read_text("utf-8").splitlines()
+    assert lines[0] == "premise\thypothesis\ttruth\tlabel\tprobability" and len(lines) == 6
+
+
+def test_second_texts_are_refused_where_one_is_read(tmp_path: Path, trained: Path, capfd: Any) -> None:
+    single = write(tmp_path / "s.csv", rows(40))
+    options = {**TINY, "train_file": str(single), "text_column": "premise"}
+    run = glassformer.train("classify", out=tmp_path / "single", **options)
+    assert run is not None
+    for command in (
+        ["predict", str(run.path), "red", "--pair", "dog"],
+        ["explain", str(run.path), "red", "--pair", "dog", "--json"],
+        ["evaluate", str(run.path), "--test-file", str(single), "--pair-column", "hypothesis"],
+        ["predict", str(run.path), "--file", str(single), "--out", str(tmp_path / "o.csv"), "--pair-column", "label"],
+    ):
+        assert main(command) == UsageError.exit_code
+        assert "one text, and a" in capfd.readouterr().err, command
+    with pytest.raises(UsageError, match="reads pairs of texts, and here each text stands alone"):
+        glassformer.train("classify", init_from=str(trained), train_file=str(single), steps=1, out=tmp_path / "again")
+    assert main(["predict", str(trained), "a", "b", "--pair", "c"]) == UsageError.exit_code
+    assert main(["train", "lm", "--train-file", str(single), "--pair-column", "b"]) == UsageError.exit_code
+
+
+def test_the_report_is_of_pairs(trained: Path) -> None:
+    evaluation = json.loads((trained / "evaluation.json").read_text("utf-8"))
+    assert {"text", "pair", "label"} <= evaluation["examples"][0].keys()
+    stored = json.loads((trained / "predictions.jsonl").read_text("utf-8").splitlines()[0])
+    assert "label" in stored and not {"text", "pair"} & stored.keys()
+    assert "what both share" in evaluation["baselines"]["tfidf_logistic"]["settings"]
+    assert " \\[SEP\\] there is " in (trained / "report.md").read_text("utf-8")
+
+
+def test_other_files_are_scored_with_the_columns_of_training(trained: Path, tmp_path: Path, capfd: Any) -> None:
+    path = write(tmp_path / "t.csv", rows(30, 2), [*COLUMNS])
+    assert main(["evaluate", str(trained), "--test-file", str(path), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["n"] == 30
+    write(path, rows(30, 2), ["a", "b", "c"])
+    assert main(["evaluate", str(trained), "--test-file", str(path)]) == UsageError.exit_code
+    assert "not all columns of training are in it ('premise', 'hypothesis', 'label')" in capfd.readouterr().err
+    named = ["--text-column", "a", "--pair-column", "b", "--label-column", "c"]
+    assert main(["evaluate", str(trained), "--test-file", str(path), *named]) == 0
+
+
+def test_words_of_both_texts_are_weighed_and_the_separator_is_not(run: Run) -> None:
+    e = run.explain(("red dog", "there is red"), member=2)
+    assert [*e.streams[0].pieces] == ["red", "dog", "[EOS]", "there", "is", "red"]
+    assert e.streams[0].word_texts == ["red", "dog", "there", "is", "red"] and e.streams[0].words[2] == -1
+    weights = e.attribute()
+    assert weights.scores["text"][2] == 0 and all(weights.scores["text"][i] for i in (0, 1, 3, 4, 5))
+    total = e.attribute("integrated_gradients")
+    assert total.completeness is not None
+    assert e["embedding.segment_ids"].tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_resumed_run_and_a_run_of_seeds_read_pairs(tmp_path: Path, trained: Path) -> None:
+    path = write(tmp_path / "a.jsonl", rows(40))
+    files = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
+    best = glassformer.train("classify", out=tmp_path / "seeds", seeds=2, **files)
+    assert best is not None and best.predict(("red", "dog"))["label"] in ("yes", "no")
+    again = glassformer.resume(tmp_path / "seeds" / "seed-1")
+    assert again is not None and again.predict(("red", "dog"))["pair"] == "dog"
+    both = glassformer.load(tmp_path / "seeds" / "seed-1", tmp_path / "seeds" / "seed-2")
+    assert both.predict(("red", "dog"))["label"] in ("yes", "no")
+    scores = glassformer.load(trained).evaluate("valid")
+    assert scores["n"] == 8
+
+
+def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Path) -> None:
+    run.export("onnx", tmp_path / "onnx")
+    exported = glassformer.load(tmp_path / "onnx")
+    pairs = [("red dog", "there is red"), ("a", "dog " * 900)]
+    for ours, theirs in zip(run.predict(pairs), exported.predict(pairs), strict=True):
+        assert theirs["pair"] == ours["pair"] and theirs.get("truncated") == ours.get("truncated")
+        assert theirs["probability"] == pytest.approx(ours["probability"], abs=1e-5)
+    tokenizers.Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json"))
+    table = [{"premise": "red dog", "hypothesis": "there is red"}]
+    assert exported.predict_table(table, "premise", "hypothesis")[0]["label"]
+    with pytest.raises(UsageError, match="the model reads two texts"):
+        exported.predict_table(table)
+    with pytest.raises(UsageError, match="reads pairs of texts"):
+        run.export("hf", tmp_path / "hf")
+
+
+def test_several_labels_of_a_pair(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", [(a, b, f"{c};odd" if i % 3 else c) for i, (a, b, c) in enumerate(rows(60))])
+    files = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
+    run = glassformer.train("multilabel", out=tmp_path / "run", **files)
+    assert run is not None
+    answer = run.predict(("red dog", "there is red"))
+    assert answer["pair"] == "there is red" and len(answer["probabilities"]) == 3
+    assert run.explain(("red", "dog"), label="odd").streams[0].words == [0, -1, 1]
+
+
+def test_the_baseline_sees_what_both_texts_share() -> None:
+    def part(n: int, seed: int) -> tuple[list[str], list[int]]:
+        return [f"{a} [SEP] {b}" for a, b, _ in rows(n, seed)], [int(c == "yes") for _, _, c in rows(n, seed)]
+
+    alone, both = (fit_baselines(*part(400, 0), *part(200, 1), pairs=pairs) for pairs in (False, True))
+    assert both["tfidf_logistic"]["accuracy"] > 0.95 > 0.8 > alone["tfidf_logistic"]["accuracy"]
+
+
+def test_an_estimator_refuses_pairs() -> None:
+    sklearn = pytest.importorskip("glassformer.sklearn")
+    with pytest.raises(ValueError, match="text 1 of 2 is of type tuple, not a string"):
+        sklearn.TextClassifier().fit([("a", "b"), ("c", "d")], np.array(["x", "y"]))
+
+
+def test_folded_words_are_of_pairs_too(tmp_path: Path) -> None:
+    """An export with --bake makes a tokenizer without n-grams, which reads pairs as the one before."""
+    files = {"train_file": str(write(tmp_path / "a.csv", rows(40))), **PAIR, **TINY, "steps": 1}
+    run = glassformer.train("classify", out=tmp_path / "run", **files | {"text": {"ngrams": 30, "bigrams": 0}})
+    assert run is not None
+    run.export("onnx", tmp_path / "onnx", bake=True)
+    answer = glassformer.load(tmp_path / "onnx").predict(("red dog", "there is red"))
+    assert answer["pair"] == "there is red"
+    assert "[3], and the ids of the second" in (tmp_path / "onnx" / "README.md").read_text("utf-8")
+    assert '--pair "the second text"' in (tmp_path / "run" / "report.md").read_text("utf-8")
+
+
+def test_the_page_says_how_a_pair_is_written() -> None:
+    with pytest.raises(DataError, match="reads two texts") as error:
+        Service(matrix_run("pairs")).trace({"text": "a b"})
+    assert error.value.hint == "write the pair as: first text [SEP] second text"
