@@ -23,9 +23,9 @@ from glassformer.config.validation import TASK_NAMES, build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
 from glassformer.text.decision import Decision
-from glassformer.text.special_tokens import SpecialTokens
+from glassformer.text.special_tokens import SIDES, SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.safe_read import LIMITS, check_regular, open_regular, read_json_object, read_text
+from glassformer.utils.safe_read import LIMITS, check_regular, open_regular, read_json_object
 
 KIND, FACTS, CARD = "glassformer export", EXPORT_FACTS, "README.md"
 ENGINES = {
@@ -55,6 +55,8 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("gguf", "language_model"): {"model.gguf"},
 }
 """The kinds of models that each library holds, and the files of the library."""
+SIDE_FILES = ("source_tokenizer.json", "target_tokenizer.json")
+"""How the two sides of a translator are cut where each has a model of its own; `tokenizer.json` gives the ids."""
 CLASSIFIERS = ("classifier", "multilabel_classifier")
 """Kinds of models that have labels."""
 MAX_BYTES = {".json": 128 << 20, ".onnx": 2 << 30, ".md": 16 << 20}
@@ -178,7 +180,8 @@ class ExportFacts:
     def possible_files(self) -> set[str]:
         """Return the names of the files that the folder may hold."""
         spelling = {"spelling.json"} if self.target == "onnx" else set[str]()
-        return self.required_files | {CARD} | spelling
+        sides = {*SIDE_FILES} if self.kind == "translator" and self.special is not None else set[str]()
+        return self.required_files | {CARD} | spelling | sides
 
 
 def agreement(check: dict[str, Any]) -> tuple[str, str]:
@@ -248,7 +251,19 @@ def tokenizer_of(folder: Path, facts: ExportFacts) -> Tokenizer:
     if facts.special is None:
         return Tokenizer.load(path)
     special = SpecialTokens.from_json(facts.special, folder / FACTS)
-    return Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), special, path)
+    names = [TOKENIZER, *(name for name in SIDE_FILES if (folder / name).exists())]
+    content, *sides = (read_json_object(folder / name, LIMITS["tokenizer"]) for name in names)
+    return imported_tokenizer(content, sides, special, path)
+
+
+def imported_tokenizer(
+    content: dict[str, Any], sides: list[dict[str, Any]], special: SpecialTokens, where: Path
+) -> Tokenizer:
+    """Return an imported tokenizer of its parsed `tokenizer.json`, and of its `SIDE_FILES` where it has some."""
+    if sides:
+        paired = importlib.import_module("glassformer.text.paired_tokenizer")
+        return paired.PairedTokenizer({**content, SIDES: sides}, special, where)
+    return Tokenizer.imported(json.dumps(content), special, where)
 
 
 def decode_of(facts: ExportFacts) -> DecodeConfig:
