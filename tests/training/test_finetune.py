@@ -249,7 +249,7 @@ def test_few_texts_are_no_reason_to_expect_guessing_of_a_pretrained_model(
     assert "--text.max-len" not in warned and "--text.tokenizer" not in warned
     assert "--text.truncate" not in warned  # the recipe keeps head and tail already
     caplog.clear()
-    used: dict[str, Any] = {"train_file": str(path), "text.truncate": "head", "dry_run": True, "epochs": 1}
+    used: dict[str, Any] = {"train_file": str(path), "truncate": "head", "dry_run": True, "epochs": 1}
     glassformer.train("classify", init_from=str(encoder), threads=1, **used)
     warned = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
     assert f"the longest text is that of {encoder}; use --text.truncate head+tail" in warned
