@@ -211,7 +211,7 @@ _PLAIN = 'tokenizer.encode("a text", add_special_tokens=False).ids'
 
 
 def _with_ids(example: str, facts: ExportFacts) -> str:
-    """Return the example of a translator in ONNX with the ids of an imported tokenizer."""
+    """Return the example of a translator or a language model in ONNX with the ids of an imported tokenizer."""
     special = SpecialTokens.from_json(facts.special, facts.run)
     plain, never = _PLAIN, {special.pad, special.bos} - {special.eos}
     example = example.replace("or UNKNOWN", f"or {max(0, special.unk)}")
@@ -223,6 +223,10 @@ def _with_ids(example: str, facts: ExportFacts) -> str:
         "[[2]]), []  # 2 is [BOS]": f"[[{special.bos}]]), []  # its start token",
         "[0, 2]] = -np.inf  # [PAD] and [BOS] are": f"{sorted(never)}] = -np.inf  # these are",
         "== 3:": f"== {special.eos}:",
+        f"new = np.array([{_PLAIN}])": 'new = np.array([tokenizer.encode("a text").ids])',
+        "[0, 1, 2, 4]] = -np.inf  # of the special tokens only [EOS] is": (
+            f"{sorted(special.ids - {special.eos})}] = -np.inf  # of the special tokens only the end is"
+        ),
     }.items():
         example = example.replace(ours, theirs)
     return example
