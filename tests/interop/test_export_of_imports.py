@@ -14,7 +14,7 @@ import torch
 from tests.helpers.exports import printed_by_card
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder, wordpiece
-from tests.interop.test_import_families import CASES, roberta, saved
+from tests.interop.test_import_families import CASES, gpt2, roberta, saved
 from tests.interop.test_round_trip import close
 
 import glassformer
@@ -225,3 +225,47 @@ def test_the_setting_in_the_way_is_named(kind: str, changes: dict[str, Any], obs
     assert hf_encoder_type("text_embedder", BLOCK) == ("distilbert", "")
     assert hf_encoder_type("text_embedder", replace(BLOCK, norm_eps=None)) == ("bert", "")
     assert hf_encoder_type("text_embedder", BLOCK, 2) == ("", "an ensemble of 2")
+
+
+DECODERS = [(f"{case[0]}-{i}", *case[:3]) for i, case in enumerate(CASES) if case[3] == "lm"]
+
+
+@pytest.mark.parametrize(("_", "name", "settings", "write"), DECODERS, ids=[case[0] for case in DECODERS])
+def test_a_language_model_goes_out_as_it_came_in(
+    _: str, name: str, settings: dict[str, Any], write: Callable[[Path], None], tmp_path: Path
+) -> None:
+    import transformers
+
+    saved(name, settings, write, tmp_path / "source")
+    run = imported(tmp_path / "source", tmp_path / "run")
+    done = export(run, "hf", tmp_path / "out", native=True)
+    assert done.facts.architecture == name
+    assert done.facts.check is not None, done.not_checked
+    assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 1e-4
+    tokenizer, ours = transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), run.task.tokenizer
+    for text in TEXTS:
+        assert tokenizer(text)["input_ids"] == ours.framed(ours.encode(text))
+    again = imported(tmp_path / "out", tmp_path / "again")
+    assert replace(again.config.model, dropout=0.1) == replace(run.config.model, dropout=0.1)
+    assert again.task.tokenizer.sha256 == ours.sha256
+    weights = dict(again.model.named_parameters())
+    assert all(torch.equal(tensor, weights[key]) for key, tensor in run.model.named_parameters())
+    options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 8}
+    answer = run.predict("the film", **options)
+    assert again.predict("the film", **options) == answer
+    assert load_exported(tmp_path / "out").predict("the film", **options) == answer
+
+
+def test_a_language_model_is_a_graph_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved("GPT2LMHeadModel", SETTINGS["GPT2LMHeadModel"], gpt2, tmp_path / "source")
+    run = imported(tmp_path / "source", tmp_path / "run")
+    done = export(run, "onnx", tmp_path / "out")
+    assert done.facts.check is not None and done.facts.check["equal_answers"] == 1
+    assert done.facts.check["largest_difference"] < 1e-4
+    options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 16}
+    assert load_exported(tmp_path / "out").predict("a text", **options) == run.predict("a text", **options)
+    whole = run.predict("a text", **options)
+    printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
+    assert printed == ("a text" + whole["text"]).strip()

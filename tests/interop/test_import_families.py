@@ -16,6 +16,7 @@ from tests.helpers.sentencepiece import charsmap
 
 import glassformer
 from glassformer.interop.read import import_folder
+from glassformer.interop.sample_texts import sample_texts
 
 BERT = {
     "num_hidden_layers": 2,
@@ -144,6 +145,29 @@ def test_states_answers_and_tokens_are_theirs(
     theirs = tokenizer_of(tmp_path / "source")
     for text in ("The film was not good.", "naïve café 東京 😀", "1 2  3\n"):
         assert run.task.tokenizer.framed(run.task.tokenizer.encode(text)) == theirs.encode(text).ids
+
+
+@pytest.mark.parametrize(
+    "name", ["BertForSequenceClassification", "DistilBertForSequenceClassification", "RobertaForSequenceClassification"]
+)
+def test_a_hundred_answers_are_theirs(name: str, tmp_path: Path) -> None:
+    _, settings, write, _ = next(case for case in CASES if case[0] == name)
+    model = saved(name, settings, write, tmp_path / "source")
+    theirs = tokenizer_of(tmp_path / "source")
+    theirs.encode_special_tokens = True  # "<unk>" in a text is text
+    run = glassformer.load(import_folder(tmp_path / "source", tmp_path / "run").out, precision="fp32")
+    texts = sample_texts(run.task.tokenizer, 100)
+    longest = run.config.text.max_len
+    texts = [text for text in texts if len(theirs.encode(text).ids) <= longest]  # of a longer one the end is cut
+    assert len(texts) > 60
+    worst = 0.0
+    for text, answer in zip(texts, run.predict(texts), strict=True):
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([theirs.encode(text).ids])).logits[0]
+        assert answer["label"] == model.config.id2label[int(logits.argmax())]
+        found = torch.tensor([*answer["probabilities"].values()])
+        worst = max(worst, float((found - logits.softmax(dim=0)).abs().max()))
+    assert worst < 1e-5
 
 
 def tokenizer_of(folder: Path) -> Any:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 import glassformer
 from glassformer.interop.read import import_folder
+from glassformer.interop.sample_texts import sample_texts
 from glassformer.runs.model_folder import tensor_chunks
 
 NANO = Path(os.environ.get("GLASSFORMER_DATA", "nowhere")) / "pretrained" / "gpt-nano-sort"
@@ -142,6 +143,29 @@ def test_minilm_is_theirs_layer_by_layer(minilm: Path, tmp_path: Path) -> None:
     near, same, far = (torch.tensor(answer["vector"]) for answer in answers)
     cosine = torch.nn.functional.cosine_similarity
     assert cosine(near, same, dim=0) > 0.7 > 0.3 > cosine(near, far, dim=0)
+
+
+@pytest.mark.slow
+def test_a_hundred_vectors_of_minilm_are_theirs_there_and_back(minilm: Path, tmp_path: Path) -> None:
+    """Read by transformers: the source, and what is exported again; both pooled by the mean, as its card does."""
+    import transformers
+
+    run = glassformer.load(import_folder(minilm, tmp_path / "run").out, precision="fp32")
+    done = run.export("hf", tmp_path / "out")
+    assert done.facts.architecture == "BertModel" and done.facts.check is not None
+    assert done.facts.check["n_texts"] == 100 and done.facts.check["equal_answers"] == 1
+    assert "license: apache-2.0" in (tmp_path / "out/README.md").read_text(encoding="utf-8")
+    texts = sample_texts(run.task.tokenizer, 100)
+    ours = torch.tensor([answer["vector"] for answer in run.predict(texts)])
+    for folder in (minilm, tmp_path / "out"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model: Any = transformers.AutoModel.from_pretrained(folder).eval()
+        inputs = tokenizer(texts, padding=True, truncation=True, max_length=128, return_tensors="pt")
+        with torch.no_grad():
+            states = model(**inputs).last_hidden_state
+        real = inputs["attention_mask"][:, :, None]
+        theirs = (states * real).sum(dim=1) / real.sum(dim=1)
+        assert float((ours - theirs).abs().max()) < 1e-5, folder
 
 
 @pytest.mark.slow

@@ -16,8 +16,9 @@ from tests.helpers.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, 
 from tests.interop.test_import_refusals import folder_of, put, unchecked  # noqa: F401  (a fixture)
 
 import glassformer
-import glassformer.interop.export
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.export import export
+from glassformer.interop.exported import load_exported
 from glassformer.interop.sentencepiece_file import read_spm
 from glassformer.models import Translator
 from glassformer.text.charsmap import check_charsmap
@@ -93,8 +94,41 @@ def test_a_run_of_marian_cuts_sources_and_targets_by_their_own_files(
     assert run.predict(long)["truncated"] and isinstance(run.predict("ab a")["text"], str)
     e = run.explain("ab a", target="xy ab")
     assert all(check.ok for check in e.checks)
-    with pytest.raises(UsageError, match="two sides"):
-        glassformer.interop.export.export(run, "onnx", tmp_path / "out")
+    with pytest.raises(UsageError, match="not written with the tokenizer of an imported model"):
+        export(run, "hf", tmp_path / "out")
+
+
+@for_each("target", ["ctranslate2", "onnx"])
+def test_both_files_of_a_marian_go_along(target: Any, tmp_path_factory: Any) -> None:
+    """The folder cuts sources by their own file, translates as its run, and comes back from CTranslate2."""
+    place = tmp_path_factory.mktemp(target)
+    run = glassformer.load(glassformer.import_model(marian(place / "source"), place / "run").path, precision="fp32")
+    done = export(run, target, place / "out")
+    assert done.facts.check is not None and done.facts.check["equal_answers"] == 1, done
+    assert done.facts.check["largest_difference"] < 3e-5
+    exported, texts = load_exported(place / "out"), ["abc ab", ">>de<< ab", "zz a", "", "a " * 40]
+    ours, theirs = run.predict(texts, beam_size=1), exported.predict(texts, beam_size=1)
+    assert [a["translation"] for a in ours] == [a["translation"] for a in theirs]
+    t = run.task.tokenizer
+    assert exported.tokenizer.of_targets.encode("xy ab") == t.of_targets.encode("xy ab")
+    pieces = tokenizers.Tokenizer.from_file(str(place / "out/source_tokenizer.json")).encode("abc ab").tokens
+    listed = tokenizers.Tokenizer.from_file(str(place / "out/tokenizer.json"))
+    assert [listed.token_to_id(piece) or t.unk_id for piece in pieces] == t.encode("abc ab")
+    card = (place / "out/README.md").read_text(encoding="utf-8")
+    assert 'Tokenizer.from_file("source_tokenizer.json")' in card
+    if target == "ctranslate2":
+        again = glassformer.import_model(place / "out", place / "again").task.tokenizer
+        assert again.sha256 == t.sha256
+    else:
+        printed = list[str]()
+        code = card.split("```python\n")[1].split("```")[0].replace("a text", "ab a")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(place / "out")
+            exec(compile(code, "README.md", "exec"), {"print": printed.append})
+        assert printed == [run.predict("ab a", beam_size=1, max_new_tokens=done.facts.context // 2)["translation"]]
+    (place / "out/source_tokenizer.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"source_tokenizer\.json is damaged"):
+        load_exported(place / "out")
 
 
 FILES: list[tuple[Any, str]] = [

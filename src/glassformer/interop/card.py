@@ -187,11 +187,8 @@ print(vector[0])
 }
 
 
-def example_of(facts: ExportFacts, spelled: bool, pooling: str = "mean") -> str:
-    """Return the lines for an exported model.
-
-    `spelled` if it reads the character n-grams of words; `pooling` of a bare encoder.
-    """
+def example_of(facts: ExportFacts, spelled: bool, pooling: str = "mean", has_sides: bool = False) -> str:
+    """Return the lines for an exported model; arguments as of `card`."""
     if facts.target == "onnx" and facts.kind in _WORDS:
         words = _WORDS[facts.kind]
         if not spelled:
@@ -208,24 +205,40 @@ def example_of(facts: ExportFacts, spelled: bool, pooling: str = "mean") -> str:
     if facts.special is not None and (facts.target, facts.kind) == ("hf", "masked_language_model"):
         example = _FILL_IMPORTED
     if facts.special is not None:
-        example = _with_ids(example, SpecialTokens.from_json(facts.special, facts.run))
+        example = _with_ids(_with_sides(example) if has_sides else example, facts)
     if facts.architecture.startswith("Glassformer"):
         return f"import glassformer.interop.hf_class  # it registers the class\n{example}"
     return example
 
 
-def _with_ids(example: str, special: SpecialTokens) -> str:
-    """Return the example of a translator in ONNX with the ids of an imported tokenizer."""
-    plain, never = (
-        'tokenizer.encode("a text", add_special_tokens=False).ids',
-        {special.pad, special.bos} - {special.eos},
-    )
+def _with_sides(example: str) -> str:
+    """Return the example of a translator whose source is cut by a file of its own."""
+    example = example.replace(_TOKENIZER, f'{_TOKENIZER}pieces = Tokenizer.from_file("source_tokenizer.json")\n')
+    cut = 'pieces.encode("a text", add_special_tokens=False).tokens'
+    example = example.replace('tokenizer.encode("a text", add_special_tokens=False).tokens', cut)
+    return example.replace(_PLAIN, f"(tokenizer.token_to_id(piece) or UNKNOWN for piece in {cut})")
+
+
+_PLAIN = 'tokenizer.encode("a text", add_special_tokens=False).ids'
+
+
+def _with_ids(example: str, facts: ExportFacts) -> str:
+    """Return the example of a translator or a language model in ONNX with the ids of an imported tokenizer."""
+    special = SpecialTokens.from_json(facts.special, facts.run)
+    plain, never = _PLAIN, {special.pad, special.bos} - {special.eos}
+    example = example.replace("or UNKNOWN", f"or {max(0, special.unk)}")
+    if "*(tokenizer" in example:
+        plain = example[example.index("*(tokenizer") + 1 : example.index(", 3]])")]
     around = ", ".join([*map(str, special.prefix), f"*{plain}", *map(str, special.suffix)])
     for ours, theirs in {
         f"*{plain}, 3]])  # 3 is [EOS]": f"{around}]])",
         "[[2]]), []  # 2 is [BOS]": f"[[{special.bos}]]), []  # its start token",
         "[0, 2]] = -np.inf  # [PAD] and [BOS] are": f"{sorted(never)}] = -np.inf  # these are",
         "== 3:": f"== {special.eos}:",
+        f"new = np.array([{_PLAIN}])": 'new = np.array([tokenizer.encode("a text").ids])',
+        "[0, 1, 2, 4]] = -np.inf  # of the special tokens only [EOS] is": (
+            f"{sorted(special.ids - {special.eos})}] = -np.inf  # of the special tokens only the end is"
+        ),
     }.items():
         example = example.replace(ours, theirs)
     return example
@@ -269,12 +282,13 @@ def card(
     spelled: bool = False,
     origin: Origin | None = None,
     pooling: str = "mean",
+    has_sides: bool = False,
 ) -> str:
     """Return the card.
 
-    `record` is None without a run folder; `spelled` says that the model reads the character n-grams of words, and
-    `pooling` how a bare encoder pools. A licence is never guessed: that of imported weights (`origin`) is on their
-    card.
+    `record` is None without a run folder; `spelled` says that the model reads the character n-grams of words,
+    `pooling` how a bare encoder pools, and `has_sides` that the two sides of a translator are cut by files of their
+    own. A licence is never guessed: that of imported weights (`origin`) is on their card.
     """
     head = [
         "---",
@@ -300,7 +314,7 @@ def card(
     lines += [f"- {note[0].upper()}{note[1:]}." for note in facts.notes]
     lines += ["", "\n\n".join(origin.of_descendant())] if origin else []
     lines += ["", f"Limits: {report.limits} It reads texts up to {min(facts.max_len, facts.context):,} tokens."]
-    lines += ["", "```python", example_of(facts, spelled, pooling).rstrip(), "```", ""]
+    lines += ["", "```python", example_of(facts, spelled, pooling, has_sides).rstrip(), "```", ""]
     lines += ["With Glassformer: `glassformer predict FOLDER TEXT`, which keeps the run's limits of length.", ""]
     return "\n".join(lines)
 

@@ -171,7 +171,9 @@ HF_CLASSES = {
 }
 """Classes of transformers, by model type."""
 OF_IMPORTED = {("ctranslate2", "translator"), ("ctranslate2", "language_model"), ("onnx", "translator")}
-OF_IMPORTED |= {(target, kind) for target in ("hf", "onnx") for kind in OF_TEXTS}
+OF_IMPORTED |= {("hf", "language_model"), ("onnx", "language_model")} | {
+    (target, kind) for target in ("hf", "onnx") for kind in OF_TEXTS
+}
 """Exports that know the special tokens of an imported tokenizer."""
 _SAMPLED = "sampled texts differ, since the random numbers do"
 _BEAM = "beam search there ends by another rule, so some translations and n-best lists differ; greedy ones do not"
@@ -264,7 +266,7 @@ def hf_model_type(kind: str, m: ModelConfig) -> tuple[str, str]:
         return "", "its classes have a norm after the embedding"
     if m.max_ngram > 1:
         return "", f"model.max_ngram {m.max_ngram}"
-    if obstacle := _of_own_class(m):
+    if obstacle := _of_own_class(m, but=_OF_DECODERS if kind == "language_model" else ()):
         return "", obstacle
     positions, wide = f"model.positions {m.positions}", m.d_head is not None and m.d_head * m.n_heads != m.d_model
     if kind == "language_model" and not m.pre_norm:
@@ -289,12 +291,16 @@ def hf_model_type(kind: str, m: ModelConfig) -> tuple[str, str]:
     return ("marian", "") if m.embedding_init_std is None else ("", f"model.embedding_init_std {m.embedding_init_std}")
 
 
-def _of_own_class(m: ModelConfig) -> str:
-    """Return the first setting that only the modules here have in exports, or ""."""
+_OF_DECODERS = ("norm_eps", "rope_base", "activation")
+"""Settings that the decoders of transformers have, too."""
+
+
+def _of_own_class(m: ModelConfig, but: Sequence[str] = ()) -> str:
+    """Return the first setting that only the modules here have in exports, or ""; those of `but` are elsewhere, too."""
     default = ModelConfig()
     names = ("norm_eps", "embedding_norm", "n_segments", "pooler", "rope_base", "output_bias")
-    odd = next((name for name in names if getattr(m, name) != getattr(default, name)), "")
-    if not odd and m.activation in ("gelu-tanh", "silu"):
+    odd = next((name for name in names if name not in but and getattr(m, name) != getattr(default, name)), "")
+    if not odd and "activation" not in but and m.activation in ("gelu-tanh", "silu"):
         odd = "activation"
     return f"model.{odd} {str(getattr(m, odd)).lower()}" if odd else ""
 

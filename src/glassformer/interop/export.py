@@ -20,10 +20,10 @@ from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
 from glassformer.interop.export_facts import CARD, FACTS, KIND, ExportFacts, agreement
-from glassformer.interop.hf_tokenizer_writer import tokenizer_file
+from glassformer.interop.hf_tokenizer_writer import tokenizer_files
 from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
-from glassformer.runs.folder import TOKENIZER, RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.origin import read_origin
 from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
 from glassformer.tasks import Task
@@ -181,9 +181,6 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
         model = run.model
     task = run.task
     choice = choose(task.explain_as, task.config, len(members_of(model)), target, o.native)
-    if task.tokenizer.of_targets is not task.tokenizer:
-        message = f"{target} is not written with a tokenizer of two sides, as that of a Marian model is"
-        raise UsageError(message, "use glassformer predict; no target holds it yet")
     if task.tokenizer.separator and target == "hf":
         raise UsageError("hf is not written of a model that reads pairs of texts", "use --to onnx")
     if target == "ctranslate2":
@@ -196,12 +193,13 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     origin = None if folder is None else read_origin(folder)
 
     def described(facts: ExportFacts) -> dict[str, list[bytes]]:
-        reads_spelling, pooling = task.tokenizer.ngrams is not None, task.config.model.pooling
-        text = card(facts, task.report, record, o.license, reads_spelling, origin, pooling)
+        t, pooling = task.tokenizer, task.config.model.pooling
+        has_sides = t.of_targets is not t
+        text = card(facts, task.report, record, o.license, t.ngrams is not None, origin, pooling, has_sides)
         return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
     logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph
-    files = {TOKENIZER: [tokenizer_file(task.tokenizer)]}
+    files = {name: [data] for name, data in tokenizer_files(task.tokenizer).items()}
     files |= {name: [data] for name, data in _written(task, model, facts)}
     with new_folder(out) as building:
         write_sealed_folder(building, KIND, files | described(facts))

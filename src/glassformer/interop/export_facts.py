@@ -24,9 +24,9 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
 from glassformer.text.decision import Decision
 from glassformer.text.pairs import PairTokenizer
-from glassformer.text.special_tokens import SpecialTokens
+from glassformer.text.special_tokens import SIDES, SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.safe_read import LIMITS, check_regular, open_regular, read_json_object, read_text
+from glassformer.utils.safe_read import LIMITS, check_regular, open_regular, read_json_object
 
 KIND, FACTS, CARD = "glassformer export", EXPORT_FACTS, "README.md"
 ENGINES = {
@@ -59,6 +59,8 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("gguf", "language_model"): {"model.gguf"},
 }
 """The kinds of models that each library holds, and the files of the library."""
+SIDE_FILES = ("source_tokenizer.json", "target_tokenizer.json")
+"""How the two sides of a translator are cut where each has a model of its own; `tokenizer.json` gives the ids."""
 CLASSIFIERS = ("classifier", "multilabel_classifier", "tagger")
 """Kinds of models that have labels."""
 POOLED = (*CLASSIFIERS, "regressor")
@@ -186,7 +188,8 @@ class ExportFacts:
     def possible_files(self) -> set[str]:
         """Return the names of the files that the folder may hold."""
         spelling = {"spelling.json"} if self.target == "onnx" else set[str]()
-        return self.required_files | {CARD} | spelling
+        sides = {*SIDE_FILES} if self.kind == "translator" and self.special is not None else set[str]()
+        return self.required_files | {CARD} | spelling | sides
 
 
 def agreement(check: dict[str, Any]) -> tuple[str, str]:
@@ -260,8 +263,20 @@ def tokenizer_of(folder: Path, facts: ExportFacts) -> Tokenizer:
         tokenizer = Tokenizer.load(path)
     else:
         special = SpecialTokens.from_json(facts.special, folder / FACTS)
-        tokenizer = Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), special, path)
+        names = [TOKENIZER, *(name for name in SIDE_FILES if (folder / name).exists())]
+        content, *sides = (read_json_object(folder / name, LIMITS["tokenizer"]) for name in names)
+        tokenizer = imported_tokenizer(content, sides, special, path)
     return PairTokenizer.of(tokenizer) if facts.pairs else tokenizer
+
+
+def imported_tokenizer(
+    content: dict[str, Any], sides: list[dict[str, Any]], special: SpecialTokens, where: Path
+) -> Tokenizer:
+    """Return an imported tokenizer of its parsed `tokenizer.json`, and of its `SIDE_FILES` where it has some."""
+    if sides:
+        paired = importlib.import_module("glassformer.text.paired_tokenizer")
+        return paired.PairedTokenizer({**content, SIDES: sides}, special, where)
+    return Tokenizer.imported(json.dumps(content), special, where)
 
 
 def decode_of(facts: ExportFacts) -> DecodeConfig:

@@ -15,12 +15,11 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.interop.hf_encoder_classes import POOLING_MODES
-from glassformer.interop.hf_families import ACTIVATIONS, ENCODERS, MASKED_HEADS, POOLERS
+from glassformer.interop.hf_families import ACTIVATION_NAMES, ENCODERS, MASKED_HEADS, POOLERS
 from glassformer.models import MaskedLanguageModel, TextClassifier
 from glassformer.models.build import d_ff_of
 from glassformer.models.encoder_models import TextEmbedder, TextEncoder
 
-_NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 Named = Iterator[tuple[str, Tensor]]
 
 
@@ -84,7 +83,7 @@ def encoder_config(model: TextEncoder, family: str) -> dict[str, Any]:
         "d_model": c.d_model,
         "n_heads": c.n_heads,
         "d_ff": d_ff_of(c),
-        "activation": _NAMES[c.activation],
+        "activation": ACTIVATION_NAMES[c.activation],
         "dropout": c.dropout,
     }
     config: dict[str, Any] = {ENCODERS[family].keys[name]: value for name, value in values.items()}

@@ -31,6 +31,7 @@ from glassformer.interop.export_facts import (
     ExportFacts,
     library,
     not_exported,
+    tokenizer_of,
 )
 from glassformer.interop.hf_encoder_classes import ENCODER_CLASSES, POOLING_MODES
 from glassformer.text.special_tokens import SpecialTokens
@@ -63,7 +64,7 @@ _WORDS = {
     "hidden_act": ("relu", "gelu", "silu", "gelu_new"),
     "activation": ("relu", "gelu", "silu", "gelu_new"),
     "classifier_dropout": (None,),
-    "activation_function": ("relu", "gelu"),
+    "activation_function": ("relu", "gelu", "silu", "gelu_new"),
     "problem_type": ("single_label_classification", "multi_label_classification", "regression", None),
     "dtype": ("float32",),
     "summary_type": ("cls_index",),
@@ -183,7 +184,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> HfEngine:
                 None,
                 config=config,
                 state_dict=tensors,
-                generation_config=_generation(transformers, facts.kind, model_type),
+                generation_config=_generation(transformers, path, facts, model_type),
                 dtype="float32",
                 output_loading_info=True,
                 trust_remote_code=False,
@@ -231,10 +232,16 @@ def _check_shapes(kind: Any, config: Any, shapes: Shapes, where: Path) -> None:
         raise not_exported(f"{where} lacks {n_unsaved:,} numbers of the model")
 
 
-def _generation(transformers: Any, kind: str, model_type: str) -> Any:
+def _generation(transformers: Any, path: Path, facts: ExportFacts, model_type: str) -> Any:
     """Return what `generate` keeps to beside its arguments, which hold the settings of decoding."""
+    kind = facts.kind
     if kind not in ("translator", "language_model"):
         return None
+    if facts.special is not None:
+        t = tokenizer_of(path, facts)
+        never = [i for i in t.without_text if i != t.eos_id] or None
+        eos = t.eos_id if t.eos_id >= 0 else None
+        return transformers.GenerationConfig(pad_token_id=t.pad_id, eos_token_id=eos, suppress_tokens=never)
     ids: dict[str, Any] = {"pad_token_id": PAD, "eos_token_id": EOS, "use_cache": model_type != "glassformer"}
     if kind == "language_model":
         ids |= {"bos_token_id": EOS, "suppress_tokens": [PAD, UNK, BOS, MASK]}
@@ -263,7 +270,7 @@ class HfEngine(Engine):
 
         special = None if facts is None or facts.special is None else SpecialTokens.from_json(facts.special, "facts")
         self._pad, self._mask = (max(0, special.pad), special.mask) if special else (PAD, MASK)
-        self._pooling = pooling
+        self._pooling, self._eos = pooling, special.eos if special else EOS
 
         self._torch = torch
         name = "cuda" if device == "auto" and torch.cuda.is_available() else device.replace("auto", "cpu")
@@ -358,7 +365,7 @@ class HfEngine(Engine):
             **filters,
         )
         written = rows[:, ids.shape[1] :].tolist()
-        return [new[: new.index(EOS) + 1] if EOS in new else new for new in written]
+        return [new[: new.index(self._eos) + 1] if self._eos in new else new for new in written]
 
     def _run(self, output: str = "logits", **inputs: Any) -> Any:
         mask = self._torch.ones_like(inputs["input_ids"])

@@ -91,6 +91,8 @@ ACTIVATIONS = {
     "swish": "silu",
 }
 """Activations of transformers by our names."""
+ACTIVATION_NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+"""The other way round."""
 POSITION_IDS = "embeddings.position_ids"
 """A buffer that older versions saved: 0, 1, 2, …"""
 

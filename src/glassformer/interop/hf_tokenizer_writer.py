@@ -11,9 +11,11 @@ from typing import Any
 
 from torch import nn
 
+from glassformer.interop.export_facts import SIDE_FILES
 from glassformer.models import LanguageModel, MaskedLanguageModel
 from glassformer.models.encoder_models import TextEncoder
-from glassformer.text.special_tokens import KEY, PAIRS
+from glassformer.runs.folder import TOKENIZER
+from glassformer.text.special_tokens import KEY, PAIRS, SIDES
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 
 
@@ -29,6 +31,7 @@ def tokenizer_file(tokenizer: Tokenizer, ends: bool = False, masks: bool = False
     # they decode. Without an entry it is in no text, and is decoded.
     if tokenizer.special is not None:
         data.pop(KEY)
+        data.pop(SIDES, None)  # in files of their own
         data["post_processor"] = _around(tokenizer)
         return _json(data)
     data["added_tokens"] = [t for t in data["added_tokens"] if t["id"] <= tokenizer.mask_id or not t["special"]]
@@ -41,6 +44,15 @@ def tokenizer_file(tokenizer: Tokenizer, ends: bool = False, masks: bool = False
         template = {"single": [first, end], "pair": [first, end, second, end_of_second], "special_tokens": special}
         data["post_processor"] = {"type": "TemplateProcessing", **template}
     return _json(data)
+
+
+def tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
+    """Return the files of a tokenizer by name: one, and those of source and target where a translator has two."""
+    files = {TOKENIZER: tokenizer_file(tokenizer)}
+    if tokenizer.of_targets is tokenizer:
+        return files
+    sides = json.loads(tokenizer.to_json())[SIDES]
+    return files | {name: _json(side) for name, side in zip(SIDE_FILES, sides, strict=True)}
 
 
 def _around(tokenizer: Tokenizer) -> dict[str, Any] | None:

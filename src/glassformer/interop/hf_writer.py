@@ -27,6 +27,7 @@ from glassformer.interop.bake import word_ngrams
 from glassformer.interop.choose import HF_CLASSES
 from glassformer.interop.hf_encoder_classes import ENCODER_CLASSES
 from glassformer.interop.hf_encoders import encoder_config, encoder_names, label_config, sentence_files
+from glassformer.interop.hf_families import ACTIVATION_NAMES
 from glassformer.interop.hf_tokenizer_writer import tokenizer_config, tokenizer_file
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.build import d_ff_of, d_head_of
@@ -220,6 +221,8 @@ def write_hf(
     ids = {"pad_token_id": 0, "bos_token_id": 3 if is_lm else 2, "eos_token_id": 3}
     if tokenizer.special is not None:
         ids = {"pad_token_id": tokenizer.pad_id}
+        first_of = [i for i in (tokenizer.bos_id, tokenizer.eos_id) if i >= 0]
+        ids |= {"bos_token_id": first_of[0], "eos_token_id": first_of[-1]} if is_lm and first_of else {}
     kind = {"model_type": model_type, "architectures": [architecture], "dtype": "float32"}
     # Of the registered classes only that of a translator has two names for one tensor.
     named_twice = model_type != "glassformer" or isinstance(first, Translator)
@@ -227,7 +230,7 @@ def write_hf(
     cache = {"use_cache": model_type != "glassformer"}
     yield "config.json", _json(kind | config | ids | tied | {"vocab_size": tokenizer.vocab_size})
     if isinstance(first, Translator | LanguageModel):
-        yield "generation_config.json", _json(ids | cache | _generation(first, decode))
+        yield "generation_config.json", _json(ids | cache | _generation(first, decode, tokenizer))
     yield "model.safetensors", b"".join(tensor_chunks(dict(names), {"format": "pt"}))
     tokens_alone = tokenizer.without_ngrams() if tokenizer.ngrams or tokenizer.bigrams else tokenizer
     masks = isinstance(first, MaskedLanguageModel)
@@ -265,15 +268,20 @@ def _llama_config(model: LanguageModel, model_type: str) -> Json:
         "num_attention_heads": c.n_heads,
         "num_key_value_heads": c.n_heads,
         "head_dim": d_head_of(c),
-        "hidden_act": "silu" if c.activation == "swiglu" else c.activation,
+        "hidden_act": "silu" if c.activation == "swiglu" else ACTIVATION_NAMES[c.activation],
         "max_position_embeddings": model.max_len,
-        "rope_theta": 10_000.0,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+        "rope_theta": c.rope_base,
+        "rope_parameters": {"rope_type": "default", "rope_theta": c.rope_base},
     }
     if model_type == "starcoder2":
         dropout = dict.fromkeys(("residual_dropout", "embedding_dropout", "attention_dropout"), 0.0)
-        return config | dropout | {"norm_epsilon": 1e-5, "use_bias": c.bias, "sliding_window": None}
-    return config | {"rms_norm_eps": 1e-6, "attention_bias": c.bias, "mlp_bias": c.bias, "attention_dropout": 0.0}
+        return config | dropout | {"norm_epsilon": c.norm_eps or 1e-5, "use_bias": c.bias, "sliding_window": None}
+    return config | {
+        "rms_norm_eps": c.norm_eps or 1e-6,
+        "attention_bias": c.bias,
+        "mlp_bias": c.bias,
+        "attention_dropout": 0.0,
+    }
 
 
 def _gpt2_config(model: LanguageModel) -> Json:
@@ -285,8 +293,8 @@ def _gpt2_config(model: LanguageModel) -> Json:
         "n_layer": len(model.decoder.layers),
         "n_head": c.n_heads,
         "n_positions": model.max_len,
-        "activation_function": c.activation,  # its default is an approximation of GELU
-        "layer_norm_epsilon": 1e-5,
+        "activation_function": ACTIVATION_NAMES[c.activation],  # its default is an approximation of GELU
+        "layer_norm_epsilon": c.norm_eps or 1e-5,
     }
 
 
@@ -306,11 +314,12 @@ def _seq2seq_config(model: Translator, model_type: str) -> Json:
     return config
 
 
-def _generation(model: Translator | LanguageModel, decode: DecodeConfig) -> Json:
+def _generation(model: Translator | LanguageModel, decode: DecodeConfig, tokenizer: Tokenizer) -> Json:
     """Return the settings of generation: those of the run, and the tokens that it never generates."""
     if isinstance(model, LanguageModel):
         sampled = decode.temperature > 0
-        settings: Json = {"do_sample": sampled, "suppress_tokens": [0, 1, 2, 4]}
+        never = [i for i in tokenizer.without_text if i != tokenizer.eos_id]
+        settings: Json = {"do_sample": sampled, "suppress_tokens": never or None}
         if sampled:
             settings |= {"temperature": decode.temperature, "top_k": decode.top_k, "top_p": decode.top_p}
         return settings | {"max_length": model.max_len}  # the prompt counted, as positions end there

@@ -276,9 +276,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
     # Threads that wait without spinning: a step is short, and other work may want the cores.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     graphs = {}
-    for name in sorted(facts.required_files):
-        if not name.endswith(".onnx"):
-            continue
+    for name in sorted(name for name in facts.required_files if name.endswith(".onnx")):
         file = path / name
         data = read_bytes(file, MAX_BYTES[".onnx"])
         check_graph(data, file)
@@ -353,8 +351,7 @@ class OnnxEngine(Engine):
             most = max(1, *map(len, rows)) if words else 1
             inputs["ngram_index"] = np.array([[index[word] for word in words] or [0]])
             inputs["ngrams"] = np.array([[*row, *[0] * (most - len(row))] for row in rows])
-        graph = self._graphs["model"]
-        return graph.run(None, {name: x.astype(np.int64) for name, x in inputs.items()})[0]
+        return self._graphs["model"].run(None, {name: x.astype(np.int64) for name, x in inputs.items()})[0]
 
     def _memory(self, sources: Sequence[list[int]]) -> dict[str, np.ndarray]:
         """Return the keys and values of sources, which end with an end token, and the mask of their padding."""

@@ -1,13 +1,12 @@
 """What a folder that `export --to hf` or `--to ctranslate2` wrote says of its run, so that the run comes back.
 
 `glassformer.json` names the task, the longest text, the settings of decoding and the classes; `tokenizer.json` is the
-run's, up to three things that an export changes (`hf_writer.tokenizer_file`), which are changed back here. A class that
+run's, up to three things that an export changes (`hf_tokenizer_writer.py`), which are changed back here. A class that
 `hf_class.py` registers holds the model as it is, under the prefix `model.`, with its settings.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import REGISTERED
-from glassformer.interop.export_facts import FACTS, POOLED, ExportFacts, read_facts
+from glassformer.interop.export_facts import FACTS, POOLED, SIDE_FILES, ExportFacts, imported_tokenizer, read_facts
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
 from glassformer.runs.folder import TOKENIZER
 from glassformer.tasks import task_of_kind
@@ -47,7 +46,8 @@ def own_tokenizer(folder: SourceFolder, facts: ExportFacts) -> Tokenizer:
     content = folder.json(TOKENIZER, "tokenizer")
     if facts.special is not None:
         special = SpecialTokens.from_json(facts.special, folder.path / FACTS)
-        return Tokenizer.imported(json.dumps(content), special, path)
+        sides = [folder.json(name, "tokenizer") for name in SIDE_FILES if folder.has(name)]
+        return imported_tokenizer(content, sides, special, path)
     return Tokenizer.written(_as_in_run(content), path)
 
 
