@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.browser.app import App, Watch
 from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
@@ -217,6 +218,22 @@ def test_a_weight_s_gradient_opens_from_its_step_with_what_each_token_adds(app: 
     base = learned(name, 1).base
     assert base is not None
     assert float(total) == pytest.approx(float(base.tensor(f"{weight}.grad")[2, 4]), rel=1e-2, abs=1e-5)
+    assert page.page.get_attribute("[data-sum-check]", "data-sum-check") == "ok"
+
+
+def test_a_forged_gradient_of_a_weight_differs_from_its_sum(app: Callable[..., App]) -> None:
+    name, weight = CLASSIFIER, "encoder.layers.0.self_attention.q_proj.weight"
+    page = app(name, "flow", **at(name))
+
+    def double(route: Any) -> None:
+        answer = route.fetch()
+        numbers = 2 * np.frombuffer(answer.body(), dtype="<f4")
+        route.fulfill(response=answer, body=numbers.tobytes())
+
+    page.page.route(f"**/t/{weight}.grad?*", double)
+    page.go("step", **at(name, node=f"{weight}.grad", arithmetic=1, cell="2,4"))
+    page.page.wait_for_selector("[data-sum-check=bad]")
+    page.page.unroute_all()
 
 
 def test_nothing_of_learning_is_shown_without_an_answer(app: Callable[..., App]) -> None:

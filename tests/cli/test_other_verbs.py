@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -206,6 +207,41 @@ def test_noise_around_a_loss_of_almost_nothing_is_no_jump() -> None:
     """As in the demo: right in 99 of 100, the loss of a batch is nothing, or that of its one hard example."""
     settled = [0.001, 0.002, 0.001, 0.008] * 50
     assert diagnose(_facts([*FALLING, *settled], [0.5, 0.002, 0.002])) == []
+
+
+def _noisy(at: dict[int, float], usual: float, n: int = 400) -> list[float]:
+    """A loss that falls from 0.7 and stays around a value by a tenth of it, with other values at some steps."""
+    settled = [at.get(i, usual * (1 + 0.1 * math.sin(7 * i))) for i in range(n)]
+    return [*[0.7 - i * (0.7 - usual) / 60 for i in range(60)], *settled]
+
+
+HARD = {i: 0.2 + 0.01 * (i % 9) for i in range(5, 400, 11)}
+"""Batches with one hard example, of 3 to 5 nats in 16."""
+
+
+@for_each(
+    "losses, jumps",
+    [
+        (_noisy(HARD, 0.001), False),
+        (_noisy(HARD, 0.05), False),
+        (_noisy(dict.fromkeys(range(3, 400, 60), 0.33), 0.01), False),
+        ([1.1 + 0.8 * math.sin(i * i) for i in range(160)], False),  # batches of one text
+        (_noisy(dict.fromkeys(range(3, 400, 60), 0.9), 0.05), True),
+        (_noisy({i + j: 3.0 - j for i in range(3, 400, 90) for j in range(3)}, 0.3), True),
+        (_noisy(dict.fromkeys((50, 51, 52, 200, 201, 202), 3.0), 1.4), True),
+        ([4.1 - 2.7 * min(1, i / 200) + (2.5 if i % 97 == 60 else 0) for i in range(400)], True),
+    ],
+)
+def test_a_jump_stands_out_of_the_noise_of_its_run(losses: list[float], jumps: bool) -> None:
+    found = [finding.matter for finding in diagnose(_facts(losses)) if finding.place == "training loss"]
+    assert any("jumps" in matter for matter in found) == jumps, found
+
+
+def test_class_weights_are_no_jump() -> None:
+    facts = _facts(_noisy(dict.fromkeys(range(3, 400, 20), 9.0), 0.2))
+    assert "jumps" in diagnose(facts)[0].matter
+    weighted = replace(facts.config, train=replace(facts.config.train, class_weight="balanced"))
+    assert diagnose(replace(facts, config=weighted)) == []
 
 
 @for_each("name", ["accuracy", "exact_match"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.explain.test_report import Page
+from tests.helpers.for_each import for_each
 from tests.helpers.serving import Client
 from tests.helpers.small import small
 from tests.helpers.small_runs import SMALL, write_table
@@ -19,7 +21,7 @@ from glassformer.explain.page.replay import replay_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
 from glassformer.explain.watch.followed import Followed, NoWeights
-from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, probe
+from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, default_texts, from_border, probe
 from glassformer.explain.watch.training import Training
 from glassformer.runs.checkpoints import save_snapshot
 from glassformer.runs.control import Control, ControlFile
@@ -122,6 +124,35 @@ def test_texts_come_from_the_evaluation_or_the_data_or_are_missed(begun: Path, f
         finally:
             table.with_name("aside").rename(table)
         assert found["texts"] == [] and "cannot be read: " in found["missing"] and "table.csv" in found["missing"]
+
+
+@for_each(
+    "text, expected",
+    [
+        ("ing of the first\nSecond line, and more\nthird", "Second line, and more\nthird"),
+        ("ing of a long line that is the only one\nhort", "of a long line that is the only one\nhort"),
+        ("\n\nA line", "A line"),
+        ("without_any_border", "without_any_border"),
+        ("一個沒有空格的句子", "一個沒有空格的句子"),
+        ("", ""),
+    ],
+)
+def test_a_probe_of_running_text_begins_at_a_border(text: str, expected: str) -> None:
+    assert from_border(text) == expected
+
+
+def test_probes_of_a_language_model_begin_at_a_border(tmp_path: Path) -> None:
+    """While it trains, from the validation split, and afterwards, from the prompt that was evaluated."""
+    book = tmp_path / "book.txt"
+    book.write_text(" ".join(f"number{i} word{i}" + "\n" * (i % 7 == 0) for i in range(900)), encoding="utf-8")
+    settings = {"epochs": None, "steps": 2, "snapshots": True, "threads": 1, "model": SMALL["model"]}
+    run = train("lm", out=tmp_path / "run", train_file=str(book), text={"max_len": 32}, precision="fp32", **settings)
+    assert run is not None
+    [finished] = default_texts(run)["texts"]
+    (run.path / "evaluation.json").unlink()
+    [begun] = default_texts(run)["texts"]
+    assert all(re.match(r"(number|word)\d+\s", text) for text in (finished, begun)), (finished, begun)
+    assert len(finished) < 40 < 200 < len(begun)
 
 
 def test_a_page_that_is_loaded_again_answers_with_the_newer_weights(finished: Run) -> None:

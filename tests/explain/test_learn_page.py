@@ -52,7 +52,9 @@ def test_the_page_of_an_answer_to_learn_opens_on_the_screen_learn() -> None:
 
 def test_what_is_refused_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
     long = explain(subject_of(MODELS[NAME], max_len=200), "a b c " * 60)
-    assert manifest(long)["refused"]["learn"].startswith("learning takes up to 128 tokens, and this text has ")
+    count = "180"
+    assert manifest(long)["refused"]["learn"] == f"learning takes up to 128 tokens, and this text has {count}"
+    assert manifest(long)["refused"]["edits"].endswith(f"at most 128 tokens, and this one has {count}")
     vector = explain(subject_of(("embed", {})), TEXTS["embed"])
     assert manifest(vector)["refused"]["learn"] == "a bare encoder has no answer to learn"
     monkeypatch.setattr("glassformer.explain.learn.learner.MAX_BYTES", MAX_BYTES // 2**20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from glassformer.cli.main import main
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.learn import learner as learner_module
-from glassformer.explain.learn.learner import Learner
+from glassformer.explain.learn.learner import HeldRows, Learner
 from glassformer.explain.learn.learning import own_answer, training_settings, with_learned
 from glassformer.explain.learn.loss import encode_answer
 from glassformer.explain.request import TraceRequest
@@ -133,6 +134,12 @@ def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members
         ("classify", "a b", "neither", {}, "'neither' is not a class of this model"),
         ("classify", "a b", " ", {}, "the answer to learn is empty"),
         ("classify", LONG["classify"], "good", {}, "learning takes up to 128 tokens, and this text has"),
+        ("classify", LONG["classify"], "good", {}, "and this text has 630, of which 512 are read"),
+        ("classify", LONG["classify"][:300], "good", {}, "and this text has 300"),
+        ("translate", LONG["translate"], "abc", {}, "and this text has 631, of which 512 are read"),
+        ("lm", LONG["lm"], "abc", {}, "and this text has 632, of which 376 are read"),
+        ("lm", "ab", "a" * 600, {}, "prompt and answer have 602 tokens, and 512 are read at once"),
+        ("pretrain", LONG["pretrain"], "g", {}, "and this text has 633, of which 512 are read"),
         ("classify", "a b", "good", {"lr": -1.0}, "lr"),
         ("classify", "a b", "good", {"optimizer": "lion"}, "optimizer"),
         ("classify", "a b", "good", {"steps": 101}, "steps must be a whole number from 0 to 100, got 101"),
@@ -201,6 +208,38 @@ def test_a_model_too_large_is_refused_with_its_size(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(learner_module, "MAX_BYTES", 1000)
     with pytest.raises(UsageError, match="the limit is 1 GiB"):
         matrix_run("classify").learn("a b", "good")
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+@for_each("task, steps", [(task, steps) for task in ("classify", "lm", "translate") for steps in (1, 3)])
+def test_the_size_that_is_refused_is_what_learning_holds(task: str, steps: int) -> None:
+    """Within a factor of 1.5, without the gradients by autograd, which are compared and dropped."""
+    run = matrix_run(task)
+    e = run.learn(TEXTS[task], ANSWERS[task], steps=steps, optimizer="adamw")
+    learner, size = e.records.learner, _bytes(run.model.parameters())  # pyright: ignore
+    held = [h.values for kept in learner.averages.values() for h in kept.values()]
+    held += [h.values for h in learner.gradients.values()] + [*learner.model.parameters()]
+    held += [t for state in learner.optimizer.state.values() for t in state.values() if t.dim()]
+    for records in (e.records, e.base.records):  # pyright: ignore
+        held += [records[f"{name}.grad"].value for name in records.params if f"{name}.grad" in records]
+    own = {p.untyped_storage().data_ptr() for p in run.model.parameters()}
+    before = [t for t in learner.before.values() if t.untyped_storage().data_ptr() not in own]
+    assert bool(before) == (steps > 1), "the weights of the run before its first step are not copied"
+    assert size * learner_module.COPIES / 1.5 <= _bytes([*held, *before]) + size <= size * learner_module.COPIES * 1.5
+
+
+def test_rows_of_zeros_are_not_held() -> None:
+    x = torch.zeros(6, 3)
+    x[[1, 4]] = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, -1.0]])
+    held = HeldRows.of(x, x)
+    assert held.values.shape == (2, 3) and torch.equal(held.whole(), x)
+    full, few = torch.arange(12.0).reshape(4, 3), torch.zeros(5)
+    assert torch.equal(HeldRows.of(full, full).whole(), full) and HeldRows.of(full, full).values is not full
+    assert HeldRows.of(full, full, copied=False).whole() is full and torch.equal(HeldRows.of(few, few).whole(), few)
+    assert torch.equal(HeldRows.of(x * 0, x).whole(), x * 0)
 
 
 @for_each("name, text, answer", [("classify", "a good film", "neg"), ("translate", "number 3", "Nummer 7")])

@@ -26,9 +26,9 @@ UNKNOWN = 0.05
 OVERFIT = 1.1
 LEARNED = 0.95
 RISEN = 1.2
-SPIKE = 2.0
-HEIGHT = 0.1
-"""Least height of a jump, as a share of the loss at the start."""
+SPIKE, HEIGHT, SPREAD = 2.0, 0.5, 3.0
+"""A jump of the loss is to so many times its median over the last 20 steps, higher by this share of the loss at the
+start, and by so many times what their second largest is above that median. So a batch with one hard example is none."""
 STILL_IMPROVING = 0.01
 SOLVED = {"accuracy": 0.99, "exact_match": 0.99}
 """Scores from which on longer training has too little left to gain to be advised."""
@@ -129,9 +129,9 @@ def how_it_ended(facts: RunRecord) -> Iterator[Finding]:
 
 
 def training_loss(facts: RunRecord) -> Iterator[Finding]:
-    """Yield findings about spikes of the training loss well after the start, and about a loss that hardly falls.
+    """Yield findings about jumps of the training loss well after the start, and about a loss that hardly falls.
 
-    The height of a spike counts too: if the loss is close to zero, twice as much still is.
+    With class weights a batch that has a rare class costs many times as much, and jumps are not counted.
     """
     losses = [loss for loss in facts.logged("loss") if math.isfinite(loss)]
     if len(losses) < 40:
@@ -139,9 +139,8 @@ def training_loss(facts: RunRecord) -> Iterator[Finding]:
     n = min(facts.task_report.steps_averaged, len(losses) - 39)
     losses = [statistics.fmean(losses[i : i + n]) for i in range(len(losses) - n + 1)]
     start, end = statistics.median(losses[:10]), statistics.median(losses[-10:])
-    before = [statistics.median(losses[i - 20 : i]) for i in range(20, len(losses))]
-    jumps = zip(losses[20:], before, strict=True)
-    spikes = sum(loss > max(SPIKE * usual, usual + HEIGHT * start) for loss, usual in jumps)
+    weighted = facts.config.train.class_weight != "none"
+    spikes = 0 if weighted else sum(_jumps(losses[i - 20 : i], losses[i], start) for i in range(20, len(losses)))
     if spikes >= max(3, len(losses) // 200) or end > RISEN * start:
         yield Finding(
             f"the loss jumps ({spikes} times to more than {SPIKE:g} times what it just was; from "
@@ -157,6 +156,12 @@ def training_loss(facts: RunRecord) -> Iterator[Finding]:
             "training loss",
             {"start": start, "end": end},
         )
+
+
+def _jumps(recent: list[float], loss: float, start: float) -> bool:
+    """Return whether a loss stands out of those just before, against what they are and how far they spread."""
+    usual, spread = statistics.median(recent), sorted(recent)[-2] - statistics.median(recent)
+    return loss > max(SPIKE * usual, usual + HEIGHT * start, usual + SPREAD * spread)
 
 
 def validation_loss(facts: RunRecord) -> Iterator[Finding]:

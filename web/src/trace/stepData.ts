@@ -37,6 +37,8 @@ export interface Arithmetic {
   extra?: Term;
   /** Index of the term of the selected cell. */
   mark?: number;
+  /** The recorded number that the sum is compared with. */
+  value?: number;
 }
 
 /** Access to tensors. */

@@ -22,6 +22,7 @@ from glassformer.explain.capture.tape import Step
 from glassformer.explain.edits.grammar import KINDS, Edit, resolve, state_before
 from glassformer.explain.edits.reference import Means, has_mean, means_of_run
 from glassformer.explain.explanation import Explanation
+from glassformer.explain.inputs.families import counted_tokens
 from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.record_store import axis_indices, weak_cache
 from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS
@@ -249,8 +250,8 @@ def why_no_edits(explanation: Explanation) -> str | None:
     """Return why a text can neither be edited nor swept, as a sentence; None where it can."""
     if not explanation.records.layered:
         return None
-    longest = max(len(stream) for stream in explanation.streams)
-    return f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {longest}"
+    count = counted_tokens(explanation.subject, explanation.request.text, explanation.streams)
+    return f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {count}"
 
 
 def _values_of_other(edit: Edit, other: Mapping[str, Step]) -> Tensor:

@@ -22,8 +22,9 @@ from glassformer.training.optimizer import CombinedOptimizer, Muon, load_optimiz
 MAX_BYTES = 1 << 30
 """Most memory of the weights with their gradients and the optimizer's state."""
 COPIES = 10
-"""Tensors of a parameter's size that are held: of the copy the weights after and before the last step, its gradient and
-two averages before and after it; and the gradients before the first step, after the last one, and by autograd."""
+"""Tensors of a parameter's size that are held at most: of the copy the weights after and before the last step, its
+gradient and two averages before and after it; and the gradients before the first step, after the last one, and by
+autograd. The first step needs three fewer."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,32 @@ AVERAGES_BEFORE = ("exp_avg_before", "exp_avg_sq_before", "momentum_buffer_befor
 UPDATE_PARTS = ("before", "clipped_grad", *AVERAGES, *AVERAGES_BEFORE)
 """What is kept of the last step of each parameter: its value before, its gradient after clipping, and the averages of
 the optimizer after the step and before it. "head.weight.exp_avg" is one, "head.weight.exp_avg_before" another."""
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """A tensor of which only the rows that are not all zero are held: of an embedding those of the tokens read."""
+
+    like: Tensor
+    """Of the same shape."""
+    rows: Tensor | None
+    """The indices of the rows that are held; None: all."""
+    values: Tensor
+    """These rows."""
+
+    @staticmethod
+    def of(tensor: Tensor, like: Tensor, copied: bool = True) -> HeldRows:
+        """Return what is held of a tensor; a copy, unless it may be held itself."""
+        rows = tensor.flatten(1).any(dim=1).nonzero()[:, 0] if tensor.dim() > 1 else None
+        if rows is not None and 2 * len(rows) < len(tensor):
+            return HeldRows(like, rows, tensor[rows])
+        return HeldRows(like, None, tensor.clone() if copied else tensor)
+
+    def whole(self) -> Tensor:
+        """Return the tensor."""
+        if self.rows is None:
+            return self.values
+        return torch.zeros_like(self.like, requires_grad=False).index_copy_(0, self.rows, self.values)
 
 
 def loss_and_right(model: nn.Module, answer: EncodedAnswer, smoothing: float) -> tuple[Tensor, bool]:
@@ -116,8 +143,8 @@ class Learner:
             load_optimizer_tensors(self.model, self.optimizer, state)
         self.steps: list[StepTaken] = []
         self.before: dict[str, Tensor] = {}
-        self.gradients: dict[str, Tensor] = {}
-        self.averages: dict[str, dict[str, Tensor]] = {}
+        self.gradients: dict[str, HeldRows] = {}
+        self.averages: dict[str, dict[str, HeldRows]] = {}
 
     def step(self) -> None:
         """Take one step: gradients, clipping, optimizer. As `training/loop.py` does, with dropout off.
@@ -126,7 +153,9 @@ class Learner:
             UsageError: the loss or the gradients are not finite.
         """
         named = dict(self.model.named_parameters())
-        self.before = {name: p.detach().clone() for name, p in named.items()}
+        self.before, self.gradients, self.averages = {}, {}, {}  # free those of the step before first
+        first = dict(self.subject.model.named_parameters())  # which are not changed, and need no copy
+        self.before = {name: p.detach().clone() if self.steps else first[name].detach() for name, p in named.items()}
         with torch.enable_grad():
             loss, right = loss_and_right(self.model, self.answer, self.config.label_smoothing)
             loss.backward()
@@ -134,7 +163,9 @@ class Learner:
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), most))
         if not (np.isfinite(loss.item()) and np.isfinite(norm)):
             raise UsageError(f"after {len(self.steps)} steps the loss is {loss.item()}", "lower the learning rate")
-        self.gradients = {name: p.grad.clone() for name, p in named.items() if p.grad is not None}
+        # No optimizer writes into a gradient, and `zero_grad` lets go of it.
+        grads = {name: p.grad for name, p in named.items() if p.grad is not None}
+        self.gradients = {name: HeldRows.of(g, named[name], copied=False) for name, g in grads.items()}
         self.averages = {name: self._averages(p) for name, p in named.items()}
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * group.get("lr_factor", 1.0)
@@ -142,12 +173,14 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         self.steps.append(StepTaken(loss.item(), norm, min(1.0, most / (norm + 1e-6)), right))
 
-    def _averages(self, parameter: Tensor) -> dict[str, Tensor]:
+    def _averages(self, parameter: Tensor) -> dict[str, HeldRows]:
         """Return copies of what the optimizer keeps of a parameter; zeros before the first step."""
         state = self.optimizer.state.get(parameter, {})
         if not state:
-            return dict.fromkeys(AVERAGES, torch.zeros_like(parameter, requires_grad=False))
-        return {name: state[name].clone() for name in AVERAGES if isinstance(state.get(name), Tensor)}
+            no_rows = torch.zeros(0, dtype=torch.long, device=parameter.device)
+            return dict.fromkeys(AVERAGES, HeldRows(parameter, no_rows, parameter.detach()[:0]))
+        found = {name: state[name] for name in AVERAGES if isinstance(state.get(name), Tensor)}
+        return {name: HeldRows.of(tensor, parameter) for name, tensor in found.items()}
 
     def groups(self) -> list[ParameterGroup]:
         """Return the parameters by how the optimizer treats them, with the constants of its formula."""
@@ -180,13 +213,15 @@ class Learner:
         return self._kept(parameter, part) is not None
 
     def _kept(self, parameter: str, part: str) -> Tensor | None:
-        kept = {"before": self.before, "clipped_grad": self.gradients}.get(part)
-        if kept is not None:
-            return kept.get(parameter)
+        if part == "before":
+            return self.before.get(parameter)
+        if part == "clipped_grad":
+            return held.whole() if (held := self.gradients.get(parameter)) else None
         after = self.optimizer.state.get(dict(self.model.named_parameters())[parameter], {})
         name = part.removesuffix(BEFORE)
-        tensor = self.averages.get(parameter, {}).get(name) if name != part else after.get(name)
-        return tensor if isinstance(after.get(name), Tensor) else None
+        if not isinstance(after.get(name), Tensor) or name == part:
+            return after.get(name)
+        return held.whole() if (held := self.averages.get(parameter, {}).get(name)) else None
 
     @property
     def _dtype(self) -> torch.dtype:

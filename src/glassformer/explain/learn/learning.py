@@ -13,8 +13,9 @@ ensemble learns alone. The learning rate is constant. The files of the run never
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -28,6 +29,7 @@ from glassformer.config.validation import nearest
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.tape import Check
 from glassformer.explain.compute import compute_decoding, explain_encoded
+from glassformer.explain.inputs.families import counted_tokens
 from glassformer.explain.learn.backward import BackwardPass
 from glassformer.explain.learn.learner import (
     UPDATE_PARTS,
@@ -44,6 +46,7 @@ from glassformer.explain.one_label import NOT, has_several_labels, of_one_label
 from glassformer.explain.predictions import Answer
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_STEPS, TraceRequest
+from glassformer.explain.streams import Stream
 from glassformer.explain.subject import LoadedSubject, Subject, optimizer_state, with_checkpoint, with_member
 from glassformer.models.encoder_models import TokenClassifier
 from glassformer.models.ensemble import Ensemble, members_of
@@ -178,10 +181,10 @@ def _autograd_check(backward: BackwardPass, model: nn.Module, answer: EncodedAns
     autograd = autograd_gradients(model, answer, smoothing)
     largest, scale = 0.0, 0.0
     for name, gradient in backward.of_parameters().items():
-        other = autograd.get(name)
+        other = autograd.pop(name, None)  # no other tensor of the size of a parameter is held for the comparison
         if other is not None:
-            largest = max(largest, float((gradient - other).abs().max()))
-            scale = max(scale, float(other.abs().max()))
+            scale = max(scale, float(torch.linalg.vector_norm(other, math.inf)))
+            largest = max(largest, float(torch.linalg.vector_norm(other.sub_(gradient), math.inf)))
     tolerance = 1e-4 * max(scale, 1e-30)
     meaning = "The largest difference between a parameter's gradient step by step and by PyTorch's autograd."
     return Check("backward pass against autograd", largest, tolerance, largest <= tolerance, meaning)
@@ -243,9 +246,8 @@ def other_texts(learner: Learner) -> list[OtherText]:
 
 def why_no_learning(explanation: Explanation) -> str | None:
     """Return why no answer to this text can be learned, as a sentence; None where one can."""
-    longest = max(len(stream) for stream in explanation.streams)
-    if longest > MAX_FULL_TOKENS:
-        return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {longest}"
+    if why := _too_long(explanation.subject, explanation.request.text, explanation.streams):
+        return why
     if explanation.subject.task.explain_as == "text_embedder":
         return NO_ANSWER
     if explanation.is_number:
@@ -255,6 +257,15 @@ def why_no_learning(explanation: Explanation) -> str | None:
     except UsageError as error:
         return error.message
     return None
+
+
+def _too_long(subject: Subject, text: str, streams: Sequence[Stream], n_labels: int = 0) -> str | None:
+    """Return why a text is too long to learn, as a sentence; None where it is not."""
+    if max(map(len, streams)) <= MAX_FULL_TOKENS:
+        return None
+    n_more = max(0, n_labels - 1) if subject.task.explain_as == "language_model" else 0
+    count = counted_tokens(subject, text, streams, n_more)
+    return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {count}"
 
 
 def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
@@ -275,11 +286,10 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         check_size(member.model)
         without = replace(request, answer=None, learn_steps=0, lr=None, optimizer=None)
         answer = encode_answer(member, without, request.answer)
-        longest = max(map(len, answer.encoded.streams))
-        if longest > MAX_FULL_TOKENS:
-            raise UsageError(
-                f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {longest}", "shorten it"
-            )
+        if why := _too_long(
+            member, request.text, answer.encoded.streams, len(answer.labels) - answer.labels.count(None)
+        ):
+            raise UsageError(why, "shorten it")
         config = training_settings(subject, request)
         learner = Learner(member, answer, config, _state(subject, request))
         facts = partial(learning_facts, learner, answer, whole)

@@ -20,7 +20,7 @@ from glassformer.explain.capture.tape import Axis, Step
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode
 from glassformer.explain.predictions import DecodeLog
-from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
 
@@ -112,7 +112,9 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
     n = encoded.streams[0].n_given - 1  # the last token of the answer is only predicted
     first = encoded.generation.n_fixed - 1
     if first < 0 or n - first < len(ids) - 1:
-        raise UsageError(f"prompt and answer do not fit into the {len(encoded.streams[0])} tokens of an explanation")
+        n = len(t.framed(t.encode(request.text))) + len(ids)
+        context = min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
+        raise UsageError(f"prompt and answer have {n} tokens, and {context} are read at once", "shorten them")
     stream, text = first_tokens(encoded.streams[0], n), t.decode(ids)
     labels: list[int | None] = [None] * first + [*ids]
     encoded = replace(

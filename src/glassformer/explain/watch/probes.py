@@ -13,7 +13,7 @@ from glassformer.errors import GlassformerError
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.request import Request, TraceRequest
 from glassformer.explain.streams import Stream
-from glassformer.explain.subject import Subject, examples
+from glassformer.explain.subject import EXAMPLE_TEXTS, Subject, examples
 from glassformer.runs.run_data import load_run_data
 
 MAX_PROBES = 8
@@ -120,9 +120,10 @@ def attention_map(explanation: Explanation) -> AttentionMap | None:
 
 def default_texts(subject: Subject) -> ProbeTexts:
     """Return a few texts: those the run was evaluated on, or else of its validation split, read again."""
+    config, is_cut = subject.task.config, subject.task.running_text
     if texts := examples(subject)[:N_DEFAULT]:
-        return {"texts": texts, "missing": None}
-    config = subject.task.config
+        known = EXAMPLE_TEXTS.get(config.data.dataset or "", ())
+        return {"texts": [from_border(t) if is_cut and t not in known else t for t in texts], "missing": None}
     try:
         data = load_run_data(subject.path, subject.task.schema, config.data, allow_changed=False).text
     except (GlassformerError, OSError) as error:
@@ -130,8 +131,20 @@ def default_texts(subject: Subject) -> ProbeTexts:
         return {"texts": [], "missing": f"The texts of this run cannot be read: {message}"}
     texts = [text for text in map(str, data.valid.text[:200]) if text.strip()]
     short = sorted(dict.fromkeys(texts), key=len)[:N_DEFAULT]
-    short = [text[:MAX_PROBE_CHARACTERS] for text in short]
+    short = [from_border(text[:MAX_PROBE_CHARACTERS]) if is_cut else text[:MAX_PROBE_CHARACTERS] for text in short]
     return {"texts": short, "missing": None if short else "The validation split of this run holds no text."}
+
+
+def from_border(text: str) -> str:
+    """Return a text from its second line on, or its second word where that leaves less than half of it.
+
+    Running text is cut into splits at any character, so that its first line and word need not be whole.
+    """
+    for mark in ("\n", " "):
+        rest = text.partition(mark)[2].lstrip()
+        if 2 * len(rest) >= len(text):
+            return rest
+    return text
 
 
 def _pieces(stream: Stream | None, n: int) -> list[str]:

@@ -21,8 +21,14 @@ function editOf(trace: Manifest, node: TraceNode, { head, row, col }: Cell) {
 
 export function ArithmeticView({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
   const key = `${trace.id}/${node.id}/${cell.head},${cell.row},${cell.col},${cell.position}`;
-  const { value: worked, error } = useResource(key, () =>
-    OPERATIONS[node.op].cell({ trace, node, get: (id, slice) => source.tensor(trace.id, id, slice) }, cell));
+  const get = (id: string, slice?: string) => source.tensor(trace.id, id, slice);
+  const { value: worked, error } = useResource(key, async () => {
+    const made = await OPERATIONS[node.op].cell({ trace, node, get }, cell);
+    // Of a large weight the gradient is not recomputed whole; a saved page rounds it.
+    const [row, col] = node.axes;
+    const compared = source.live && node.op === "linear_weight_backward";
+    return compared ? { ...made, value: (await get(node.id, `${row!.name}:${cell.row};${col!.name}:${cell.col}`)).data[0]! } : made;
+  });
   const edit = worked && editOf(trace, node, cell);
   return (
     <div {...useStableHeight(!worked && !error)} class="arithmetic" data-role="arithmetic" data-cell={`${cell.row},${cell.col}`} aria-live="polite">
@@ -46,6 +52,8 @@ function Terms({ worked }: { worked: Arithmetic }) {
   const restSum = total(terms) - total(shown.map(({ term }) => term));
   const signs = terms.some((term) => term.value < 0);
   const limit = Math.max(sizes[0] ?? 0, Math.abs(restSum));
+  const sum = total(terms) + (extra?.value ?? 0);
+  const state = worked.value === undefined ? undefined : Math.abs(sum - worked.value) <= 1e-5 * sizes.reduce((a, b) => a + b, 0) ? "ok" : "bad";
   return (
     <>
       <div class="arithmetic-scroll">
@@ -58,7 +66,7 @@ function Terms({ worked }: { worked: Arithmetic }) {
           </tbody>
           <tfoot>
             <tr><th scope="row" colSpan={3} class="label">{columns[1] === "score" ? "sum of weights" : "sum"}</th>
-              <td class="sum">{number(total(terms) + (extra?.value ?? 0), 4)}</td><td /></tr>
+              <td class="sum">{number(sum, 4)}</td><td class={state && `check-${state}`} data-sum-check={state}>{state && (state === "ok" ? "✓" : `✗ ${number(worked.value!, 4)}`)}</td></tr>
           </tfoot>
         </table>
       </div>
