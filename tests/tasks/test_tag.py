@@ -262,8 +262,8 @@ def test_seeds_an_ensemble_and_a_start_from_another(trained: Path, tmp_path: Pat
     glassformer.train("tag", out=tmp_path / "seeds", seeds=2, **files, **few)
     assert (tmp_path / "seeds" / "ensemble.json").exists()
     assert len(glassformer.load(tmp_path / "seeds").predict("n1 goes to oslo")["tags"]) == 4
-    begun = {**few, "init_from": str(trained)}
-    begun.pop("model"), begun.pop("text")
+    begun = {name: value for name, value in few.items() if name not in ("model", "text")}
+    begun |= {"init_from": str(trained)}
     run = glassformer.train("tag", out=tmp_path / "next", **files, **begun)
     assert isinstance(run, Run)
     scores = glassformer.load(trained, tmp_path / "next").evaluate()

@@ -88,7 +88,8 @@ def _window(train: Sentences, tags: Sentences, test: Sentences) -> tuple[list[li
 def _fit(features: Any, tags: Sequence[str], alpha: float, passes: int) -> Any:
     from sklearn.linear_model import SGDClassifier
 
-    model = SGDClassifier(loss="log_loss", alpha=alpha, max_iter=passes, tol=None, average=True, random_state=0)
+    settings: dict[str, Any] = {"max_iter": passes, "tol": None, "average": True, "random_state": 0}
+    model = SGDClassifier(loss="log_loss", alpha=alpha, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(features, tags)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from torch import nn
@@ -25,9 +25,11 @@ from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.models.encoder_models import TextClassifier, TokenClassifier
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.tasks.classify import Classify
-from glassformer.tasks.tag import Tag
 from glassformer.text.tags import OUTSIDE
 from glassformer.text.words import first_tokens, read_running
+
+if TYPE_CHECKING:
+    from glassformer.tasks.tag import Tag
 
 NOT = "not "
 """Before the name of a label that a text has not."""
@@ -95,7 +97,7 @@ class WordTag(Classify):
 
 
 def _of_one_word(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels]:
-    tagger = cast(Tag, whole.task)
+    tagger = cast("Tag", whole.task)
     encoded = encode_for_tagger(whole, request, tagger.config.decode)
     words, places = _words_of(encoded, request.text)
     if not words:

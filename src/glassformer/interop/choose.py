@@ -36,12 +36,10 @@ class Engine:
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         """Return the probabilities (C,) of the classes of a text, or of each of several labels; a number is (1,).
 
+        Of a tagger those of the tags at each token, (S, C).
+
         There is one token at least; `words` are the surface forms of the tokens, or "".
         """
-        raise NotImplementedError
-
-    def tag(self, ids: list[int], words: list[str]) -> np.ndarray:
-        """Return the probabilities (S, C) of the tags at each token of a text; arguments as of `classify`."""
         raise NotImplementedError
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
@@ -94,7 +92,8 @@ class CheckedEngine(Engine):
         return self._of_shape(probabilities, (self._n_classes,))
 
     def tag(self, ids: list[int], words: list[str]) -> np.ndarray:
-        probabilities = self._numbers(self._engine.tag, ids, words)
+        """Return the probabilities (S, C) of the tags at each token of a text; arguments as of `classify`."""
+        probabilities = self._numbers(self._engine.classify, ids, words)
         return self._of_shape(probabilities, (max(1, len(ids)), self._n_classes))
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
@@ -204,8 +203,8 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
         UsageError: it cannot hold the model; the setting is named.
     """
     if kind is None or (kind not in REGISTERED and (target, kind) not in FILES):
-        others = [f"--to {library}" for library, its in FILES if its == kind]
-        raise UsageError(f"{target} holds no model of the task {config.task!r}", others and f"use {others[0]}")
+        hint = next((f"use --to {library}" for library, its in FILES if its == kind), "")
+        raise UsageError(f"{target} holds no model of the task {config.task!r}", hint)
     if config.text.tokenizer == "imported" and (target, kind) in FILES and (target, kind) not in OF_IMPORTED:
         message = f"{target} is not written with the tokenizer of an imported model: text.tokenizer imported"
         targets = [f"--to {library}" for library, its in sorted(OF_IMPORTED) if its == kind]

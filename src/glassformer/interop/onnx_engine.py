@@ -301,12 +301,9 @@ class OnnxEngine(Engine):
         logits = self._of_text(ids, words).astype(np.float64)[0]
         if self._kind == "regressor":
             return logits
-        if self._kind == "classifier":
-            return np.exp(log_softmax(logits))
-        return 1 / (1 + np.exp(-logits))  # of several labels each is a decision of its own
-
-    def tag(self, ids: list[int], words: list[str]) -> np.ndarray:
-        return np.exp(log_softmax(self._of_text(ids, words).astype(np.float64)[0]))
+        if self._kind == "multilabel_classifier":  # each label is a decision of its own
+            return 1 / (1 + np.exp(-logits))
+        return np.exp(log_softmax(logits))
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
         masked = [i for i, token in enumerate(ids) if token == self._t.mask_id]

@@ -154,7 +154,8 @@ class Tag(Task):
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write columns: ids; target, of each text the place of each word's first token, then each word's tag."""
-        answers = split.answer and [self._numbers(answer, split.source) for answer in split.answer]
+        known = split.answer is not None
+        answers = [self._numbers(answer, split.source) for answer in split.answers] if known else None
         texts = (of_joined(text) for text in split.text)
         self._write(writer, texts, answers)
         writer.stats["n"] += len(split)

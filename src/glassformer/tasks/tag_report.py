@@ -48,7 +48,7 @@ class TagReport(TaskReport):
     def details(self, evaluation: Evaluation) -> list[str]:
         found: list[str] = []
         if n := evaluation.scores.get("n_words_cut"):
-            found.append(f"{counted(n, 'words')} beyond the longest text the model reads count as {OUTSIDE}.")
+            found.append(f"{counted(n, 'words')} beyond the longest text, or without a token, are not read.")
         labels = evaluation.scores.get("per_label") or []
         return [*found, precision_table("label", labels)] if 1 <= len(labels) <= MOST_LABELS else found
 
