@@ -32,6 +32,7 @@ from glassformer.tasks import TASKS
 FAMILIES = {
     "classifier": "classify",
     "several labels": "multilabel",
+    "number": "regress",
     "translator": "translate",
     "language model": "lm",
     "masked": "pretrain",
@@ -42,14 +43,23 @@ CASES = ("plain", "edited", "ensemble", "edited ensemble", "long")
 TEXTS = {
     "classify": "a b good b a",
     "multilabel": "a b good odd b a",
+    "regress": "a b good b a",
     "translate": "abcdef",
     "lm": "abc",
     "pretrain": "a [MASK] b c d",
 }
-ANSWERS = {"classify": "good", "multilabel": "good", "translate": "fedc", "lm": " ab", "pretrain": "g"}
+ANSWERS = {
+    "classify": "good",
+    "multilabel": "good",
+    "regress": "12.5",
+    "translate": "fedc",
+    "lm": " ab",
+    "pretrain": "g",
+}
 LETTERS = "abcdefg"
 MAX_LEN = 560
 LONG = {"classify": "abcdefg" * 90, "multilabel": "abcdefg" * 90, "translate": "abcdefg" * 90, "lm": "abcdefg" * 90}
+LONG["regress"] = LONG["classify"]
 LONG["pretrain"] = "abcdefg" * 40 + " [MASK] " + "abcdefg" * 50
 
 
@@ -176,6 +186,11 @@ def make_exported(task: str, out: Path) -> ExportedModel:
     return load_exported(out)
 
 
+def last_of(cell: Cell) -> int:
+    """Return the index of the last prediction of the answer; of a number, which has none, 0."""
+    return cell.e.answered[-1] if cell.e.answered else 0
+
+
 Call = Callable[[Cell], Any]
 EXPLANATION: dict[str, Call] = {
     "manifest": lambda c: c.e.manifest(),
@@ -183,7 +198,7 @@ EXPLANATION: dict[str, Call] = {
     "trace": lambda c: len(c.e.trace),
     "attribute": lambda c: c.e.attribute(),
     "attribute:integrated_gradients": lambda c: c.e.attribute("integrated_gradients"),
-    "attribute:prediction": lambda c: c.e.attribute(prediction=c.e.answered[-1]),
+    "attribute:prediction": lambda c: c.e.attribute(prediction=last_of(c)),
     "what_if": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.self.context[head:1]=0"),
     "what_if:B": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.state[token:0]=B", other=c.other),
     "sweep_parts": lambda c: c.e.sweep_parts(),
@@ -192,7 +207,7 @@ EXPLANATION: dict[str, Call] = {
     "sweep_states": lambda c: c.e.sweep_states(c.other),
     "sweep_checkpoints": lambda c: c.e.sweep_checkpoints(),
     "contributions": lambda c: c.e.contributions(),
-    "contributions:last": lambda c: c.e.contributions(c.e.answered[-1]),
+    "contributions:last": lambda c: c.e.contributions(last_of(c)),
     "readings": lambda c: c.e.readings(),
     "save": lambda c: c.e.save(c.out / "page.html"),
     "keep": lambda c: c.e.keep(c.out / "kept"),
@@ -204,6 +219,7 @@ EXPLANATION: dict[str, Call] = {
     "check_has_answer": lambda c: c.e.check_has_answer(),
     "precision": lambda c: c.e.precision,
     "is_classifier": lambda c: c.e.is_classifier,
+    "is_number": lambda c: c.e.is_number,
     "answered": lambda c: c.e.answered,
     "generated": lambda c: c.e.generated,
 }
@@ -256,6 +272,20 @@ CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": R
 
 NOT_EDITED = "words are weighed without edits only"
 REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
+    *(
+        (name, lambda c: c.task == "regress", "the answer of this model is a number")
+        for name in ("sweep_parts", "sweep_keys", "sweep_layers", "sweep_states", "contributions")
+    ),
+    *(
+        (f"sweep:{name}", lambda c: c.task == "regress", "the answer of this model is a number")
+        for name in ("parts", "keys", "layers", "states", "contributions")
+    ),
+    ("sweep_checkpoints", lambda c: c.task == "regress" and c.edited, "the answer of this model is a number"),
+    ("sweep:checkpoints", lambda c: c.task == "regress" and c.edited, "the answer of this model is a number"),
+    ("check_has_answer", lambda c: c.task == "regress", "the answer of this model is a number"),
+    ("effect", lambda c: c.task == "regress" and c.edited, "the answer of this model is a number"),
+    ("learn", lambda c: c.task == "regress", "for classes and tokens"),
+    ("trace:answer", lambda c: c.task == "regress" and not c.edited, "for classes and tokens"),
     ("attribute", lambda c: c.edited, NOT_EDITED),
     ("attribution", lambda c: c.edited, NOT_EDITED),
     ("check_not_edited", lambda c: c.edited, NOT_EDITED),

@@ -240,13 +240,13 @@ def other_texts(learner: Learner) -> list[OtherText]:
 
 def why_no_learning(explanation: Explanation) -> str | None:
     """Return why no answer to this text can be learned, as a sentence; None where one can."""
+    if explanation.is_number:
+        return NO_NUMBER
     longest = max(len(stream) for stream in explanation.streams)
     if longest > MAX_FULL_TOKENS:
         return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {longest}"
     if explanation.subject.task.explain_as == "text_embedder":
         return NO_ANSWER
-    if explanation.is_number:
-        return NO_NUMBER
     try:
         check_size(explanation.subject.model)
     except UsageError as error:
