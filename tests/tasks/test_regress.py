@@ -277,8 +277,8 @@ def test_an_explanation_is_in_the_units_of_the_numbers(members: int) -> None:
     assert edited.answer_after is not None and "without edits" in edited.answer["detail"]
 
 
-@for_each("target", ["onnx", "hf"])
-@for_each("members", [1, 2])
+@pytest.mark.parametrize("target", ["onnx", "hf"])
+@pytest.mark.parametrize("members", [1, 2])
 def test_an_export_gives_the_same_numbers(
     target: str, members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -333,7 +333,8 @@ def test_starts_from_other_runs(trained: Path, tmp_path: Path) -> None:
     table.write_text("text,label\n" + "".join(f"{w} {i},{w}\n" for i in range(20) for w in ("good", "bad")), "utf-8")
     classes = glassformer.train("classify", out=tmp_path / "classes", train_file=table, **begun)
     assert isinstance(classes, Run)
-    heads = [dict(one.model.named_parameters())["head.weight"] for one in (classes, glassformer.load(trained))]
+    models = [members_of(one.model)[0] for one in (classes, glassformer.load(trained))]
+    heads = [dict(model.named_parameters())["head.weight"] for model in models]
     assert heads[0].shape == heads[1].shape and not torch.allclose(*heads, atol=1e-3)
 
 

@@ -99,7 +99,11 @@ def _pearson(a: Numbers, b: Numbers, weights: Float[np.ndarray, " N"]) -> float:
 
 
 def fit_baselines(
-    train_texts: Sequence[str], train: Numbers, test_texts: Sequence[str], test: Numbers, scale: tuple[float, float]
+    train_texts: Sequence[str],
+    train: Numbers,
+    test_texts: Sequence[str],
+    test: Float[np.ndarray, " T"],
+    scale: tuple[float, float],
 ) -> dict[str, dict[str, Any]]:
     """Fit and score what a regressor has to beat, on what it was trained and is scored on.
 
