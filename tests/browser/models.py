@@ -40,6 +40,7 @@ TEXTS = {
     "lm": "abc d",
     "pretrain": "a b [MASK] c a",
     "embed": "a film was good",
+    "regress": "a b good b a",
 }
 
 ANSWERS = {"classify": "good", "translate": "gfedcba", "lm": "abc", "pretrain": "b"}
