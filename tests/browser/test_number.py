@@ -38,7 +38,7 @@ def test_words_are_weighed_and_masked(page: App) -> None:
     assert words.count() == 5
     assert float(words.nth(2).get_attribute("data-score") or "") == pytest.approx(of_word, abs=1e-4)
     words.nth(2).click()
-    page.page.wait_for_function("document.querySelector('[data-role=number]').textContent.includes('masked')")
+    page.until("() => document.querySelector('[data-role=number]').textContent.includes('masked')")
 
 
 def test_an_edit_changes_the_number(app: Callable[..., App]) -> None:

@@ -301,10 +301,8 @@ class OnnxEngine(Engine):
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         logits = self._of_text(ids, words).astype(np.float64)[0]
-        if self._kind == "regressor":
-            return logits
-        if self._kind == "classifier":
-            return np.exp(log_softmax(logits))
+        if self._kind in ("classifier", "regressor"):  # whose output is a number
+            return logits if self._kind == "regressor" else np.exp(log_softmax(logits))
         return 1 / (1 + np.exp(-logits))  # of several labels each is a decision of its own
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:

@@ -25,7 +25,7 @@ from glassformer.explain.attribution.attribute import (
     attribute,
     erase_each,
 )
-from glassformer.explain.attribution.value_function import Method, asked_prediction
+from glassformer.explain.attribution.value_function import Method, requested_prediction
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view, lookups_of
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.manifest import Manifest, RunInfo, manifest, run_info
@@ -213,7 +213,7 @@ def written(explanation: Explanation) -> list[int]:
 
 def words_before(explanation: Explanation, prediction: int | None) -> Iterator[dict[str, list[int]]]:
     """Yield for each word that a prediction can attend to the positions of its tokens, by stream."""
-    n_read = explanation.visible_lengths(asked_prediction(explanation, prediction or 0))
+    n_read = explanation.visible_lengths(requested_prediction(explanation, prediction or 0))
     for stream, n in zip(explanation.streams, n_read, strict=True):
         seen = stream.words[:n]
         for word in range(max(seen, default=-1) + 1):
