@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 from sklearn.utils.validation import validate_data
 
-from glassformer.sklearn import TextClassifier
+from glassformer.sklearn import TextClassifier, TextRegressor
 
 OPTIONS = {
     "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 1, "dropout": 0.0},
@@ -55,6 +55,24 @@ class RowsAsTexts(TextClassifier):
         return super().predict_proba(as_texts(validate_data(self, X, reset=False)))
 
 
+class RowsAsNumberedTexts(TextRegressor):
+    """The same for a regressor."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        tags.input_tags.one_d_array = tags.input_tags.string = False
+        tags.regressor_tags.poor_score = True  # texts say little of how large their numbers are
+        return tags
+
+    def fit(self, X: Any, y: Any) -> RowsAsNumberedTexts:  # noqa: N803
+        return super().fit(as_texts(validate_data(self, X)), y)
+
+    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+        self.run_  # noqa: B018
+        return super().predict(as_texts(validate_data(self, X, reset=False)))
+
+
 def as_texts(rows: np.ndarray) -> list[str]:
     """Return rows as texts: a word for each number rounded, and words that distinguish similar rows."""
     rounded = [" ".join(f"c{i}v{round(float(value))}" for i, value in enumerate(row)) for row in rows]
@@ -71,14 +89,16 @@ def _no_plots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def checks() -> list[Any]:
     """Return each check with its name and number."""
-    estimator, seen, found = RowsAsTexts(device="cpu", threads=1, options=OPTIONS), Counter[str](), list[Any]()
-    for _, check in estimator_checks_generator(estimator):
-        name = getattr(check, "func", check).__name__
-        seen[name] += 1
-        marks = [] if name in FAST else [pytest.mark.slow]
-        if name in EXPECTED_FAILED_CHECKS:
-            marks.append(pytest.mark.xfail(reason=EXPECTED_FAILED_CHECKS[name]))
-        found.append(pytest.param(estimator, check, id=f"{name}-{seen[name]}", marks=marks))
+    found = list[Any]()
+    for kind, prefix in ((RowsAsTexts, ""), (RowsAsNumberedTexts, "numbers-")):
+        estimator, seen = kind(device="cpu", threads=1, options=OPTIONS), Counter[str]()
+        for _, check in estimator_checks_generator(estimator):
+            name = getattr(check, "func", check).__name__
+            seen[name] += 1
+            marks = [] if name in FAST else [pytest.mark.slow]
+            if name in EXPECTED_FAILED_CHECKS:
+                marks.append(pytest.mark.xfail(reason=EXPECTED_FAILED_CHECKS[name]))
+            found.append(pytest.param(estimator, check, id=f"{prefix}{name}-{seen[name]}", marks=marks))
     return found
 
 
@@ -91,6 +111,9 @@ def test_a_check_of_scikit_learn(estimator: Any, check: Any) -> None:
 def test_the_estimator_as_it_is_passes_what_is_checked_of_estimators_of_texts() -> None:
     results = check_estimator(TextClassifier(), expected_failed_checks=EXPECTED_FAILED_CHECKS)
     assert results and all(result["status"] == "passed" for result in results)
+    results = check_estimator(TextRegressor(), expected_failed_checks=EXPECTED_FAILED_CHECKS)
+    assert results and all(result["status"] == "passed" for result in results)
+    assert get_tags(TextRegressor()).estimator_type == "regressor"
     tags = get_tags(TextClassifier())
     assert tags.input_tags.string and tags.input_tags.one_d_array and not tags.input_tags.two_d_array
     assert tags.target_tags.required and tags.estimator_type == "classifier"

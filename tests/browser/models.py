@@ -41,6 +41,7 @@ TEXTS = {
     "pretrain": "a b [MASK] c a",
     "embed": "a film was good",
     "tag": "a b good c",
+    "regress": "a b good b a",
 }
 
 ANSWERS = {"classify": "good", "translate": "gfedcba", "lm": "abc", "pretrain": "b"}

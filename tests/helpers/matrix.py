@@ -34,6 +34,7 @@ FAMILIES = {
     "classifier": "classify",
     "several labels": "multilabel",
     "tagger": "tag",
+    "number": "regress",
     "translator": "translate",
     "language model": "lm",
     "masked": "pretrain",
@@ -46,18 +47,18 @@ TEXTS = {
     "classify": "a b good b a",
     "multilabel": "a b good odd b a",
     "tag": "a b good b a",
+    "regress": "a b good b a",
     "translate": "abcdef",
     "lm": "abc",
     "pretrain": "a [MASK] b c d",
     "pairs": "a b [SEP] good b a",
 }
 ANSWERS = {"classify": "good", "multilabel": "good", "tag": "B-G", "translate": "fedc", "lm": " ab", "pretrain": "g"}
-ANSWERS["pairs"] = "good"
+ANSWERS |= {"pairs": "good", "regress": "12.5"}
 LETTERS = "abcdefg"
 MAX_LEN = 560
 LONG = {"classify": "abcdefg" * 90, "multilabel": "abcdefg" * 90, "translate": "abcdefg" * 90, "lm": "abcdefg" * 90}
-LONG["tag"] = "abcdefg " * 80
-LONG["pairs"] = "abc [SEP] " + "abcdefg" * 90
+LONG |= {"tag": "abcdefg " * 80, "regress": "abcdefg" * 90, "pairs": "abc [SEP] " + "abcdefg" * 90}
 LONG["pretrain"] = "abcdefg" * 40 + " [MASK] " + "abcdefg" * 50
 
 
@@ -195,6 +196,11 @@ def table_of(text: str) -> tuple[list[dict[str, str]], str] | tuple[list[dict[st
     return ([{"of": first, "with": second}], "of", "with") if separator else ([{"of": text}], "of")
 
 
+def last_of(cell: Cell) -> int:
+    """Return the index of the last prediction of the answer; of a number, which has none, 0."""
+    return cell.e.answered[-1] if cell.e.answered else 0
+
+
 Call = Callable[[Cell], Any]
 EXPLANATION: dict[str, Call] = {
     "manifest": lambda c: c.e.manifest(),
@@ -202,7 +208,7 @@ EXPLANATION: dict[str, Call] = {
     "trace": lambda c: len(c.e.trace),
     "attribute": lambda c: c.e.attribute(),
     "attribute:integrated_gradients": lambda c: c.e.attribute("integrated_gradients"),
-    "attribute:prediction": lambda c: c.e.attribute(prediction=c.e.answered[-1]),
+    "attribute:prediction": lambda c: c.e.attribute(prediction=last_of(c)),
     "what_if": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.self.context[head:1]=0"),
     "what_if:B": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.state[token:0]=B", other=c.other),
     "sweep_parts": lambda c: c.e.sweep_parts(),
@@ -211,7 +217,7 @@ EXPLANATION: dict[str, Call] = {
     "sweep_states": lambda c: c.e.sweep_states(c.other),
     "sweep_checkpoints": lambda c: c.e.sweep_checkpoints(),
     "contributions": lambda c: c.e.contributions(),
-    "contributions:last": lambda c: c.e.contributions(c.e.answered[-1]),
+    "contributions:last": lambda c: c.e.contributions(last_of(c)),
     "readings": lambda c: c.e.readings(),
     "save": lambda c: c.e.save(c.out / "page.html"),
     "keep": lambda c: c.e.keep(c.out / "kept"),
@@ -223,6 +229,7 @@ EXPLANATION: dict[str, Call] = {
     "check_has_answer": lambda c: c.e.check_has_answer(),
     "precision": lambda c: c.e.precision,
     "is_classifier": lambda c: c.e.is_classifier,
+    "is_number": lambda c: c.e.is_number,
     "answered": lambda c: c.e.answered,
     "generated": lambda c: c.e.generated,
 }
@@ -275,6 +282,20 @@ CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": R
 
 NOT_EDITED = "words are weighed without edits only"
 REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
+    *(
+        (name, lambda c: c.task == "regress", "the answer of this model is a number")
+        for name in ("sweep_parts", "sweep_keys", "sweep_layers", "sweep_states", "contributions")
+    ),
+    *(
+        (f"sweep:{name}", lambda c: c.task == "regress", "the answer of this model is a number")
+        for name in ("parts", "keys", "layers", "states", "contributions")
+    ),
+    ("sweep_checkpoints", lambda c: c.task == "regress" and c.edited, "the answer of this model is a number"),
+    ("sweep:checkpoints", lambda c: c.task == "regress" and c.edited, "the answer of this model is a number"),
+    ("check_has_answer", lambda c: c.task == "regress", "the answer of this model is a number"),
+    ("effect", lambda c: c.task == "regress" and c.edited, "the answer of this model is a number"),
+    ("learn", lambda c: c.task == "regress", "for classes and tokens"),
+    ("trace:answer", lambda c: c.task == "regress" and not c.edited, "for classes and tokens"),
     ("attribute", lambda c: c.edited, NOT_EDITED),
     ("attribution", lambda c: c.edited, NOT_EDITED),
     ("check_not_edited", lambda c: c.edited, NOT_EDITED),

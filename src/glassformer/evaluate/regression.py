@@ -17,7 +17,7 @@ from glassformer.evaluate.significance import BOOTSTRAP_SEED, percentile_interva
 
 Numbers = Float[np.ndarray, " N"]
 N_RESAMPLES = 1000
-ALPHAS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Strengths of the L2 penalty of the bag of words, tried on a tenth of the training texts."""
 FEWEST_HELD = 5
 """Training texts of that tenth from which the penalty is chosen by them."""
@@ -99,7 +99,11 @@ def _pearson(a: Numbers, b: Numbers, weights: Float[np.ndarray, " N"]) -> float:
 
 
 def fit_baselines(
-    train_texts: Sequence[str], train: Numbers, test_texts: Sequence[str], test: Numbers, scale: tuple[float, float]
+    train_texts: Sequence[str],
+    train: Numbers,
+    test_texts: Sequence[str],
+    test: Float[np.ndarray, " T"],
+    scale: tuple[float, float],
 ) -> dict[str, dict[str, Any]]:
     """Fit and score what a regressor has to beat, on what it was trained and is scored on.
 

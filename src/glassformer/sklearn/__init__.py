@@ -9,5 +9,6 @@ Importing this package imports scikit-learn.
 """
 
 from glassformer.sklearn.classifier import TextClassifier as TextClassifier
+from glassformer.sklearn.regressor import TextRegressor as TextRegressor
 
-__all__ = ["TextClassifier"]
+__all__ = ["TextClassifier", "TextRegressor"]

@@ -13,7 +13,9 @@ from sklearn.utils.validation import column_or_1d
 
 from glassformer.data.datasets.columns import encoding_issue
 from glassformer.data.datasets.labels import normalised_label
+from glassformer.data.datasets.numbers import LARGEST
 from glassformer.errors import DataError
+from glassformer.utils.formatting import counted
 
 
 class TextsError(DataError, ValueError):
@@ -68,6 +70,37 @@ def checked_labels(y: Any, n: int, name: str) -> np.ndarray:
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
     return labels
+
+
+def checked_numbers(y: Any, n: int, name: str) -> np.ndarray:
+    """Return the numbers of `n` texts as an array of float64; `name` is the estimator's, for messages.
+
+    Raises:
+        TextsError: there are none or not as many, all are the same, or one is missing, infinite or no number.
+        ValueError: they have several columns.
+    """
+    if y is None:
+        raise TextsError(f"{name} requires y to be passed, but the target y is None", "give a number for each text")
+    column = column_or_1d(y, warn=True)
+    if len(column) != n:
+        raise TextsError(f"there are {n:,} texts and {len(column):,} numbers", "give a number for each text")
+    if n == 0:
+        raise TextsError("there are no texts to learn from: 0 samples", "give two or more with different numbers")
+    for number, value in enumerate(column.tolist(), start=1):
+        where = f"number {number:,} of {n:,}"
+        if _is_missing(value):
+            raise TextsError(f"{where} is missing: Input y contains NaN.", "leave out texts without a number")
+        if isinstance(value, str) or not isinstance(value, int | float | np.number | bool):
+            message = f"{where} is of type {type(value).__name__}: Unknown label type, a number is expected"
+            raise TextsError(message, "give numbers: [3.5, 4]")
+    numbers = column.astype(np.float64)
+    assert_all_finite(numbers, input_name="y")
+    if np.abs(numbers).max() > LARGEST:
+        raise TextsError(f"numbers up to {LARGEST:g} in size are expected", "divide them by a power of ten")
+    if (numbers == numbers[0]).all():
+        same = f"{counted(n, 'samples')} with the number {numbers[0]:g} alone"
+        raise TextsError(f"two different numbers or more are needed, and there {'is' if n == 1 else 'are'} {same}")
+    return numbers
 
 
 def class_names(classes: np.ndarray) -> list[str]:

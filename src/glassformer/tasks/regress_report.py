@@ -19,6 +19,7 @@ MOST_POINTS = 2000
 """Examples that are drawn; of more, as many evenly spaced ones."""
 UNIT = "in the unit of the numbers, lower is better"
 OF_CORRELATION = "−1 to 1; 0 is chance"
+_three_places = "{:.3f}".format
 
 
 def scatter(evaluation: Evaluation) -> bytes | None:
@@ -58,9 +59,9 @@ class RegressReport(TaskReport):
     metrics = (
         Metric("mae", "Mean absolute error", UNIT, number, False),
         Metric("rmse", "Root mean squared error", f"{UNIT}; large errors count more", number, False),
-        Metric("r2", "R²", "share of the variance explained; 0 is the mean of these numbers", number),
-        Metric("pearson", "Pearson correlation", OF_CORRELATION, number),
-        Metric("spearman", "Spearman correlation", f"{OF_CORRELATION}; of the ranks", number),
+        Metric("r2", "R²", "share of the variance explained; 0 is the mean of these numbers", _three_places),
+        Metric("pearson", "Pearson correlation", OF_CORRELATION, _three_places),
+        Metric("spearman", "Spearman correlation", f"{OF_CORRELATION}; of the ranks", _three_places),
     )
     headline = "mae"
     table_metrics = ("mae", "rmse", "r2", "pearson", "spearman")

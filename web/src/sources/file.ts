@@ -80,7 +80,8 @@ export class FileSource implements Source {
   /** A saved result is for the default target; for another class, token or contrast it is derived from the two predictions. */
   private forTarget(erased: Erased, request: EraseRequest): Erased {
     const trace = this.data.traces.find((one) => one.id === request.trace)!;
-    const whole = trace.predictions[request.prediction ?? 0]!;
+    const whole = trace.predictions[request.prediction ?? 0];
+    if (!whole) return erased; // of a number
     const decided = isClassifier(trace);
     const defaultTarget = decided ? whole.top[0]!.id : whole.actual?.id ?? whole.top[0]!.id;
     const target = request.target ?? defaultTarget;

@@ -1,10 +1,25 @@
-/** What the screens show of a bare encoder, whose output is the pooled vector of a text, in place of an answer. */
+/**
+ * What the screens show in place of classes or tokens: of a bare encoder, whose output is the pooled vector of a text,
+ * and of a model whose answer is a number.
+ */
 import { go, source } from "../state/page";
 import { useResource } from "../state/resource";
 import type { Manifest } from "../types";
 
+/** Whether the answer is a number. */
+export const isNumber = ({ model }: Manifest) => model.task === "regress";
+
 /** Why there is nothing on this screen. */
-export function NoAnswer({ title, what }: { title: string; what: string }) {
+export function NoAnswer({ title, what, trace }: { title: string; what: string; trace: Manifest }) {
+  if (isNumber(trace)) {
+    return (
+      <>
+        <h1>{title}</h1>
+        <p data-role="no-answer">The answer is a number, with no probability: <b>{trace.answer.headline}</b> = {trace.answer.detail}. That is the mean of the training numbers plus their standard deviation × the output.</p>
+        <p><button type="button" class="link" onClick={() => go("step", { node: "logits" })}>Open the output</button></p>
+      </>
+    );
+  }
   return (
     <>
       <h1>{title}</h1>
@@ -29,7 +44,7 @@ export function Vectors({ a, b }: { a: Manifest; b: Manifest }) {
       <p data-role="cosine">
         {va && vb ? <>Cosine: <b>{(dot(va, vb) / Math.sqrt(dot(va, va) * dot(vb, vb))).toFixed(3)}</b>. It is 1 where both vectors have the same direction, and 0 where they are orthogonal.</> : "…"}
       </p>
-      <p class="note">This model predicts nothing, so there are no probabilities to compare.</p>
+      <p class="note">This model gives no probabilities to compare.</p>
     </section>
   );
 }

@@ -281,7 +281,7 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
         explanation.check_has_answer()
     explanation.check_not_edited()
     task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
-    prediction = asked_prediction(explanation, request.prediction)
+    prediction = requested_prediction(explanation, request.prediction)
     classes = explanation.is_classifier
     top = [candidate.id for candidate in prediction.top]
     n_ids = len(task.label_names or []) if classes else 1 if explanation.is_number else tokenizer.vocab_size
@@ -362,7 +362,7 @@ def number_prediction(output: float) -> Prediction:
     return Prediction(None, output, [Candidate(0, NUMBER, output, 0.0)], None)
 
 
-def asked_prediction(explanation: Explanation, prediction: int | None) -> Prediction:
+def requested_prediction(explanation: Explanation, prediction: int | None) -> Prediction:
     """Return the prediction of a request; of a regressor its output."""
     if explanation.is_number and prediction in (None, 0):
         return number_prediction(float(explanation.records["logits"].value[0]))

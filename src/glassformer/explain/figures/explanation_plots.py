@@ -310,6 +310,7 @@ class ExplanationPlots(TracePlots):
         if self._explanation.edited is None:
             hint = "as in: explain(run, TraceRequest(text, edits=…))"
             raise UsageError("this explanation has no edits whose effect could be drawn", hint)
+        self._explanation.check_has_answer()
         return draw_effect(self._explanation.edited)
 
 

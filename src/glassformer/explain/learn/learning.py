@@ -246,12 +246,12 @@ def other_texts(learner: Learner) -> list[OtherText]:
 
 def why_no_learning(explanation: Explanation) -> str | None:
     """Return why no answer to this text can be learned, as a sentence; None where one can."""
+    if explanation.is_number:
+        return NO_NUMBER
     if why := _too_long(explanation.subject, explanation.request.text, explanation.streams):
         return why
     if explanation.subject.task.explain_as == "text_embedder":
         return NO_ANSWER
-    if explanation.is_number:
-        return NO_NUMBER
     try:
         check_size(explanation.subject.model)
     except UsageError as error:

@@ -254,7 +254,7 @@ def _refused(explanation: Explanation) -> dict[str, str]:
     no_edits = learns or why_no_edits(explanation)
     reasons = {
         "edits": no_edits,
-        "contributions": no_edits or (OF_CLASSES if explanation.is_number else why_no_sum(explanation.records.steps)),
+        "contributions": OF_CLASSES if explanation.is_number else no_edits or why_no_sum(explanation.records.steps),
         "learn": why_no_learning(explanation),
     }
     return {what: why for what, why in reasons.items() if why}

@@ -25,7 +25,7 @@ from glassformer.explain.attribution.attribute import (
     attribute,
     erase_each,
 )
-from glassformer.explain.attribution.value_function import Method
+from glassformer.explain.attribution.value_function import Method, requested_prediction
 from glassformer.explain.embedding_view import EmbeddingView, embedding_view, lookups_of
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.manifest import Manifest, RunInfo, manifest, run_info
@@ -163,14 +163,15 @@ def saved_attributions(
     n_left, slow = 0, False
     for method in get_args(Method):
         for explained in explanations:
-            targets = [None] if explained.is_classifier else written(explained)
+            once = explained.is_classifier or explained.is_number
+            targets = [None] if once else written(explained)
             for n_done, prediction in enumerate(targets):
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
                 saved: SavedAttribution | None = None
                 why = "written tokens are left out, to keep the file short; the live page has any."
                 if slow:
                     why = "answer are left out, as they take long; the live page computes them."
-                elif explained.is_classifier or time.monotonic() <= deadline:
+                elif once or time.monotonic() <= deadline:
                     result = attribute(explained, AttributeRequest.from_dict(which | {"method": method}))
                     saved = {"request": which | {"method": method}, "attribution": asdict(result)}
                     why = "answers are left out, as the file is full; the live page weighs any."
@@ -179,7 +180,7 @@ def saved_attributions(
                     dropped.append(f"Why: the weights of words {IN_WORDS[method]} for {left} {why}")
                     break
                 attributions.append(saved)
-                slow = explained.is_classifier and saved["attribution"]["seconds"] > ATTRIBUTION_SECONDS
+                slow = once and saved["attribution"]["seconds"] > ATTRIBUTION_SECONDS
                 if slow:
                     dropped.append("Why: erased words are left out, as they take long; the live page erases any.")
                 elif method == "erase":
@@ -212,7 +213,7 @@ def written(explanation: Explanation) -> list[int]:
 
 def words_before(explanation: Explanation, prediction: int | None) -> Iterator[dict[str, list[int]]]:
     """Yield for each word that a prediction can attend to the positions of its tokens, by stream."""
-    n_read = explanation.visible_lengths(explanation.predictions[prediction or 0])
+    n_read = explanation.visible_lengths(requested_prediction(explanation, prediction or 0))
     for stream, n in zip(explanation.streams, n_read, strict=True):
         seen = stream.words[:n]
         for word in range(max(seen, default=-1) + 1):

@@ -22,7 +22,7 @@ import { NextTokens, Scrubber } from "./Steps";
 const BARS = 14;
 
 export function DecodeScreen({ trace: manifest }: { trace: Manifest }) {
-  if (isEmbedder(manifest)) return <NoAnswer title="Decode" what="decode" />;
+  if (isEmbedder(manifest)) return <NoAnswer title="Decode" what="decode" trace={manifest} />;
   if (passesOf(manifest)) return <ChangedPredictions manifest={manifest} />;
   if (isMasked(manifest)) return <MaskedView manifest={manifest} />;
   return isClassifier(manifest) ? <ClassifierView key={manifest.id} manifest={manifest} /> : <GenerationView manifest={manifest} />;

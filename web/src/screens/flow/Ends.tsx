@@ -56,16 +56,15 @@ export function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; siz
           </span>
         ))}
         {logits && (
-          <a class="flow-box flow-words" {...stepLink(logits)}><span class="flow-label">logits</span></a>
+          <a class="flow-box flow-words" {...stepLink(logits)}><span class="flow-label">{first ? "logits" : "output"}</span></a>
         )}
-        {logits && !backward && <span class="flow-arrow" aria-hidden="true">→</span>}
-        {logits && !backward && <a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
+        {first && !backward && <><span class="flow-arrow" aria-hidden="true">→</span><a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
           event.preventDefault();
           openStep(PROBABILITIES);
-        }}><span class="flow-label">probabilities</span></a>}
+        }}><span class="flow-label">probabilities</span></a></>}
         {loss && <><span class="flow-arrow" aria-hidden="true">→</span><a class="flow-box flow-words" {...stepLink(loss)}><span class="flow-label">loss</span></a></>}
       </div>
-      {!first && <p class="note" data-role="vector">The output is one vector for the text{passes ? "" : `: ${trace.answer.headline}`}.</p>}
+      {!first && <p class="note" data-role="vector">The output is one {logits ? "number" : "vector"} for the text{passes ? "" : `: ${trace.answer.headline}`}.</p>}
       {backward ? null : first?.position === null
         ? <Bars label={passes ? "Change of the answer" : "Answer"} signs={passes !== null} bars={bars!.slice(0, 8)} onChoose={() => openStep(PROBABILITIES)} />
         : first && <NextTokens trace={trace} />}

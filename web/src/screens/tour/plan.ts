@@ -51,7 +51,7 @@ function limitsOf({ trace, edits, masked }: Context): string[] {
     !source.live && "This is a saved page, which cannot run the model: in place of blocked keys and forced tokens there are steps with the numbers that it holds.",
     source.live && !edits && !isEmbedder(trace) && `${capital(trace.refused.edits!)}: in place of blocked keys there are other steps.`,
     together && `This is an ensemble of ${together.size} models. The tour shows member ${together.member}: what you change changes the answer of this member, not that of all together.`,
-    isEmbedder(trace) && "This model gives a vector and predicts nothing, so there are no steps about answers, masked words or blocked keys.",
+    isEmbedder(trace) && "This model gives one vector or number and predicts nothing else, so there are no steps about answers, masked words or blocked keys.",
     masked && "This model fills in [MASK] and writes no text, so there is no step about forced tokens or temperature.",
     masked && !trace.generation.masked!.length && "This text has no [MASK]; with one the tour has more steps.",
   ];

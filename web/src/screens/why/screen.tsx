@@ -7,11 +7,11 @@ import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { number, percent, signed } from "../../tensors/format";
 import { isClassifier, isEmbedder, isMasked, targetIndex } from "../../trace/generation";
-import type { AttributeRequest, Attribution, Manifest } from "../../types";
+import type { AttributeRequest, Attribution, Manifest, Prediction } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Choices } from "../../views/Choices";
 import { Terms } from "../../views/Terms";
-import { NoAnswer } from "../../views/Vector";
+import { isNumber, NoAnswer } from "../../views/Vector";
 import { ContributionsView } from "./Contributions";
 import { CheckpointsView, KeysView, LayersView, PartsView, StatesView } from "./Sweeps";
 import { Faithfulness } from "./Faithfulness";
@@ -29,7 +29,8 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
   const views = useValue(editable) ? VIEWS.filter(([name]) => !(name in trace.refused)) : [];
   const view = views.find(([name]) => name === params.why)?.[0] ?? "words";
   const words = view === "words";
-  if (isEmbedder(trace)) return <NoAnswer title="Why" what="explain" />;
+  if (isNumber(trace)) return <Attributions key={trace.id} manifest={trace} />;
+  if (isEmbedder(trace)) return <NoAnswer title="Why" what="explain" trace={trace} />;
   return (
     <>
       {views.length > 0 && (
@@ -50,9 +51,10 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
 
 function Attributions({ manifest }: { manifest: Manifest }) {
   const { params } = useValue(route);
-  const decided = isClassifier(manifest);
+  const numeric = isNumber(manifest);
+  const decided = numeric || isClassifier(manifest);
   const index = decided ? 0 : targetIndex(manifest, params["position"]);
-  const prediction = manifest.predictions[index];
+  const prediction = numeric ? OUTPUT : manifest.predictions[index];
   const request = requestOf(manifest, index, params);
   const attribution = useResource(prediction ? JSON.stringify(request) : null, () => source.attribute(request), { within: manifest.id });
   const found = attribution.value;
@@ -82,12 +84,12 @@ function Attributions({ manifest }: { manifest: Manifest }) {
       <h1>Why</h1>
       <p>
         Attribution of <Terms>{decided ? "the prediction" : "one output token"}</Terms> to the input words. Each word has a score and can be
-        masked to see its effect on {decided ? "the prediction" : "the token’s probability"}.
+        masked to see its effect on {numeric ? "the number" : decided ? "the prediction" : "the token’s probability"}.
         {!decided && !isMasked(manifest) && params["position"] === undefined && <span data-role="rule">
           {" "}The token explained first is the generated one with the lowest probability, whatever its scores: comparing the scores of all tokens would take many more passes.
         </span>}
       </p>
-      <Question manifest={manifest} index={index} request={request} />
+      {!numeric && <Question manifest={manifest} index={index} request={request} />}
       <div class="columns">
         <div class="why-text" data-stale={attribution.stale} aria-busy={attribution.stale}>
           {groups.map(({ stream, words }) => {
@@ -110,7 +112,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
               </p>
             : !attribution.error && <p class="note">Computing …</p>}
         </div>
-        {explained && <Probability prediction={prediction} explained={explained} attribution={found} erased={after} nErased={wants ? erased.size : 0} />}
+        {numeric ? found && <p data-role="number">{number(found.value)}{wants && after.value && ` → ${number(after.value.value)} with the words masked`}</p> : explained && <Probability prediction={prediction} explained={explained} attribution={found} erased={after} nErased={wants ? erased.size : 0} />}
       </div>
       <ErrorText error={attribution.error} />
       {found && (
@@ -131,9 +133,13 @@ function Attributions({ manifest }: { manifest: Manifest }) {
   );
 }
 
+/** In place of a prediction, which a number is not. */
+const OUTPUT: Prediction = { position: null, logsumexp: 0, top: [], actual: null };
+
 function requestOf(manifest: Manifest, index: number, params: Record<string, string>): AttributeRequest {
   const method = params["method"] === "integrated_gradients" ? "integrated_gradients" : "erase";
   const request: AttributeRequest = { trace: manifest.id, method };
+  if (isNumber(manifest)) return request;
   if (isClassifier(manifest)) {
     if (params["class"] !== undefined) request.target = Number(params["class"]);
     return request;

@@ -1,1 +1,1 @@
-import{m as s,v as a,z as e}from"./screens.js";import"./shared.js";export{s as attention,a as decode,e as step};
+import{A as s,m as a,w as e}from"./screens.js";import"./shared.js";export{a as attention,e as decode,s as step};

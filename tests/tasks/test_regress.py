@@ -1,0 +1,346 @@
+"""Answers that are numbers: data, scores, training, prediction, explanation, export and starts from other runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+from tests.helpers.exports import run_of
+from tests.helpers.for_each import for_each
+from tests.helpers.small import small
+
+import glassformer
+from glassformer.cli.main import main
+from glassformer.data.datasets.numbers import mean_and_sd, summary, why_no_number
+from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.evaluate import regression
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.interop.exported import load_exported
+from glassformer.models.ensemble import Ensemble, mean_logits, members_of
+from glassformer.run import Run
+from glassformer.tasks.regress import Regress, squared_errors
+from glassformer.text.decision import Decision
+from glassformer.training.finetune import in_scale
+
+WORTH = {"good": 10.0, "great": 20.0, "bad": -10.0}
+TINY: dict[str, Any] = {
+    "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 1, "dropout": 0.0},
+    "text": {"vocab_size": 60, "max_len": 16, "bigrams": 0, "ngrams": 0},
+    "epochs": 12,
+    "lr": 0.02,
+    "batch_size": 16,
+    "adversarial": 0.0,
+    "device": "cpu",
+    "threads": 1,
+}
+
+
+def rows(n: int, seed: int, shift: float = 100.0) -> list[dict[str, Any]]:
+    """Return texts with the worth of their words."""
+    rng = np.random.default_rng(seed)
+    names = [*WORTH, *"abcde"]
+    texts = [" ".join(rng.choice(names, 5)) + f" n{i % 40}" for i in range(n)]
+    return [{"text": text, "stars": shift + sum(WORTH.get(w, 0.0) for w in text.split())} for text in texts]
+
+
+def write(path: Path, found: list[dict[str, Any]]) -> Path:
+    """Write rows as JSON Lines or CSV."""
+    if path.suffix == ".jsonl":
+        text = "".join(json.dumps(row) + "\n" for row in found)
+    else:
+        text = "text,stars\n" + "".join(f"{row['text']},{row['stars']}\n" for row in found)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("numbers")
+    files = {"train_file": write(folder / "a.jsonl", rows(160, 0)), "test_file": write(folder / "t.csv", rows(60, 1))}
+    glassformer.train("regress", out=folder / "run", label_column="stars", **files, **TINY)
+    return folder / "run"
+
+
+@for_each(
+    ("cell", "message"),
+    [
+        ("3", ""),
+        ("-0.5", ""),
+        (".5", ""),
+        ("1e-3", ""),
+        ("1e300", ""),
+        ("", "the number is empty"),
+        ("n/a", "'n/a' is not a number"),
+        ("nan", "'nan' is not a number"),
+        ("inf", "'inf' is not a number"),
+        ("1,5", "without a comma"),
+        ("1_000", "is not a number"),
+        ("٣", "is not a number"),
+        ("1e301", "is beyond 1e+300"),
+        ("1e999", "is beyond 1e+300"),
+    ],
+)
+def test_what_a_number_is(cell: str, message: str) -> None:
+    assert (message in why_no_number(cell)) and bool(why_no_number(cell)) == bool(message)
+
+
+@for_each("bad", ["1,5", "n/a", '"four"', "NaN", "true"])
+def test_a_bad_number_is_named_with_its_line(bad: str, tmp_path: Path, capfd: Any) -> None:
+    path = write(tmp_path / "a.jsonl", rows(40, 0))
+    bad = bad if bad.startswith(('"', "N", "t")) else json.dumps(bad)
+    path.write_text(path.read_text("utf-8") + f'{{"text": "a", "stars": {bad}}}\n', encoding="utf-8")
+    assert main(["train", "regress", "--train-file", str(path), "--out", str(tmp_path / "run")]) == DataError.exit_code
+    assert f"{path}:41: " in (err := capfd.readouterr().err) and "is not a number" in err
+
+
+def test_equal_numbers_are_refused(tmp_path: Path, capfd: Any) -> None:
+    path = write(tmp_path / "a.csv", [{"text": f"a {i}", "stars": 3} for i in range(20)])
+    assert main(["train", "regress", "--train-file", str(path), "--out", str(tmp_path / "r")]) == DataError.exit_code
+    assert "all 20 numbers are 3, so there is nothing to learn" in capfd.readouterr().err
+
+
+def test_a_check_prints_the_distribution(tmp_path: Path, capfd: Any) -> None:
+    path = write(tmp_path / "a.csv", [{"text": f"a {i}", "stars": i} for i in (1, 2, 3, 4, 10)])
+    assert main(["data", "check", "regress", "--train-file", str(path), "--json"]) == 0
+    numbers = json.loads(capfd.readouterr().out)["numbers"]["train"]
+    assert numbers == {"mean": 4.0, "sd": pytest.approx(np.std([1, 2, 3, 4, 10])), "min": 1.0, "q25": 2.0} | {
+        "median": 3.0,
+        "q75": 4.0,
+        "max": 10.0,
+    }
+    assert main(["data", "check", "regress", "--train-file", str(path)]) == 0
+    assert "median" in capfd.readouterr().out
+
+
+def test_the_column_of_numbers_is_guessed_by_its_values(tmp_path: Path, capfd: Any) -> None:
+    lines = ["id,words,n,kind", *(f"{i},some words {i},{i * i % 7}.5,{'xy'[i % 2]}" for i in range(1, 30))]
+    (tmp_path / "a.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert main(["data", "check", "regress", "--train-file", str(tmp_path / "a.csv")]) == 0
+    assert "number is column 'n'" in capfd.readouterr().err
+    (tmp_path / "b.csv").write_text("text,kind\na b,x\nc d,y\n", encoding="utf-8")
+    assert main(["data", "check", "regress", "--train-file", str(tmp_path / "b.csv")]) == DataError.exit_code
+    assert "no column of numbers was found" in capfd.readouterr().out
+
+
+def test_scores_are_those_of_scikit_learn_and_scipy() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=300).round(1)
+    predicted = (truth + rng.normal(size=300)).round(1)  # with equal ranks
+    scores = regression.score(truth, predicted)
+    expected = {
+        "mae": mean_absolute_error(truth, predicted),
+        "rmse": root_mean_squared_error(truth, predicted),
+        "r2": r2_score(truth, predicted),
+        "pearson": pearsonr(truth, predicted).statistic,
+        "spearman": spearmanr(truth, predicted).statistic,
+    }
+    for name, value in expected.items():
+        assert scores[name] == pytest.approx(value, abs=1e-9)
+        low, high = scores[f"{name}_ci95"]
+        assert low < value < high
+
+
+@for_each("scale", [1e-300, 1.0, 1e15, 1e299])
+def test_scores_do_not_depend_on_the_unit(scale: float) -> None:
+    truth, predicted = np.array([1.0, 2.0, 3.0, 5.0]), np.array([1.5, 2.0, 2.0, 4.0])
+    scores, one = regression.score(truth * scale, predicted * scale), regression.score(truth, predicted)
+    assert scores["mae"] == pytest.approx(one["mae"] * scale, rel=1e-9)
+    assert scores["r2"] == pytest.approx(one["r2"], rel=1e-9)
+    mean, sd = mean_and_sd(truth * scale)
+    assert mean == pytest.approx(2.75 * scale) and sd == pytest.approx(truth.std() * scale, rel=1e-9)
+
+
+def test_what_is_undefined_is_none() -> None:
+    scores = regression.score(np.array([1.0, 2.0, 3.0]), np.full(3, 2.0))
+    assert scores["pearson"] is None and scores["spearman_ci95"] is None and scores["mae"] == pytest.approx(2 / 3)
+    assert regression.score(np.full(3, 2.0), np.array([1.0, 2.0, 3.0]))["r2"] is None
+    with pytest.raises(DataError, match="NaN or infinity"):
+        regression.score(np.ones(2), np.array([1.0, np.nan]))
+    assert summary(["x", ""]) == {}
+
+
+def test_the_loss_is_the_squared_error_of_standardised_numbers() -> None:
+    made = small("regress")
+    task, model = made.task, made.task.build_model().eval()
+    assert isinstance(task, Regress)
+    numbers = np.array([float(a) for a in made.context.data.train.answers])
+    assert task.decision.scale == pytest.approx((numbers.mean(), numbers.std()))
+    batch = made.batch(made.batches()[0])
+    expected = (numbers[batch.index] - numbers.mean()) / numbers.std()
+    assert batch.labels.numpy() == pytest.approx(expected, abs=1e-5)
+    outputs = task.logits(model, batch)
+    assert outputs.shape == (len(expected), 1)
+    theirs = torch.nn.functional.mse_loss(outputs[:, 0], batch.labels, reduction="sum")
+    assert task.loss_sum(model, batch).item() == pytest.approx(theirs.item(), rel=1e-5)
+    assert squared_errors(torch.tensor([2.0]), torch.tensor([5.0])).item() == 9.0
+    scores = task.validate(model, made.context.valid, made.context.data.valid)
+    answers = task.predict(model, made.context.data.valid.text, made.config.decode)
+    truth = np.array([float(a) for a in made.context.data.valid.answers])
+    error = np.abs(np.array([a["number"] for a in answers]) - truth).mean()
+    assert scores["mae"] == pytest.approx(error, rel=1e-6) and not task.higher_is_better
+
+
+def test_an_ensemble_averages_numbers() -> None:
+    assert mean_logits([torch.tensor([[1.0]]), torch.tensor([[4.0]])]).item() == 2.5
+    made = small("regress")
+    members = [made.task.build_model().eval() for _ in range(3)]
+    [text] = made.context.data.test.text[:1]  # pyright: ignore
+    alone = [made.task.predict(m, [text], made.config.decode)[0]["number"] for m in members]
+    [together] = made.task.predict(Ensemble(members), [text], made.config.decode)
+    assert together["number"] == pytest.approx(np.mean(alone), rel=1e-6)
+
+
+def test_a_run_answers_as_it_was_evaluated(trained: Path, capfd: Any) -> None:
+    run = glassformer.load(trained, precision="fp32")
+    stored = [json.loads(line) for line in (trained / "predictions.jsonl").read_text("utf-8").splitlines()]
+    texts = [row["text"] for row in rows(60, 1)]
+    assert [a["number"] for a in run.predict(texts)] == pytest.approx([row["number"] for row in stored], abs=1e-3)
+    scores = run.evaluate()
+    assert scores["r2"] > 0.5 and {"mean", "tfidf_ridge"} <= scores["baselines"].keys()
+    assert scores["mae"] < scores["baselines"]["mean"]["mae"] and scores["spearman_ci95"]
+    report = (trained / "report.md").read_text("utf-8")
+    assert "Mean absolute error" in report and "TF-IDF + ridge regression" in report
+    assert (trained / "plots" / "scatter.png").stat().st_size > 1000
+    assert main(["predict", str(trained), "good great", "--json"]) == 0
+    assert set(json.loads(capfd.readouterr().out)) == {"text", "number", "precision"}
+    assert main(["compare", str(trained), str(trained)]) == 0
+    assert "paired bootstrap" in capfd.readouterr().out
+
+
+@for_each("flags", [["--calibrated"], ["--min-probability", "0.5"], ["--most-uncertain", "2"]])
+def test_what_needs_probabilities_is_refused(flags: list[str], trained: Path, capfd: Any) -> None:
+    assert main(["predict", str(trained), "a b", *flags]) == UsageError.exit_code
+    assert "is for classifiers, whose answers have probabilities" in capfd.readouterr().err
+
+
+@for_each("flags", [["--class-weight", "balanced"], ["--label-smoothing", "0.1"], ["--label-separator", ";"]])
+def test_settings_of_classes_are_refused(flags: list[str], capfd: Any) -> None:
+    assert main(["train", "regress", "--train-file", "a.csv", *flags]) == UsageError.exit_code
+    assert "has no use for" in capfd.readouterr().err
+
+
+def test_a_table_gets_a_column_of_numbers(trained: Path, tmp_path: Path) -> None:
+    table = write(tmp_path / "in.csv", rows(20, 3))
+    assert main(["predict", str(trained), "--file", str(table), "--out", str(tmp_path / "out.jsonl")]) == 0
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text("utf-8").splitlines()]
+    assert len(found) == 20 and all(isinstance(row["number"], float) for row in found)
+
+
+def test_two_runs_are_compared_by_absolute_errors() -> None:
+    test = Regress.report.paired_test(["1", "2", "4"], ["1", "3", "9"], ["1", "2", "5"], "mae")
+    assert test["metric"] == "mae" and test["difference"] == pytest.approx(1 / 3 - 5 / 3)
+
+
+def test_the_doctor_stops_at_no_sound_run(trained: Path, capfd: Any) -> None:
+    assert main(["doctor", str(trained), "--examine"]) == 0
+    assert "STOP" not in "".join(capfd.readouterr())
+
+
+def test_an_audit_of_numbers_is_refused(trained: Path, capfd: Any) -> None:
+    code = main(["data", "audit", "regress", "--train-file", str(trained.parent / "a.jsonl")])
+    assert code == UsageError.exit_code and "audit" in capfd.readouterr().err
+
+
+@for_each("value", [{"mean": 1.0}, {"mean": 1.0, "sd": 0.0}, {"mean": 1.0, "sd": -1.0}])
+def test_a_damaged_scale_is_refused(value: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match="standard deviation above 0"):
+        Decision.from_json(value, None, "config.json")
+
+
+def test_a_run_is_begun_with_its_scale(trained: Path) -> None:
+    scale = json.loads((trained / "data.json").read_text("utf-8"))["scale"]
+    assert (scale["mean"], scale["sd"]) == glassformer.load(trained).task.decision.scale
+
+
+@for_each("members", [1, 2])
+def test_an_explanation_is_in_the_units_of_the_numbers(members: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        run = run_of("regress", patch, ensemble_size=members)
+    text = "a good b good"
+    e = explain(run, TraceRequest(text))
+    one = run.task.predict(members_of(run.model)[0], [text], run.config.decode)[0]["number"]
+    assert float(e.answer["headline"].replace("−", "-")) == pytest.approx(one, rel=1e-4)
+    assert (e.together is not None) == (members > 1) and e.predictions == []
+    found = e.attribute()
+    assert found.value == pytest.approx(one, rel=1e-5)
+    less = run.task.predict(members_of(run.model)[0], [text], run.config.decode)[0]["number"]
+    assert less == one and len(found.scores["text"]) == len(e.streams[0])
+    summed = e.attribute("integrated_gradients")
+    assert sum(summed.scores["text"]) == pytest.approx(summed.value - summed.baseline_value, rel=0.05, abs=0.05)
+    edited = e.what_if("encoder.0.self.out=0")
+    assert edited.answer_after is not None and "without edits" in edited.answer["detail"]
+
+
+@pytest.mark.parametrize("target", ["onnx", "hf"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_an_export_gives_the_same_numbers(
+    target: str, members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip({"onnx": "onnxruntime", "hf": "transformers"}[target])
+    run = run_of("regress", monkeypatch, ensemble_size=members)
+    result = run.export(target, tmp_path / "out")  # pyright: ignore[reportArgumentType]
+    assert result.facts.check is not None and result.facts.check["equal_answers"] == 1.0
+    texts = ["a good", "", "good good b"]
+    theirs = [answer["number"] for answer in load_exported(tmp_path / "out").predict(texts)]
+    assert theirs == pytest.approx([answer["number"] for answer in run.predict(texts)], abs=1e-4)
+    with pytest.raises(UsageError, match="is for classifiers"):
+        load_exported(tmp_path / "out").predict("a", calibrated=True)
+
+
+def test_an_export_is_imported_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    run = run_of("regress", monkeypatch)
+    run.export("hf", tmp_path / "out")
+    back = glassformer.import_model(tmp_path / "out", tmp_path / "back")
+    assert back.task.name == "regress" and back.task.decision.scale == run.task.decision.scale
+    ours, theirs = run.predict("a good b")["number"], back.predict("a good b")["number"]
+    assert theirs == pytest.approx(ours, rel=0.02)
+
+
+@for_each("target", ["gguf", "ctranslate2"])
+def test_other_targets_hold_no_numbers(target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"{target} holds no regressor"):
+        run_of("regress", monkeypatch).export(target, tmp_path / "out")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_head_is_brought_to_another_scale() -> None:
+    weights = {"head.weight": torch.tensor([[2.0]]), "head.bias": torch.tensor([1.0]), "other": torch.tensor([3.0])}
+    scaled = in_scale(weights, Decision(mean=10.0, sd=4.0), Decision(mean=20.0, sd=2.0))
+    x = torch.tensor([0.7])
+    before = 10 + 4 * (2 * x + 1)
+    after = 20 + 2 * (scaled["head.weight"] @ x + scaled["head.bias"])
+    assert after.item() == pytest.approx(before.item(), rel=1e-6) and scaled["other"] is weights["other"]
+
+
+def test_starts_from_other_runs(trained: Path, tmp_path: Path) -> None:
+    """A run of other numbers keeps its answers; one of classes gives its layers, and not its head."""
+    shifted = write(tmp_path / "b.jsonl", rows(80, 4, shift=1000.0))
+    begun = {name: value for name, value in TINY.items() if name not in ("model", "text")}
+    begun |= {"init_from": str(trained), "epochs": 1, "lr": 1e-9}
+    run = glassformer.train("regress", out=tmp_path / "next", train_file=shifted, label_column="stars", **begun)
+    assert isinstance(run, Run)
+    first = glassformer.load(trained, precision="fp32").predict("good great a")["number"]
+    assert glassformer.load(tmp_path / "next", precision="fp32").predict("good great a")["number"] == pytest.approx(
+        first, rel=1e-2
+    )
+    table = tmp_path / "c.csv"
+    table.write_text("text,label\n" + "".join(f"{w} {i},{w}\n" for i in range(20) for w in ("good", "bad")), "utf-8")
+    classes = glassformer.train("classify", out=tmp_path / "classes", train_file=table, **begun)
+    assert isinstance(classes, Run)
+    models = [members_of(one.model)[0] for one in (classes, glassformer.load(trained))]
+    heads = [dict(model.named_parameters())["head.weight"] for model in models]
+    assert heads[0].shape == heads[1].shape and not torch.allclose(*heads, atol=1e-3)
+
+
+def test_seeds_are_averaged(trained: Path, tmp_path: Path) -> None:
+    files = {"train_file": trained.parent / "a.jsonl", "test_file": trained.parent / "t.csv", "label_column": "stars"}
+    glassformer.train("regress", out=tmp_path / "seeds", seeds=2, **files, **{**TINY, "epochs": 2})
+    report = (tmp_path / "seeds" / "report.md").read_text("utf-8")
+    assert "Their ensemble, by the mean number: **" in report
+    assert "number" in glassformer.load(tmp_path / "seeds").predict("good")
