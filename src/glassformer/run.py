@@ -23,7 +23,7 @@ from glassformer.text.answers import (
 )
 from glassformer.text.confidence import AnswerRule
 from glassformer.text.long_text import chunks_of
-from glassformer.text.pairs import given_texts
+from glassformer.text.pairs import GivenText, given_texts
 from glassformer.utils.console import log_to_stderr
 
 if TYPE_CHECKING:
@@ -76,15 +76,17 @@ class Run:
         return cast_for_inference(self.model, self.precision)
 
     @overload
-    def predict(self, texts: str, *, edits: Sequence[str] = (), member: int = 1, **options: Any) -> dict[str, Any]: ...  # pyright: ignore[reportOverlappingOverload]
+    def predict(  # pyright: ignore[reportOverlappingOverload]
+        self, texts: GivenText, *, edits: Sequence[str] = (), member: int = 1, **options: Any
+    ) -> dict[str, Any]: ...
 
     @overload
     def predict(
-        self, texts: Iterable[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
+        self, texts: Iterable[GivenText], *, edits: Sequence[str] = (), member: int = 1, **options: Any
     ) -> list[dict[str, Any]]: ...
 
     def predict(
-        self, texts: str | Iterable[str], *, edits: Sequence[str] = (), member: int = 1, **options: Any
+        self, texts: GivenText | Iterable[GivenText], *, edits: Sequence[str] = (), member: int = 1, **options: Any
     ) -> dict[str, Any] | list[dict[str, Any]]:
         """Return the answer to a text, a dictionary with the keys of the task's `predict`; of a list, a list of them.
 
@@ -119,7 +121,7 @@ class Run:
             warn_of_cut(answers, self.config.text.max_len)
         return answers[0] if isinstance(texts, str) else answers
 
-    def predict_stream(self, lines: Iterable[str], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
+    def predict_stream(self, lines: Iterable[GivenText], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory.
 
         `first` is the row number of the first text, on which sampling depends, where others were answered before.
@@ -129,7 +131,7 @@ class Run:
         answers = rule.apply(self._answers(checked_lines(lines), self._decode(options), first))
         return warn_at_end(iter(answers), self.config.text.max_len)
 
-    def least_sure(self, lines: Iterable[str], n: int, **options: Any) -> list[dict[str, Any]]:
+    def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
         """Return the answers to the n texts of which a classifier is least sure; see `text/confidence.py`."""
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 
@@ -182,7 +184,7 @@ class Run:
 
     def explain(
         self,
-        text: str,
+        text: GivenText,
         *,
         target: str | None = None,
         checkpoint: str = "model",
@@ -193,7 +195,7 @@ class Run:
         """Look at one text as the model does: every tensor, every prediction, every step of decoding.
 
         Args:
-            text: the text, source sentence or prompt.
+            text: the text, source sentence or prompt; of pairs a tuple of two texts.
             target: a translation to look at instead of the model's own.
             checkpoint: "model", or a snapshot or checkpoint of the run: "step-00000016".
             member: which model of an ensemble, counted from 1.
@@ -207,7 +209,7 @@ class Run:
         self._decode(options)  # refuses options that are none
         return self._explained(text, target=target, checkpoint=checkpoint, member=member, label=label, decode=options)
 
-    def learn(self, text: str, answer: str, *, steps: int = 0, **options: Any) -> Explanation:
+    def learn(self, text: GivenText, answer: str, *, steps: int = 0, **options: Any) -> Explanation:
         """Look at one step of learning: the loss of an answer, the gradient of every tensor, and what steps change.
 
         Args:
@@ -226,7 +228,7 @@ class Run:
         check_options(steps, options)
         return self._explained(text, answer=answer, learn_steps=steps, **options)
 
-    def _explained(self, text: str, **request: Any) -> Explanation:
+    def _explained(self, text: GivenText, **request: Any) -> Explanation:
         from glassformer.explain.explanation import TraceRequest, explain
 
         if self.joined:

@@ -13,10 +13,11 @@ from tests.helpers.for_each import for_each
 
 from glassformer.config import Config, TextConfig
 from glassformer.data import corpus as corpus_module
-from glassformer.data.corpus import EncodedCorpus, truncate
+from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
+from glassformer.text.long_text import truncate
 from glassformer.text.tokenizer import Tokenizer
 
 TEXTS = ["the cat sat on the mat", "a dog", "", "the dog and the cat\nran away, ran!", "über naïve cats"]

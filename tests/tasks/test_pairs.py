@@ -38,7 +38,7 @@ TINY: dict[str, Any] = {
     "text": {"vocab_size": 100, "ngrams": 30, "bigrams": 10},
 }
 COLUMNS = ["premise", "hypothesis", "label"]
-PAIR = {"text_column": "premise", "pair_column": "hypothesis"}
+PAIR: dict[str, Any] = {"text_column": "premise", "pair_column": "hypothesis"}
 
 
 def rows(n: int, seed: int = 0) -> list[tuple[str, str, str]]:
@@ -70,8 +70,9 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pairs")
-    files = {"train_file": write(folder / "a.csv", rows(80)), "test_file": write(folder / "t.jsonl", rows(40, 1))}
-    glassformer.train("classify", out=folder / "run", **{k: str(v) for k, v in files.items()}, **PAIR, **TINY)
+    parts = write(folder / "a.csv", rows(80)), write(folder / "t.jsonl", rows(40, 1))
+    files: dict[str, Any] = dict(zip(("train_file", "test_file"), map(str, parts), strict=True))
+    glassformer.train("classify", out=folder / "run", **files, **PAIR, **TINY)
     return folder / "run"
 
 
@@ -190,7 +191,7 @@ def test_a_bert_pair_has_its_ids_and_its_segments(tmp_path: Path, monkeypatch: p
     data = [("the film was not good", f"a film was {'good' if i % 2 else 'not'}", "ab"[i % 2]) for i in range(40)]
     data = [(f"{a} an" * (i % 3 + 1), b, label) for i, (a, b, label) in enumerate(data)]
     path = write(tmp_path / "a.csv", data)
-    options = {"steps": 2, "threads": 1, "init_from": str(tmp_path / "bare"), "train_file": str(path)}
+    options: dict[str, Any] = {"steps": 2, "threads": 1, "init_from": str(tmp_path / "bare"), "train_file": str(path)}
     run = glassformer.train("classify", out=tmp_path / "run", **PAIR, **options)
     assert run is not None
     backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -234,9 +235,9 @@ def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path:
     answer = run.predict(("red dog", "there is red"))
     assert list(answer)[:3] == ["text", "pair", "label"]
     assert (answer["text"], answer["pair"]) == ("red dog", "there is red")
-    assert run.predict("red dog [SEP] there is red") == answer
+    assert run.predict("red dog [SEP] there is red") == answer == run.predict([["red dog", "there is red"]])[0]
     assert (
-        run.predict([["red dog", "there is red"]]) == [answer] == [*run.predict_stream([("red dog", "there is red")])]
+        run.predict([("red dog", "there is red")]) == [answer] == [*run.predict_stream([("red dog", "there is red")])]
     )
     command = ["predict", str(trained), "--precision", "fp32", "--json"]
     assert main([*command, "red dog", "--pair", "there is red"]) == 0
@@ -252,7 +253,7 @@ def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path:
 
 def test_second_texts_are_refused_where_one_is_read(tmp_path: Path, trained: Path, capfd: Any) -> None:
     single = write(tmp_path / "s.csv", rows(40))
-    options = {**TINY, "train_file": str(single), "text_column": "premise"}
+    options: dict[str, Any] = {**TINY, "train_file": str(single), "text_column": "premise"}
     run = glassformer.train("classify", out=tmp_path / "single", **options)
     assert run is not None
     for command in (
@@ -302,7 +303,7 @@ def test_words_of_both_texts_are_weighed_and_the_separator_is_not(run: Run) -> N
 
 def test_a_resumed_run_and_a_run_of_seeds_read_pairs(tmp_path: Path, trained: Path) -> None:
     path = write(tmp_path / "a.jsonl", rows(40))
-    files = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
+    files: dict[str, Any] = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
     best = glassformer.train("classify", out=tmp_path / "seeds", seeds=2, **files)
     assert best is not None and best.predict(("red", "dog"))["label"] in ("yes", "no")
     again = glassformer.resume(tmp_path / "seeds" / "seed-1")
@@ -331,7 +332,7 @@ def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Pat
 
 def test_several_labels_of_a_pair(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", [(a, b, f"{c};odd" if i % 3 else c) for i, (a, b, c) in enumerate(rows(60))])
-    files = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
+    files: dict[str, Any] = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
     run = glassformer.train("multilabel", out=tmp_path / "run", **files)
     assert run is not None
     answer = run.predict(("red dog", "there is red"))
@@ -355,7 +356,7 @@ def test_an_estimator_refuses_pairs() -> None:
 
 def test_folded_words_are_of_pairs_too(tmp_path: Path) -> None:
     """An export with --bake makes a tokenizer without n-grams, which reads pairs as the one before."""
-    files = {"train_file": str(write(tmp_path / "a.csv", rows(40))), **PAIR, **TINY, "steps": 1}
+    files: dict[str, Any] = {"train_file": str(write(tmp_path / "a.csv", rows(40))), **PAIR, **TINY, "steps": 1}
     run = glassformer.train("classify", out=tmp_path / "run", **files | {"text": {"ngrams": 30, "bigrams": 0}})
     assert run is not None
     run.export("onnx", tmp_path / "onnx", bake=True)

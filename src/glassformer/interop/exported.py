@@ -51,7 +51,7 @@ from glassformer.text.answers import (
 from glassformer.text.confidence import AnswerRule
 from glassformer.text.decision import Decision, labels_answer, labels_lines, number_answer, number_lines
 from glassformer.text.long_text import chunks_of, length_limit, window_start
-from glassformer.text.pairs import given_texts
+from glassformer.text.pairs import GivenText, given_texts
 from glassformer.text.tags import tags_answer, tags_at, tags_lines
 from glassformer.text.words import encoded_words, read_running
 from glassformer.utils.safe_read import sha256_regular
@@ -116,13 +116,13 @@ class ExportedModel:
         return f"ExportedModel({str(self.path)!r}: {self.facts.target}, {self.facts.task}, {self.facts.dtype})"
 
     @overload
-    def predict(self, texts: str, *, first: int = 0, **options: Any) -> dict[str, Any]: ...  # pyright: ignore[reportOverlappingOverload]
+    def predict(self, texts: GivenText, *, first: int = 0, **options: Any) -> dict[str, Any]: ...  # pyright: ignore[reportOverlappingOverload]
 
     @overload
-    def predict(self, texts: Iterable[str], *, first: int = 0, **options: Any) -> list[dict[str, Any]]: ...
+    def predict(self, texts: Iterable[GivenText], *, first: int = 0, **options: Any) -> list[dict[str, Any]]: ...
 
     def predict(
-        self, texts: str | Iterable[str], *, first: int = 0, **options: Any
+        self, texts: GivenText | Iterable[GivenText], *, first: int = 0, **options: Any
     ) -> dict[str, Any] | list[dict[str, Any]]:
         """Return the answer to a text as a dictionary with the keys of the run's `predict`, or the list for a list.
 
@@ -138,14 +138,14 @@ class ExportedModel:
         warn_of_cut(answers, self._most_tokens)
         return answers[0] if isinstance(texts, str) else answers
 
-    def predict_stream(self, lines: Iterable[str], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
+    def predict_stream(self, lines: Iterable[GivenText], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
         rule, options = self._rule(options)
         lines = given_texts(self.tokenizer, lines)
         answers = rule.apply(self._stream(checked_lines(lines), self._decode(options), first))
         return warn_at_end(iter(answers), self._most_tokens)
 
-    def least_sure(self, lines: Iterable[str], n: int, **options: Any) -> list[dict[str, Any]]:
+    def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
         """Return the answers to the n texts of which a classifier is least sure, as of the run."""
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 

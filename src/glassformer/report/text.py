@@ -126,9 +126,10 @@ def _few_scored(facts: RunRecord) -> list[str]:
 
 def example_command(facts: RunRecord, run: str) -> str:
     """Return a line for the shell that uses the run, also where each text is a pair."""
+    run = shlex.quote(run)
     if facts.config.data.files.pair_column is not None:
-        return f'glassformer predict {shlex.quote(run)} "the first text" --pair "the second text" --json'
-    return facts.task_report.example_command(shlex.quote(run))
+        return f'glassformer predict {run} "the first text" --pair "the second text" --json'
+    return facts.task_report.example_command(run)
 
 
 def use(facts: RunRecord, run: str) -> str:

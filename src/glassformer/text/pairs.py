@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from glassformer.errors import DataError, UsageError
 from glassformer.text.long_text import CutText, not_text, truncate
@@ -18,6 +18,8 @@ from glassformer.text.tokenizer import Tokenizer
 
 SEPARATOR = "[SEP]"
 """What stands between the two texts of a pair that is written as one text."""
+GivenText: TypeAlias = str | tuple[str, str]
+"""A text as a caller gives it: where a model reads pairs, also a tuple of two."""
 DOUBLED = "</s>"
 """The end of a text that RoBERTa and the models after it write twice between two texts (Liu et al. 2019)."""
 
