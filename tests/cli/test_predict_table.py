@@ -241,6 +241,58 @@ def test_a_full_disk_is_said_and_nothing_is_lost(
     assert cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"), "--json").code == 0
 
 
+def test_what_a_killed_command_left_of_this_output_alone_is_removed(runs: Runs, cli: Callable, table: Path) -> None:
+    left, other = table.with_name(".tmp-out.csv-123-0"), table.with_name(".tmp-out.csv.gz-123-0")
+    partial = table.with_name("out.csv.partial")
+    partial.mkdir()
+    for path in (left, other, partial / ".tmp-facts.json-123-0"):
+        path.write_bytes(b"half")
+    assert cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv")).code == 0
+    assert sorted(path.name for path in table.parent.iterdir()) == [other.name, "in.csv", "out.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "out", "message"),
+    [
+        ("a.csv", "text,x,x\na,1,2\n", "b.jsonl", "several columns have one name ('x')"),
+        ("a.csv", "text,x,x\na,1,2\n", "b.parquet", "several columns have one name ('x')"),
+        ("a.jsonl", '{"text": "a", "x": 1}\n{"text": "b", "x": "\\ud800"}\n', "b.csv", "row 2: in the column 'x' the"),
+        (
+            "a.jsonl",
+            '{"text": "a", "x": 1}\n{"text": "b", "x": "\\ud800"}\n',
+            "b.arrow",
+            "row 2: in the column 'x' the",
+        ),
+    ],
+)
+def test_what_the_output_cannot_hold_is_refused_before_an_answer(
+    cli: Callable, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str, out: str,
+    message: str,
+) -> None:  # fmt: skip
+    if out.endswith(("parquet", "arrow")):
+        pytest.importorskip("pyarrow")
+    (tmp_path / name).write_text(content, "utf-8")
+    monkeypatch.setattr(predict_table, "_answer", None)  # nothing calls it
+    done = cli("predict", runs.classify, "--file", tmp_path / name, "--out", tmp_path / out)
+    assert done.code == 3 and message in done.err, done.err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_bytes_are_refused_before_an_answer(
+    cli: Callable, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    table = pa.table({"text": ["a", "b"], "raw": pa.array([None, [b"1"]], pa.list_(pa.binary()))})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    monkeypatch.setattr(predict_table, "_answer", None)
+    for out in ("b.csv", "b.jsonl"):
+        done = cli("predict", runs.classify, "--file", tmp_path / "a.parquet", "--out", tmp_path / out)
+        assert done.code == 3 and "a.parquet, row 2: the column 'raw' holds bytes" in done.err, done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

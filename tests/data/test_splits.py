@@ -98,6 +98,11 @@ def test_where_each_label_has_one_text_nothing_can_be_set_aside():
         stratified_group_split(list("xyz"), list("abc"), 0.5, seed=0)
 
 
+def test_a_text_that_has_every_label_is_set_aside_where_others_have_them_too() -> None:
+    train, valid = stratified_group_split("aabbcc", "XYYZZX", 0.3, seed=0)
+    assert len(valid) == 2 and {"XYYZZX"[i] for i in train} == {*"XYZ"}
+
+
 def test_the_last_example_of_a_label_is_given_back_to_training():
     """Equal texts labelled in two ways: the rarer label has no other example."""
     texts, labels = ["same", "same", *map(str, range(8))], ["a", "rare", *"aaaaaaaa"]

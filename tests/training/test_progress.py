@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -135,6 +136,20 @@ def test_a_pass_that_continues_counts_what_was_done_before(caplog: pytest.LogCap
     for _ in announced("abc", 9, "answered", clock, unit="rows", first=6):
         clock.now += 10.0
     assert caplog.messages == ["answered 7 of 9 rows  left 20 s", "answered 8 of 9 rows  left 10 s"]
+
+
+def test_what_starts_slowly_is_not_taken_for_slow(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    caplog.set_level(logging.INFO, "glassformer")
+
+    def answers() -> Iterator[int]:
+        clock.now += 1000.0  # a library is imported
+        for number in range(4):
+            yield number
+            clock.now += 10.0
+
+    assert [*announced(answers(), 4, "answered", clock, unit="rows")] == [0, 1, 2, 3]
+    assert caplog.messages[0] == "answered 1 of 4 rows  left 30 s"
 
 
 def test_a_long_translation_says_how_far_it_is(

@@ -127,7 +127,7 @@ def _write(report: AuditReport, out: Path | None) -> None:
             f"labels are judged by a model that agrees with {accuracy} of them; always the most frequent: {least}"
         )
     if out is not None:
-        logger.info(f"all {counted(len(report.findings), 'findings')} are in {out}")
+        logger.info(f"written: {out}, {counted(len(report.findings), 'findings')}")
     elif report.findings:
         logger.info("--out report.csv writes all of them")
 

@@ -21,7 +21,7 @@ from glassformer.data.datasets.pair_columns import text_specs
 from glassformer.data.output_table import OutputTable, column_kinds
 from glassformer.data.sources import pipes_kept
 from glassformer.data.table_reader import InputTable, scan_table
-from glassformer.data.table_writer import format_for, table_bytes
+from glassformer.data.table_writer import format_for, refuse_unwritable, table_bytes
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.partial_answers import PartialAnswers, partial_answers
@@ -184,6 +184,7 @@ def predict_table(request: TableRequest, answerer: Answerer) -> int:
         n_rows = table.n_rows
         for note in table.notes:
             logger.info(note)
+        refuse_unwritable(table, request.out)
         with partial_answers(request.out, PREDICTED_TOGETHER) as partial:
             partial.open(_facts(table, request, answerer), n_rows)
             state.append(partial)

@@ -247,8 +247,6 @@ def stratified_group_split(
     for rows in members.values():
         strata.setdefault(labels[rows[0]], []).append(rows)
     divisible = [stratum for stratum in strata.values() if len(stratum) > 1]
-    if not divisible:
-        raise DataError(f"each of {len(strata)} labels has a single text, and a label must stay in training")
     owed = [fraction * sum(map(len, stratum)) for stratum in divisible]
     quotas, wanted = [int(share) for share in owed], max(1, round(len(groups) * fraction))
     for i in sorted(range(len(owed)), key=lambda i: quotas[i] - owed[i])[: max(0, wanted - sum(quotas))]:
@@ -260,9 +258,10 @@ def stratified_group_split(
             if len(rows) <= quota:
                 taken.append(rows)
                 quota -= len(rows)
-    taken = taken or [min((rows for stratum in divisible for rows in stratum), key=len)]
+    taken = taken or [min((rows for stratum in divisible for rows in stratum), key=len)] if divisible else []
     in_valid = np.zeros(len(groups), dtype=bool)
-    in_valid[np.concatenate(taken)] = True
+    for rows in taken:
+        in_valid[rows] = True
     left = Counter(labels[int(i)] for i in np.flatnonzero(~in_valid))
     # A text with two labels may hold the last example of one of them.
     for rows in taken:
@@ -275,6 +274,9 @@ def stratified_group_split(
             rows for rows in members.values() if all(count[x] > n for x, n in Counter(labels[i] for i in rows).items())
         )
         if (rows := min(spare, key=len, default=None)) is None:
-            raise DataError("each text holds the last example of a label, and a label must stay in training")
+            only = "each text holds the last example of a label"
+            if not divisible and len(members) == len({*labels}):
+                only = f"each of {len(strata)} labels has a single text"
+            raise DataError(f"{only}, and a label must stay in training")
         in_valid[rows] = True
     return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from glassformer.data.output_table import OutputTable, cell_text, json_text, json_value
 from glassformer.data.sources import suffix_of
-from glassformer.errors import UsageError
+from glassformer.data.table_reader import InputTable
+from glassformer.errors import DataError, UsageError
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json", ".ndjson": "json"} | {
     ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"
@@ -45,6 +46,25 @@ def format_for(path: Path) -> str:
 
         pyarrow_for(path)
     return found
+
+
+def refuse_unwritable(table: InputTable, path: Path) -> None:
+    """Raise DataError if a format has no place for the names or a value of a table, before anything is computed for it.
+
+    Only where that may be is the table read once more: CSV and TSV hold nothing but text.
+    """
+    kind = format_for(path)
+    if kind not in ("csv", "tsv"):
+        OutputTable(table, (), {}).refuse_double_names(path)
+    if table.layout is not None or (table.is_columnar and kind in ("parquet", "arrow")):
+        return
+    place = json_value if kind == "json" else cell_text
+    for number, fields in enumerate(table.rows(), start=1):
+        for name, value in zip(table.names, fields, strict=False) if isinstance(fields, list) else fields.items():
+            try:
+                place(value, name)
+            except DataError as error:
+                raise DataError(f"{table.path}, row {number:,}: {error.message}", error.hint) from None
 
 
 def table_bytes(output: OutputTable, path: Path) -> Iterator[bytes]:

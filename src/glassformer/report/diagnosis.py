@@ -285,7 +285,7 @@ def frozen(facts: RunRecord) -> Iterator[Finding]:
     """Yield a finding if a matrix did not move in any of two or more steps, `UPDATES_EVERY` apart."""
     rows = [row.update_ratios for row in facts.training if row.update_ratios and row.lr > 0]
     if len(rows) < 2:
-        raise NotMade(f"{len(rows)} steps logged how far each matrix moved, and it takes 2")
+        raise NotMade(f"{counted(len(rows), 'steps')} logged how far each matrix moved, and it takes 2")
     still = [name for name in rows[0] if all(row.get(name) == 0 for row in rows)]
     if still:
         matter = f"{len(still)} of {len(rows[0])} matrices never moved, such as {still[0]}"

@@ -17,7 +17,7 @@ from typing import Any
 
 from glassformer.errors import DataError, ResourceError, UsageError
 from glassformer.runs.lock import lock_folder
-from glassformer.utils.atomic_io import sync, write_json
+from glassformer.utils.atomic_io import remove_leftovers, remove_leftovers_of, sync, write_json
 from glassformer.utils.safe_read import LIMITS, parse_json, read_json_object
 
 FACTS, ANSWERS = "facts.json", "answers.jsonl"
@@ -98,6 +98,8 @@ def partial_answers(out: Path, group: int) -> Iterator[PartialAnswers]:
     """
     folder = out.with_name(out.name + SUFFIX)
     with lock_folder(folder, "answering into"):
+        remove_leftovers_of(out)
+        remove_leftovers(folder)
         partial = PartialAnswers(folder, group)
         try:
             yield partial

@@ -188,6 +188,16 @@ def remove_leftovers(parent: Path, name: str = "", older_than: float = 0.0) -> N
                 remove_folder(path) if path.is_dir() else remove(path)
 
 
+def remove_leftovers_of(path: Path) -> None:
+    """Remove what processes that died while they wrote a file left beside it; no other may be writing it now."""
+    prefix = f".tmp-{path.name}-"
+    for other in sorted(path.parent.iterdir()):
+        process, _, count = other.name.removeprefix(prefix).partition("-")
+        if other.name.startswith(prefix) and process.isdecimal() and count.isdecimal():
+            with suppress(OSError):
+                remove(other)
+
+
 def _commit(temporary: Path, folder: Path, replace: bool) -> None:
     if folder.exists():
         if not replace:

@@ -261,12 +261,15 @@ def announced(
 ) -> Iterator[Item]:
     """Yield the batches of a long pass; each `PROGRESS_SECONDS` log how many are done ("scored") and what is left.
 
-    `first` of the `n_batches` were done before.
+    `first` of the `n_batches` were done before. The time before the first of the others, in which a library may start,
+    says nothing of those that are left.
     """
-    started = shown = clock()
+    started = shown = 0.0
     for n_done, batch in enumerate(batches):
         now = clock()
-        if n_done and now - shown >= PROGRESS_SECONDS:
+        if not n_done:
+            started = shown = now
+        elif now - shown >= PROGRESS_SECONDS:
             shown, left = now, (now - started) / n_done * (n_batches - first - n_done)
             logger.info(f"{done} {first + n_done:,} of {n_batches:,} {unit}  left {duration(left)}")
         yield batch

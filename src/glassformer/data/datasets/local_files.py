@@ -257,7 +257,9 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
             rarest = rarest_labels(train.answers)
             parts = stratified_group_split(train.text, rarest, data.valid_fraction, data.split_seed)
         except DataError as error:
-            raise DataError(f"{train.source}: {error.message}", more) from None
+            several = schema.columns is not None and schema.columns[-1].separator is not None
+            why = "too few texts have a label in common to set some aside" if several else error.message
+            raise DataError(f"{train.source}: {why}", more) from None
     else:
         parts = random_group_split(train.text, data.valid_fraction, data.split_seed)
     rest, held_out = parts
