@@ -80,8 +80,7 @@ def sample(
         end = texts.length
         token, log_prob = sample_tokens(logits, config, u[:, end], suppress_tokens)
         for i in texts.append(token.to(decoder.device), log_prob.to(decoder.device), eos):
-            ids, each, finished = texts.result(i)
-            total = float(texts.log_prob[i])
+            (ids, each, finished), total = texts.result(i), float(texts.log_prob[i])
             results[int(index[i])] = Hypothesis(ids, total / penalties[len(ids) + finished], total, finished, each)
         active = active_rows(texts.done)
         if active is not None:

@@ -166,9 +166,16 @@ def paired_bootstrap(
     """
     _check(first, references)
     _check(second, references)
+    (one, score_of), (two, _) = (bleu_counts(system, references) for system in (first, second))
+    return significance.paired_bootstrap(one, two, score_of, n_bootstrap) | {"metric": "bleu"}
+
+
+def bleu_counts(
+    hypotheses: Sequence[str], references: Sequence[str]
+) -> tuple[np.ndarray, Callable[[np.ndarray], float]]:
+    """Return what BLEU counts, a row a sentence, and the function from the sum of rows to BLEU."""
     bleu = _bleu("auto", references)
-    one, two = (segment_statistics(bleu, system, references) for system in (first, second))
-    return significance.paired_bootstrap(one, two, _corpus(bleu), n_bootstrap) | {"metric": "bleu"}
+    return segment_statistics(bleu, hypotheses, references), _corpus(bleu)
 
 
 def copy_baseline(sources: Sequence[str], references: Sequence[str], *, tokenize: str = "auto") -> dict[str, Any]:

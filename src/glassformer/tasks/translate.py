@@ -21,7 +21,15 @@ from glassformer.data.datasets.columns import SOURCE, TARGET, DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, Special, translate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.evaluate.translation import copy_baseline, headline_of, paired_bootstrap, published_score, score
+from glassformer.evaluate.learning_curve import Counts
+from glassformer.evaluate.translation import (
+    bleu_counts,
+    copy_baseline,
+    headline_of,
+    paired_bootstrap,
+    published_score,
+    score,
+)
 from glassformer.models import Translator
 from glassformer.models.build import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
@@ -107,6 +115,12 @@ class TranslateReport(TaskReport):
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
         return translation_lines(answer)
+
+    def counts(self, scores: JsonObject) -> Counts:
+        if scores["headline"] != "bleu":
+            return super().counts(scores)
+        answers, references = ([row[key] for row in scores["predictions"]] for key in ("translation", "reference"))
+        return Counts(*bleu_counts(answers, references), 100.0, "bleu")
 
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str

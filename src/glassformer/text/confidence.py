@@ -115,8 +115,8 @@ class AnswerRule:
         Raises:
             UsageError: n is none, or the model is no classifier and no translator.
         """
-        if self.kind != "translator":
-            self.check("most_uncertain")
+        if self.kind not in (*KINDS, "translator"):
+            raise UsageError("most_uncertain is for classifiers and translators", "leave it out")
         n = convert(n, int, COUNT, "most_uncertain", "options")
         ranked = ((self.sureness(answer), row, answer) for row, answer in enumerate(answers, start=1))
         return [{"row": row} | answer for _, row, answer in heapq.nsmallest(n, ranked)]
