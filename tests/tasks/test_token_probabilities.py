@@ -29,7 +29,7 @@ WORDS = ["one", "two", "red", "blue", "house", "dog", "a"]
 TINY: dict[str, Any] = {
     "threads": 1,
     "precision": "fp32",
-    "epochs": 6,
+    "epochs": 8,
     "lr": 0.01,
     "max_tokens": 512,
     "vocab_size": 300,
@@ -165,7 +165,8 @@ def test_evaluate_says_whether_confidence_is_earned(trained: Path) -> None:
     run = glassformer.load(trained, device="cpu")
     rng = np.random.default_rng(1)
     texts = [" ".join(rng.choice(WORDS, size=rng.integers(1, 6))) for _ in range(40)]
-    split = Split(texts, [text.upper() for text in texts], "a")
+    written = [row["translation"] for row in run.predict(texts)]
+    split = Split(texts, [f"{line} A DOG{'#' * (i % 7)}" for i, line in enumerate(written)], "a")
     scores = run.task.evaluate(run.model, split, run.config.decode)
     means = [row["mean_log_probability"] for row in scores["predictions"]]
     translations = [row["translation"] for row in scores["predictions"]]

@@ -90,23 +90,26 @@ def score(
             resampled = [_corpus(metric)(sums) for sums in resampled_sums(stats, n_bootstrap)]
             scores[f"{name}_ci95"] = percentile_interval(np.array(resampled))
         scores["n_bootstrap"] = n_bootstrap
-    if confidence is not None:
-        scores |= confidence_scores(confidence, chrf_stats, _corpus(chrf), n_bootstrap)
-    return scores
+    return scores | confidence_scores(confidence, chrf_stats, _corpus(chrf), n_bootstrap)
 
 
 def confidence_scores(
-    confidence: Sequence[float], statistics: np.ndarray, score_of: Callable[[np.ndarray], float], n_bootstrap: int
+    confidence: Sequence[float] | None,
+    statistics: np.ndarray,
+    score_of: Callable[[np.ndarray], float],
+    n_bootstrap: int,
 ) -> dict[str, Any]:
     """Return how well confidence orders translations by the score of their sentences.
 
     Returns:
         {"confidence": …}: Spearman's correlation as `spearman` with ci95 (percentile bootstrap over sentences), n, and
         `chrf_by_quarter`, of the quarters from the least sure to the surest. Nothing for fewer than MIN_BUCKET
-        sentences, or where either of the two is the same for all.
+        sentences, or where either of the two is the same for all, or without confidence.
     """
     from scipy.stats import rankdata
 
+    if confidence is None or n_bootstrap < 1:
+        return {}
     pairs = np.array([confidence, [score_of(row) for row in statistics]])
     if pairs.shape[1] < MIN_BUCKET or not np.ptp(pairs, axis=1).all():
         return {}
