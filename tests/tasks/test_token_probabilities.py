@@ -7,7 +7,8 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from glassformer.config import DecodeConfig
 from glassformer.data.splits import Split
 from glassformer.errors import UsageError
 from glassformer.evaluate.translation import score
+from glassformer.interop.exported import ExportedModel
 from glassformer.models.ensemble import evaluation_mode
+from glassformer.tasks.translate import Translate
 from glassformer.text.answers import token_probabilities
 from glassformer.text.confidence import AnswerRule
 from glassformer.text.decision import Decision
@@ -80,7 +83,7 @@ def test_it_is_that_of_a_forward_pass_over_the_output(trained: Path, way: dict[s
     answers = run.predict(TEXTS, token_probabilities=True, **way)
     alone = [run.predict(text, token_probabilities=True, **way) for text in TEXTS if not way.get("sample")]
     t, decode = run.task.tokenizer, DecodeConfig(**way)
-    found = list(run.task._hypotheses(run.model, TEXTS, decode))
+    found = list(cast(Translate, run.task)._hypotheses(run.model, TEXTS, decode))
     for text, was, answer, (_, _, hypotheses) in zip(TEXTS, plain, answers, found, strict=True):
         assert {key: answer[key] for key in was if key != "n_best"} == {k: v for k, v in was.items() if k != "n_best"}
         for row, hypothesis in zip(answer.get("n_best", [answer]), hypotheses, strict=True):
@@ -159,6 +162,12 @@ def test_what_has_no_such_probabilities_refuses_them(trained: Path) -> None:
         run.predict("red", min_probability=0.5)
     with pytest.raises(UsageError, match="without edits"):
         run.predict("red", edits=["encoder.0.self.head1=0"], token_probabilities=True)
+    exported = ExportedModel.__new__(ExportedModel)
+    facts = SimpleNamespace(kind="translator", decision=None, labels=[])
+    exported.__dict__ |= {"path": trained, "facts": facts, "_decision": Decision()}
+    for ask in (lambda: exported.predict("red", token_probabilities=True), lambda: exported.least_sure(["red"], 1)):
+        with pytest.raises(UsageError, match="exported translator"):
+            ask()
 
 
 def test_evaluate_says_whether_confidence_is_earned(trained: Path) -> None:

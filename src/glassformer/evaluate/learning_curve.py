@@ -71,7 +71,7 @@ def forecast(sizes: Sequence[int], runs: Sequence[Sequence[Counts]], n: int) -> 
     draws, points = list[tuple[float, float]](), list[list[float]]()
     for _ in range(N_BOOTSTRAP):
         index = rng.integers(len(one.rows), size=len(one.rows))
-        drawn = [of[rng.integers(len(of))] for of in runs]
+        drawn = [of[int(rng.integers(len(of)))] for of in runs]
         scores, exponent = [each.score(each.rows[index].sum(axis=0)) for each in drawn], rng.uniform(LEAST, MOST)
         ends = [expected(sizes, scores, size, one.best, exponent) for size in (n, max(sizes))]
         draws.append((ends[0], ends[0] - ends[1]))

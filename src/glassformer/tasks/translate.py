@@ -262,8 +262,10 @@ class Translate(Task):
     ) -> dict[str, Any]:
         references = split.answers
         found = [*self._hypotheses(model, split.text, decode)]
-        means = [mean_probability(best.token_log_probs) for *_, (best, *_) in found]
-        rows = [self._answer(*each, decode, False) | mean for each, mean in zip(found, means, strict=True)]
+        means = [mean_probability(hypotheses[0].token_log_probs) for _, _, hypotheses in found]
+        rows: list[dict[str, Any]] = [
+            self._answer(*each, decode, False) | mean for each, mean in zip(found, means, strict=True)
+        ]
         translations = [row["translation"] for row in rows]
         sure = [mean["mean_log_probability"] for mean in means]
         scores = score(translations, references, tokenize=decode.bleu_tokenize, confidence=sure)
@@ -301,7 +303,10 @@ class Translate(Task):
         sources = [end(cut.ids) if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
         translated = self._translate(model, sources, decode, first)
         for text, cut, hypotheses in zip(texts, encoded, translated, strict=True):
-            yield text, *((cut.mark, hypotheses) if text.strip() else ({}, hypotheses * decode.n_best))
+            if text.strip():
+                yield text, cut.mark, hypotheses
+            else:
+                yield text, {}, hypotheses * decode.n_best
 
     def _answer(
         self, text: str, mark: dict[str, Any], hypotheses: list[Hypothesis], decode: DecodeConfig, of_tokens: bool
