@@ -54,7 +54,7 @@ def command_line() -> str:
     ]
     for name, summary in COMMANDS.items():
         parts += [f"## {name}", f"{capital(summary)}.", *own_flags(arguments_of(name))]
-    for name in ("audit", "encode"):
+    for name in ("audit", "curve", "encode"):
         parts += [f"## data {name}", *own_flags(arguments_of(name))]
     return "\n\n".join(parts) + "\n"
 

@@ -21,7 +21,7 @@ from glassformer.text.answers import (
     warn_at_end,
     warn_of_cut,
 )
-from glassformer.text.confidence import AnswerRule
+from glassformer.text.confidence import AnswerRule, to_rank
 from glassformer.text.long_text import chunks_of
 from glassformer.text.pairs import GivenText, given_texts
 from glassformer.utils.console import log_to_stderr
@@ -97,7 +97,8 @@ class Run:
             edits: edits of the forward pass as text, such as "encoder.0.self.head3=0"; computed in fp32.
             member: which model of an ensemble is edited and answers alone, counted from 1; without edits all answer.
             options: fields of `DecodeConfig` (`beam_size=1`); of a classifier also `calibrated=True`, for probabilities
-                at the temperature fitted on validation, and `min_probability`, below which it answers no label.
+                at the temperature fitted on validation, and `min_probability`, below which it answers no label; of a
+                translator `token_probabilities=True`, for that of each token given those before it.
 
         Raises:
             DataError: what came is not a text, or not a list of texts.
@@ -110,6 +111,8 @@ class Run:
         if edits:
             from glassformer.explain.edits.findings import predict_edited
 
+            if rule.token_probabilities:
+                raise UsageError("token_probabilities is without edits", "leave one of them out")
             answers = [*rule.apply(predict_edited(self, several, edits, self._decode(options), member))]
             return answers[0] if isinstance(texts, str) else answers
         if member != 1:
@@ -117,7 +120,8 @@ class Run:
         from glassformer.utils.device import tuned
 
         with tuned(self.device):
-            answers = [*rule.apply(self.task.predict(self._answering, several, self._decode(options)))]
+            decode = self._decode(options)
+            answers = [*rule.apply(self.task.predict(self._answering, several, decode, **rule.of_task))]
             warn_of_cut(answers, self.config.text.max_len)
         return answers[0] if isinstance(texts, str) else answers
 
@@ -128,22 +132,25 @@ class Run:
         """
         rule, options = self._rule(options)
         lines = given_texts(self.task.tokenizer, lines)
-        answers = rule.apply(self._answers(checked_lines(lines), self._decode(options), first))
+        answers = rule.apply(self._answers(checked_lines(lines), self._decode(options), first, rule.of_task))
         return warn_at_end(iter(answers), self.config.text.max_len)
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
-        """Return the answers to the n texts of which a classifier is least sure; see `text/confidence.py`."""
+        """Return the answers to the n texts of which the model is least sure; see `text/confidence.py`."""
+        options = to_rank(self.task.explain_as, options)
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 
     def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
         return AnswerRule.of(self.task.explain_as, self.task.decision, options)
 
-    def _answers(self, lines: Iterable[str], decode: DecodeConfig, done: int) -> Iterator[dict[str, Any]]:
+    def _answers(
+        self, lines: Iterable[str], decode: DecodeConfig, done: int, of_task: dict[str, bool]
+    ) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned
 
         for chunk in chunks_of(lines, PREDICTED_TOGETHER):
             with tuned(self.device):
-                answers = self.task.predict(self._answering, chunk, decode, first=done)
+                answers = self.task.predict(self._answering, chunk, decode, first=done, **of_task)
             yield from answers
             done += len(chunk)
 

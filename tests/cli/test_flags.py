@@ -12,6 +12,7 @@ from tests.helpers.tiny_runs import Runs
 from glassformer.cli import (
     audit,
     compare,
+    curve,
     data,
     demo,
     doctor,
@@ -31,6 +32,7 @@ ARGUMENTS = {
     "compare": compare.CompareArguments,
     "data": data.DataArguments,
     "data audit": audit.AuditArguments,
+    "data curve": curve.CurveArguments,
     "data encode": encode.EncodeArguments,
     "demo": demo.DemoArguments,
     "doctor": doctor.DoctorArguments,

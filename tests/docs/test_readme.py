@@ -16,7 +16,7 @@ from glassformer.training import finetune
 
 ROOT = Path(__file__).parents[2]
 ARGUMENTS = {name: arguments_of(name) for name in COMMANDS}
-AHEAD = {name: arguments_of(name) for name in ("audit", "encode")}
+AHEAD = {name: arguments_of(name) for name in ("audit", "curve", "encode")}
 DOCUMENTS = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md")
 
 

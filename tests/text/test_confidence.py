@@ -239,8 +239,8 @@ def test_what_has_no_temperature_or_probabilities_is_refused(monkeypatch: pytest
     for options in ({"calibrated": True}, {"min_probability": 0.5}):
         with pytest.raises(UsageError, match="classifiers"):
             translator.predict_stream(["a"], **options)
-    with pytest.raises(UsageError, match="classifiers"):
-        translator.least_sure(["a"], 1)
+    with pytest.raises(UsageError, match="classifiers and translators"):
+        run_of("lm", monkeypatch).least_sure(["a"], 1)
     assert translator.predict("a", calibrated=False)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
-from glassformer.cli import audit, encode, flags
+from glassformer.cli import audit, curve, encode, flags
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_for_files
 from glassformer.errors import DataError, UsageError
@@ -32,7 +32,7 @@ class DataArguments:
 
     The word after check or show is a recipe: classify, multilabel, regress, tag, translate, lm or pretrain for own
     files.
-    `data audit --help` and `data encode --help` show what these two take.
+    `data audit --help`, `data curve --help` and `data encode --help` show what these take.
     """
 
     sections: ClassVar = ("data",)
@@ -44,15 +44,15 @@ class DataArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    if argv and argv[0] in ("audit", "encode"):
-        return (audit if argv[0] == "audit" else encode).run(argv[1:])
+    if argv and (ahead := {"audit": audit, "curve": curve, "encode": encode}.get(argv[0])):
+        return ahead.run(argv[1:])
     words, flag_args = flags.split_words(DataArguments, argv, "data")
     if "--help" in flag_args and len(words) < 2:
         flags.parse(DataArguments, flag_args, "data check|show RECIPE")
     if not words or words[0] not in ("check", "show"):
         got = f"not {words[0]!r}" if words else "and none came"
         hint = "as in: glassformer data check classify --train-file a.csv"
-        raise UsageError(f"data takes check, audit, show or encode, {got}", hint)
+        raise UsageError(f"data takes check, audit, show, curve or encode, {got}", hint)
     what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
     base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(flag_args, usage))

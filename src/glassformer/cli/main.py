@@ -46,6 +46,7 @@ WORK = (
     ["data", "encode"],
     ["data", "check"],
     ["data", "audit"],
+    ["data", "curve"],
 )
 """Commands that do more than print, or whose exit code has a meaning: they continue when nobody reads their output."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)

@@ -59,7 +59,9 @@ class PredictArguments:
     min_probability: float | None = None
     """Probability below which a classifier answers no label, 0 to 1."""
     most_uncertain: int | None = None
-    """Number of texts to print, those of which a classifier is least sure, the least first, with their row numbers."""
+    """Number of texts to print, those of which the model is least sure, the least first, with their row numbers."""
+    token_probabilities: bool = False
+    """Probability of each token and word of a translation given those before it, and their mean."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
     file: str | None = None
@@ -99,11 +101,17 @@ def run(argv: Sequence[str]) -> int:
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     logger.info(f"computed by torch, {trained.precision}")
     texts = _with_pair(trained.task.tokenizer, texts, arguments, trained.path)
-    options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
+    options |= _rules(arguments)
     if request is not None:
         return request.answered_by_run(trained, options)
     answers = _answers(trained, arguments, texts or stdin_lines(), options)
     return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
+
+
+def _rules(arguments: PredictArguments) -> dict[str, Any]:
+    """Return what is done with probabilities, as options of `predict`."""
+    options: dict[str, Any] = {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
+    return options | ({"token_probabilities": True} if arguments.token_probabilities else {})
 
 
 def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
@@ -165,7 +173,7 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     request = _table_request(arguments, texts)
     texts = _with_pair(model.tokenizer, texts, arguments, path)
     logger.info(f"computed by {model.facts.target}, {model.facts.precision}")
-    options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
+    options |= _rules(arguments)
     if request is not None:
         return request.answered_by_export(model, options)
     return _write(

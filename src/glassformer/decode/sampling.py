@@ -80,8 +80,8 @@ def sample(
         end = texts.length
         token, log_prob = sample_tokens(logits, config, u[:, end], suppress_tokens)
         for i in texts.append(token.to(decoder.device), log_prob.to(decoder.device), eos):
-            ids, total, finished = texts.result(i)
-            results[int(index[i])] = Hypothesis(ids, total / penalties[len(ids) + finished], total, finished)
+            (ids, each, finished), total = texts.result(i), float(texts.log_prob[i])
+            results[int(index[i])] = Hypothesis(ids, total / penalties[len(ids) + finished], total, finished, each)
         active = active_rows(texts.done)
         if active is not None:
             if not len(active):
@@ -104,6 +104,7 @@ class _Texts:
         self.prompt_length = torch.tensor(lengths, device=device)
         self.end = torch.tensor(ends, device=device)
         self.log_prob = torch.zeros(len(prompts), device=device)
+        self.token_log_probs = torch.zeros(self.tokens.shape, device=device)
         self.done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
         self.ended_by_eos = self.done.clone()
 
@@ -111,7 +112,8 @@ class _Texts:
         """Append the sampled token, or the prompt's own, to each row; return the rows that this completes."""
         sampled = (self.prompt_length <= self.length) & ~self.done
         self.tokens[:, self.length] = torch.where(sampled, token, self.tokens[:, self.length])
-        self.log_prob += torch.where(sampled, log_prob, 0.0)
+        self.token_log_probs[:, self.length] = torch.where(sampled, log_prob, 0.0)
+        self.log_prob += self.token_log_probs[:, self.length]
         self.length += 1
         if eos is not None:
             self.ended_by_eos |= sampled & (token == eos)
@@ -119,15 +121,18 @@ class _Texts:
         self.done |= new
         return new.nonzero()[:, 0].tolist()
 
-    def result(self, i: int) -> tuple[list[int], float, bool]:
-        """Return the new ids, their log-probability and whether EOS came; valid when row i has just been completed."""
-        finished = bool(self.ended_by_eos[i])
-        ids = self.tokens[i, int(self.prompt_length[i]) : self.length - finished].tolist()
-        return ids, float(self.log_prob[i]), finished
+    def result(self, i: int) -> tuple[list[int], list[float], bool]:
+        """Return the new ids, the log-probabilities of these and of an EOS, and whether that came.
+
+        Valid when row i has just been completed.
+        """
+        finished, start = bool(self.ended_by_eos[i]), int(self.prompt_length[i])
+        ids = self.tokens[i, start : self.length - finished].tolist()
+        return ids, self.token_log_probs[i, start : self.length].tolist(), finished
 
     def select(self, active: Int[Tensor, " R2"]) -> None:
         """Keep only the active rows."""
-        for name in ("tokens", "prompt_length", "end", "log_prob", "ended_by_eos", "done"):
+        for name in ("tokens", "prompt_length", "end", "log_prob", "token_log_probs", "ended_by_eos", "done"):
             setattr(self, name, getattr(self, name)[active])
 
 

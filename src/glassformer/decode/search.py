@@ -9,11 +9,11 @@ present length, scores above the n best of them. `translate.py` forms the batche
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -71,12 +71,14 @@ class Hypothesis:
         score: log_prob / length ** length_penalty, where length counts the EOS; n-best lists are sorted by it.
         log_prob: natural logarithm of its probability under the model, EOS included.
         finished: True if it ended with EOS, False if the length limit truncated it.
+        token_log_probs: the summands of log_prob, one for each of its tokens and one for the EOS if it ended.
     """
 
     ids: list[int]
     score: float
     log_prob: float
     finished: bool
+    token_log_probs: list[float] = field(default_factory=list, compare=False)
 
 
 def length_penalties(longest: int, penalty: float) -> list[float]:
@@ -187,10 +189,12 @@ class _Beam:
         # Live hypotheses, sorted by log-probability; the beam starts with a width of one.
         self.log_probs = torch.zeros(n, 1, device=device)
         self.tokens = torch.zeros(n, 1, 0, dtype=torch.long, device=device)
+        self.token_log_probs = torch.zeros(n, 1, 0, device=device)
         # Finished hypotheses, sorted by score.
         self.best_scores = torch.full((n, self.n_best), NEG_INF, device=device)
         self.best_log_probs = self.best_scores.clone()
         self.best_tokens = torch.full((n, self.n_best, longest), eos, device=device)
+        self.best_token_log_probs = torch.zeros(n, self.n_best, longest, device=device)
 
     def extend(self, logits: Float[Tensor, "R V"]) -> Int[Tensor, "B beam"]:
         """Take one step and return the row of `logits` that each live hypothesis extends."""
@@ -207,13 +211,16 @@ class _Beam:
         if self.log is not None:
             self.log(self._step(log_probs, parent, token))
         # A hypothesis is finished only where its end is among the best `beam`, as if it still competed with the others.
-        self._collect(log_probs[:, : self.width], parent[:, : self.width], ends[:, : self.width])
+        own = token_log_probs.reshape(n, -1).gather(1, flat_index)
+        self._collect(*(x[:, : self.width] for x in (log_probs, parent, ends, own)))
         # The best `beam` that do not end: the stable sort puts those first, in their order. Where fewer are left (a
         # vocabulary smaller than k, a forced prefix), the rest are rows without a hypothesis, of log-probability -inf.
         live = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, : self.width]  # (B, beam)
         parent, token = parent.gather(1, live), token.gather(1, live)
         self.log_probs = log_probs.masked_fill(ends, NEG_INF).gather(1, live)
         self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)  # (B, beam, t + 1)
+        own = own.gather(1, live)[:, :, None]
+        self.token_log_probs = torch.cat([_of_parents(self.token_log_probs, parent), own], dim=2)
         # Hypothesis p of sentence b is row b · w + p of what the decoder has just computed.
         return torch.arange(n, device=parent.device)[:, None] * w + parent
 
@@ -245,15 +252,16 @@ class _Beam:
 
     def hypotheses(self, i: int) -> list[Hypothesis]:
         """Return the n best of sentence i: finished ones first, then live ones."""
-        best = (x[i].tolist() for x in (self.best_tokens, self.best_scores, self.best_log_probs))
+        best = self.best_tokens, self.best_scores, self.best_log_probs, self.best_token_log_probs
+        live = self.tokens, self.log_probs, self.token_log_probs
         penalty = float(self.penalties[self.tokens.shape[2]])
         hypotheses = [
-            Hypothesis(tokens[: tokens.index(self.eos)], score, log_prob, True)
-            for tokens, score, log_prob in zip(*best, strict=True)
+            Hypothesis(tokens[: (n := tokens.index(self.eos))], score, log_prob, True, own[: n + 1])
+            for tokens, score, log_prob, own in zip(*(x[i].tolist() for x in best), strict=True)
             if score > NEG_INF
         ] + [
-            Hypothesis(tokens, log_prob / penalty, log_prob, False)
-            for tokens, log_prob in zip(self.tokens[i].tolist(), self.log_probs[i].tolist(), strict=True)
+            Hypothesis(tokens, log_prob / penalty, log_prob, False, own)
+            for tokens, log_prob, own in zip(*(x[i].tolist() for x in live), strict=True)
             if log_prob > NEG_INF
         ]
         return hypotheses[: self.n_best]
@@ -261,7 +269,8 @@ class _Beam:
     def select(self, active: Int[Tensor, " B2"]) -> None:
         """Keep only the active sentences."""
         names = ("limit", "forced", "sentence", "done", "n_finished", "log_probs", "tokens")
-        for name in (*names, "best_scores", "best_log_probs", "best_tokens"):
+        kept = ("best_scores", "best_log_probs", "best_tokens", "best_token_log_probs")
+        for name in (*names, "token_log_probs", *kept):
             setattr(self, name, getattr(self, name)[active])
 
     def _token_log_probs(self, logits: Float[Tensor, "B w V"]) -> Float[Tensor, "B w V"]:
@@ -280,8 +289,17 @@ class _Beam:
             log_probs[is_forced, 0, token[is_forced]] = forced_log_probs[is_forced, 0]
         return log_probs
 
-    def _collect(self, log_probs: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], ends: Bool[Tensor, "B k"]) -> None:
-        """Add the candidates that end to the finished hypotheses and keep the n best (older ones first on ties)."""
+    def _collect(
+        self,
+        log_probs: Float[Tensor, "B k"],
+        parent: Int[Tensor, "B k"],
+        ends: Bool[Tensor, "B k"],
+        own: Float[Tensor, "B k"],
+    ) -> None:
+        """Add the candidates that end to the finished hypotheses and keep the n best (older ones first on ties).
+
+        `own` are the log-probabilities of the tokens that the candidates add.
+        """
         ends = ends & (log_probs > NEG_INF)
         if not bool(ends.any()):
             return
@@ -291,14 +309,17 @@ class _Beam:
         scores = torch.cat([self.best_scores, log_probs / self.penalties[self.tokens.shape[2] + 1]], dim=1)
         room = self.best_tokens.shape[2] - self.tokens.shape[2]  # kept tokens are padded with EOS to the longest limit
         ended = F.pad(_of_parents(self.tokens, parent), (0, room), value=self.eos)
+        each = torch.cat([_of_parents(self.token_log_probs, parent), own[:, :, None]], dim=2)
+        each = F.pad(each, (0, room - 1))
         scores, order = scores.sort(dim=1, descending=True, stable=True)
         order = order[:, : self.n_best]
         self.best_scores = scores[:, : self.n_best].contiguous()
         self.best_log_probs = torch.cat([self.best_log_probs, log_probs], dim=1).gather(1, order)
         self.best_tokens = _of_parents(torch.cat([self.best_tokens, ended], dim=1), order)
+        self.best_token_log_probs = _of_parents(torch.cat([self.best_token_log_probs, each], dim=1), order)
 
 
-def _of_parents(tokens: Int[Tensor, "B w t"], parent: Int[Tensor, "B k"]) -> Int[Tensor, "B k t"]:
+def _of_parents(tokens: Shaped[Tensor, "B w t"], parent: Int[Tensor, "B k"]) -> Shaped[Tensor, "B k t"]:
     return tokens.gather(1, parent[:, :, None].expand(-1, -1, tokens.shape[2]))
 
 

@@ -32,7 +32,12 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def score(
-    hypotheses: Sequence[str], references: Sequence[str], *, n_bootstrap: int = 1000, tokenize: str = "auto"
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    n_bootstrap: int = 1000,
+    tokenize: str = "auto",
+    confidence: Sequence[float] | None = None,
 ) -> dict[str, Any]:
     """Score translations against one reference each.
 
@@ -42,12 +47,14 @@ def score(
         n_bootstrap: resamples behind the intervals; 0 leaves them out (quick validations).
         tokenize: sacreBLEU's tokenizer; `none` for references that are tokenised already, `auto` for what
             suits their script (`tokenizer_for`).
+        confidence: how sure the system is of each sentence; what it says of their quality is scored too.
 
     Returns:
         n; bleu, chrf (both 0–100) with *_signature and *_ci95; exact_match (share of sentences right to the
         last character, outer spaces apart) with its Wilson interval; length_ratio and brevity_penalty;
         n_empty hypotheses; length_buckets, BLEU by length of reference; headline, the score to quote: bleu, or
-        exact_match for answers shorter than SHORT; notes, where a score means nothing.
+        exact_match for answers shorter than SHORT; notes, where a score means nothing; confidence, see
+        `confidence_scores`.
 
     Raises:
         DataError: no sentences, or unequal numbers of them.
@@ -83,7 +90,39 @@ def score(
             resampled = [_corpus(metric)(sums) for sums in resampled_sums(stats, n_bootstrap)]
             scores[f"{name}_ci95"] = percentile_interval(np.array(resampled))
         scores["n_bootstrap"] = n_bootstrap
-    return scores
+    return scores | confidence_scores(confidence, chrf_stats, _corpus(chrf), n_bootstrap)
+
+
+def confidence_scores(
+    confidence: Sequence[float] | None,
+    statistics: np.ndarray,
+    score_of: Callable[[np.ndarray], float],
+    n_bootstrap: int,
+) -> dict[str, Any]:
+    """Return how well confidence orders translations by the score of their sentences.
+
+    Returns:
+        {"confidence": …}: Spearman's correlation as `spearman` with ci95 (percentile bootstrap over sentences), n, and
+        `chrf_by_quarter`, of the quarters from the least sure to the surest. Nothing for fewer than MIN_BUCKET
+        sentences, or where either of the two is the same for all, or without confidence.
+    """
+    from scipy.stats import rankdata
+
+    if confidence is None or n_bootstrap < 1:
+        return {}
+    pairs = np.array([confidence, [score_of(row) for row in statistics]])
+    if pairs.shape[1] < MIN_BUCKET or not np.ptp(pairs, axis=1).all():
+        return {}
+
+    def spearman(of: np.ndarray) -> float:
+        return float(np.corrcoef(rankdata(of, axis=1))[0, 1])
+
+    rng, n = np.random.default_rng(significance.BOOTSTRAP_SEED), pairs.shape[1]
+    with np.errstate(invalid="ignore"):  # a draw in which all are the same has none
+        resampled = np.array([spearman(pairs[:, rng.integers(n, size=n)]) for _ in range(n_bootstrap)])
+    quarters = np.array_split(pairs[0].argsort(kind="stable"), 4)
+    found = {"spearman": spearman(pairs), "ci95": percentile_interval(resampled[~np.isnan(resampled)]), "n": n}
+    return {"confidence": found | {"chrf_by_quarter": [score_of(statistics[q].sum(axis=0)) for q in quarters]}}
 
 
 def published_score(hypotheses: Sequence[str], references: Published, *, n_bootstrap: int = 1000) -> dict[str, Any]:
@@ -130,9 +169,16 @@ def paired_bootstrap(
     """
     _check(first, references)
     _check(second, references)
+    (one, score_of), (two, _) = (bleu_counts(system, references) for system in (first, second))
+    return significance.paired_bootstrap(one, two, score_of, n_bootstrap) | {"metric": "bleu"}
+
+
+def bleu_counts(
+    hypotheses: Sequence[str], references: Sequence[str]
+) -> tuple[np.ndarray, Callable[[np.ndarray], float]]:
+    """Return what BLEU counts, a row a sentence, and the function from the sum of rows to BLEU."""
     bleu = _bleu("auto", references)
-    one, two = (segment_statistics(bleu, system, references) for system in (first, second))
-    return significance.paired_bootstrap(one, two, _corpus(bleu), n_bootstrap) | {"metric": "bleu"}
+    return segment_statistics(bleu, hypotheses, references), _corpus(bleu)
 
 
 def copy_baseline(sources: Sequence[str], references: Sequence[str], *, tokenize: str = "auto") -> dict[str, Any]:

@@ -48,7 +48,7 @@ from glassformer.text.answers import (
     warn_at_end,
     warn_of_cut,
 )
-from glassformer.text.confidence import AnswerRule
+from glassformer.text.confidence import AnswerRule, to_rank
 from glassformer.text.decision import Decision, labels_answer, labels_lines, number_answer, number_lines
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.pairs import GivenText, given_texts
@@ -147,10 +147,15 @@ class ExportedModel:
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
         """Return the answers to the n texts of which a classifier is least sure, as of the run."""
+        options = to_rank(self.facts.kind, options)
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 
     def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
-        return AnswerRule.of(self.facts.kind, self._decision, options)
+        rule, options = AnswerRule.of(self.facts.kind, self._decision, options)
+        if rule.token_probabilities:
+            message = f"{self.path} is an exported translator, which returns no probabilities of tokens"
+            raise UsageError(message, "use the run that it was exported from")
+        return rule, options
 
     @cached_property
     def _decision(self) -> Decision:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -27,6 +27,7 @@ from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError
 from glassformer.evaluate import multilabel
 from glassformer.evaluate.classification import FEWEST_TO_CALIBRATE, calibrated_scores, calibration, fit_temperature
+from glassformer.evaluate.learning_curve import Counts
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.models.encoder_models import TextClassifier
@@ -69,6 +70,12 @@ def check_label_sets(rows: Mapping[str, Rows], diagnostics: Diagnostics, known: 
 def label_names(answers: Sequence[str]) -> list[str]:
     """Return the sorted labels that occur; raise DataError for fewer than two."""
     return class_names([label for answer in answers for label in labels_of(answer)])
+
+
+def _label_counts(answers: Iterable[Iterable[str]], truth: Iterable[Iterable[str]]) -> np.ndarray:
+    """Return for each text the labels that are right, those that are wrong, and those that are missing."""
+    pairs = ((set(a), set(t)) for a, t in zip(answers, truth, strict=True))
+    return np.array([(len(a & t), len(a - t), len(t - a)) for a, t in pairs], float)
 
 
 class MultiLabelReport(TaskReport):
@@ -116,17 +123,17 @@ class MultiLabelReport(TaskReport):
                 found.append(f"“{title}” does as well or better here (micro F1 {percent(rival)}).")
         return found
 
+    def counts(self, scores: JsonObject) -> Counts:
+        answers, truth = ([row[key] for row in scores["predictions"]] for key in ("labels", "truth"))
+        return Counts(_label_counts(answers, truth), lambda sums: multilabel.micro_f1(*sums), 1.0, "micro_f1")
+
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
     ) -> dict[str, Any]:
         """Compare two systems' micro F1 by the paired bootstrap over texts; answers have a label a line."""
-        right = [set(labels_of(answer)) for answer in truth]
-
-        def counts(answers: Sequence[str]) -> np.ndarray:
-            pairs = zip((set(labels_of(answer)) for answer in answers), right, strict=True)
-            return np.array([(len(a & t), len(a - t), len(t - a)) for a, t in pairs], float)
-
-        test = paired_bootstrap(counts(first), counts(second), lambda sums: multilabel.micro_f1(*sums))
+        right = [labels_of(answer) for answer in truth]
+        one, two = (_label_counts(map(labels_of, answers), right) for answers in (first, second))
+        test = paired_bootstrap(one, two, lambda sums: multilabel.micro_f1(*sums))
         return test | {"metric": "micro_f1", "unit": "texts"}
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
+from glassformer.evaluate.learning_curve import Counts
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.significance import paired_shares
 from glassformer.runs.records import Evaluation, JsonObject
@@ -115,6 +118,13 @@ class TaskReport:
     def answer_lines(self, answer: JsonObject) -> list[str]:
         """Return a prediction as lines without line breaks, its fields apart by tabs."""
         return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
+
+    def counts(self, scores: JsonObject) -> Counts:
+        """Return what the headline of an evaluation is computed from, by example; here the share of right answers."""
+        assert self.comparison_keys is not None
+        pairs = ([answer_text(row[key]) for key in self.comparison_keys] for row in scores["predictions"])
+        rows = np.array([(truth == answer, 1) for truth, answer in pairs], float)
+        return Counts(rows, lambda sums: float(sums[0] / sums[1]), 1.0, scores.get("headline") or self.headline)
 
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str

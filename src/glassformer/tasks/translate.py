@@ -6,7 +6,7 @@ RESULTS.md has what cuts of Multi30k say of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
@@ -21,7 +21,15 @@ from glassformer.data.datasets.columns import SOURCE, TARGET, DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, Special, translate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.evaluate.translation import copy_baseline, headline_of, paired_bootstrap, published_score, score
+from glassformer.evaluate.learning_curve import Counts
+from glassformer.evaluate.translation import (
+    bleu_counts,
+    copy_baseline,
+    headline_of,
+    paired_bootstrap,
+    published_score,
+    score,
+)
 from glassformer.models import Translator
 from glassformer.models.build import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
@@ -30,7 +38,8 @@ from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PAIRS_OF_TEXTS, SEVERAL_LABELS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import translation_lines, warn_of_cut
+from glassformer.text.answers import mean_probability, translation_lines, warn_of_cut
+from glassformer.text.answers import token_probabilities as probabilities_of_tokens
 from glassformer.text.ngrams import mean_words
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import plotting as ps
@@ -85,13 +94,13 @@ class TranslateReport(TaskReport):
         scores = evaluation.scores
         signatures = [f"`{scores[key]}`" for key in SIGNATURES if key in scores]
         if not signatures:
-            return []
+            return confidence_sentence(scores)
         how = f"Decoded with beam {scores['beam_size']}. " if "beam_size" in scores else ""
         if scores.get("sample"):
             how = f"Sampled at temperature {scores.get('temperature', 1.0):g}, seed {scores.get('decode_seed', 0)}. "
         words = scores.get("bleu_lc_words")
         lower = f" The lowercased references have {words:,} words." if words else ""
-        return [f"{how}sacreBLEU signatures: {', '.join(signatures)}.{lower}"]
+        return [f"{how}sacreBLEU signatures: {', '.join(signatures)}.{lower}", *confidence_sentence(scores)]
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
         image = bleu_by_length(evaluation)
@@ -107,6 +116,12 @@ class TranslateReport(TaskReport):
     def answer_lines(self, answer: JsonObject) -> list[str]:
         return translation_lines(answer)
 
+    def counts(self, scores: JsonObject) -> Counts:
+        if scores["headline"] != "bleu":
+            return super().counts(scores)
+        answers, references = ([row[key] for row in scores["predictions"]] for key in ("translation", "reference"))
+        return Counts(*bleu_counts(answers, references), 100.0, "bleu")
+
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
     ) -> dict[str, Any]:
@@ -114,6 +129,19 @@ class TranslateReport(TaskReport):
         if name == "bleu":
             return paired_bootstrap(first, second, truth)
         return super().paired_test(first, second, truth, name)
+
+
+def confidence_sentence(scores: JsonObject) -> list[str]:
+    """Say how well the probabilities of a model order its translations by their quality, where that was scored."""
+    if not (found := scores.get("confidence")):
+        return []
+    low, high = found["ci95"]
+    worst, *_, best = found["chrf_by_quarter"]
+    return [
+        f"Is its confidence earned? Spearman's correlation of the mean log-probability of a translation with the chrF "
+        f"of its sentence is {found['spearman']:.2f} (95%: {low:.2f} to {high:.2f}). The quarter of which it is least "
+        f"sure has chrF {worst:.1f}, that of which it is most sure {best:.1f}."
+    ]
 
 
 @register
@@ -234,9 +262,14 @@ class Translate(Task):
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
         references = split.answers
-        rows = self.predict(model, split.text, decode)
+        found = [*self._hypotheses(model, split.text, decode)]
+        means = [mean_probability(hypotheses[0].token_log_probs) for _, _, hypotheses in found]
+        rows: list[dict[str, Any]] = [
+            self._answer(*each, decode, False) | mean for each, mean in zip(found, means, strict=True)
+        ]
         translations = [row["translation"] for row in rows]
-        scores = score(translations, references, tokenize=decode.bleu_tokenize)
+        sure = [mean["mean_log_probability"] for mean in means]
+        scores = score(translations, references, tokenize=decode.bleu_tokenize, confidence=sure)
         if split.published is not None:
             scores |= published_score(translations, split.published)
         scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
@@ -246,26 +279,45 @@ class Translate(Task):
         return scores | {"examples": rows[:8], "predictions": rows}
 
     def predict(
-        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        decode: DecodeConfig,
+        first: int = 0,
+        token_probabilities: bool = False,
     ) -> list[dict[str, Any]]:
         """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
 
         An empty text has an empty translation, as many times as were requested. A text longer than `max_len` is cut,
-        and has "truncated": True.
+        and has "truncated": True. With `token_probabilities` each translation has what `text.answers` says of its
+        tokens.
         """
+        translated = self._hypotheses(model, texts, decode, first)
+        return [self._answer(*each, decode, token_probabilities) for each in translated]
+
+    def _hypotheses(
+        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
+    ) -> Iterator[tuple[str, dict[str, Any], list[Hypothesis]]]:
+        """Yield each text with what is said of its encoding, and its hypotheses, the best first."""
         encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len)
         end = self.tokenizer.with_end
         sources = [end(cut.ids) if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
-        results = []
         translated = self._translate(model, sources, decode, first)
         for text, cut, hypotheses in zip(texts, encoded, translated, strict=True):
-            if not text.strip():
-                hypotheses = hypotheses * decode.n_best
-            ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in hypotheses]
-            mark = cut.mark if text.strip() else {}
-            best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True}) | mark
-            results.append({"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {}))
-        return results
+            if text.strip():
+                yield text, cut.mark, hypotheses
+            else:
+                yield text, {}, hypotheses * decode.n_best
+
+    def _answer(
+        self, text: str, mark: dict[str, Any], hypotheses: list[Hypothesis], decode: DecodeConfig, of_tokens: bool
+    ) -> dict[str, Any]:
+        ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in hypotheses]
+        if of_tokens:
+            pairs = zip(ranked, hypotheses, strict=True)
+            ranked = [row | probabilities_of_tokens(self.tokenizer, h.ids, h.token_log_probs) for row, h in pairs]
+        best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True}) | mark
+        return {"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {})
 
     def _translate(
         self, model: nn.Module, sources: Sequence[Sequence[int]], decode: DecodeConfig, first: int = 0

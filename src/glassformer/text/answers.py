@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -178,7 +179,9 @@ def class_answer(text: Mapping[str, str], probabilities: np.ndarray, labels: Seq
     return {**text, "label": best, "probability": named[best], "probabilities": named}
 
 
-MARKS = frozenset({"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best"})
+DETAILS = frozenset({"mean_log_probability", "tokens", "words"})
+"""What an answer says of the tokens of a translation, besides the mean of their probabilities."""
+MARKS = DETAILS | {"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best"}
 """What an answer says besides the answer: its text, marks that are counted at the end, and what is asked for."""
 
 
@@ -192,7 +195,7 @@ def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefi
         return {f"{prefix}continuation": answer["text"]}
     columns = {name: value for name, value in answer.items() if name not in MARKS}
     for rank, other in enumerate(answer.get("n_best", ())[1:], start=2):
-        columns |= {f"{name}_{rank}": value for name, value in other.items()}
+        columns |= {f"{name}_{rank}": value for name, value in other.items() if name not in DETAILS}
     if probabilities:
         columns |= {f"probability_{name}": value for name, value in answer.get("probabilities", {}).items()}
     return {f"{prefix}{name}": value for name, value in columns.items()}
@@ -220,10 +223,52 @@ def masked_lines(answer: dict[str, Any]) -> list[str]:
 
 
 def translation_lines(answer: dict[str, Any]) -> list[str]:
-    """Return a translation, or the rank, score and text of each of several, apart by tabs."""
-    if "n_best" not in answer:
-        return [answer["translation"]]
-    return [f"{i}\t{h['score']:.4f}\t{h['translation']}" for i, h in enumerate(answer["n_best"], start=1)]
+    """Return a translation, or the rank, score and text of each of several, apart by tabs.
+
+    Behind it is the mean probability of its tokens where the answer has it.
+    """
+    rows = [{"translation": answer["translation"]}]
+    if "n_best" in answer:
+        rows = [{"rank": i, "score": f"{h['score']:.4f}"} for i, h in enumerate(answer["n_best"], start=1)]
+        rows = [row | {"translation": h["translation"]} for row, h in zip(rows, answer["n_best"], strict=True)]
+    means = [h.get("mean_probability") for h in answer.get("n_best", [answer])]
+    shown = [row if mean is None else row | {"mean": f"{mean:.4f}"} for row, mean in zip(rows, means, strict=True)]
+    return ["\t".join(map(str, row.values())) for row in shown]
+
+
+def mean_probability(log_probs: Sequence[float]) -> dict[str, float]:
+    """Return the mean log-probability of the tokens of a translation, and its exponential, a geometric mean.
+
+    The end of the translation is one of them. An empty text, which is not decoded, has no token: 0 and 1.
+    """
+    mean = math.fsum(log_probs) / max(1, len(log_probs))
+    return {"mean_log_probability": mean, "mean_probability": math.exp(mean)}
+
+
+def token_probabilities(tokenizer: Tokenizer, ids: Sequence[int], log_probs: Sequence[float]) -> dict[str, Any]:
+    """Return the probability of each token of a translation given those before it, and of each word.
+
+    That of a word is the product of its tokens'. Words are what is between spaces; a token belongs to the word that its
+    last character is in. `log_probs` are one longer than `ids` where the translation ended: with the end token's.
+    """
+    names = tokenizer.of_targets.tokens([*ids, tokenizer.of_targets.eos_id])
+    tokens = [{"token": name, "probability": math.exp(p)} for name, p in zip(names, log_probs, strict=False)]
+    text = tokenizer.decode(ids)
+    words = text.split()
+    ends = [_n_common(tokenizer.decode(ids[:n]), text) for n in range(len(ids) + 1)]
+    totals = [0.0] * len(words)
+    for i, log_prob in enumerate(log_probs[: len(ids)], start=1):
+        # Bytes that are a part of a character stand for that character, which a later token completes.
+        end = next((end for end in ends[i:] if end > ends[i - 1]), ends[-1])
+        if words:
+            totals[max(0, len(text[:end].split()) - 1)] += log_prob
+    shares = [{"word": word, "probability": math.exp(total)} for word, total in zip(words, totals, strict=True)]
+    return mean_probability(log_probs) | {"tokens": tokens, "words": shares}
+
+
+def _n_common(a: str, b: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def continuation_lines(answer: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Answers by how sure a classifier is: calibrated, none below a probability, the least sure first. No torch here."""
+"""Answers by how sure a model is: calibrated, none below a probability, the least sure first. No torch here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glassformer.text.decision import Decision
 
 SHARE = {"interval": "[0, 1]"}
 COUNT = {"interval": "[1, inf)"}
-RULES = frozenset({"calibrated", "min_probability"})
+RULES = frozenset({"calibrated", "min_probability", "token_probabilities"})
 """Options of `predict` that are not of decoding."""
 KINDS = ("classifier", "multilabel_classifier")
 """Kinds of models, `Task.explain_as`, whose answers have probabilities of labels."""
@@ -23,32 +23,37 @@ KINDS = ("classifier", "multilabel_classifier")
 
 @dataclass(frozen=True)
 class AnswerRule:
-    """What a caller may request of the answers of a classifier; without it they pass unchanged.
+    """What a caller may request of the answers of a classifier or a translator; without it they pass unchanged.
 
     Attributes:
         kind: the kind of model, `Task.explain_as`.
         decision: what was chosen on the validation split.
         calibrated: whether probabilities are those at the temperature of the decision.
         min_probability: below this probability a text has no class, and a label is not answered.
+        token_probabilities: whether translations have the probabilities of their tokens.
     """
 
     kind: str | None
     decision: Decision
     calibrated: bool = False
     min_probability: float | None = None
+    token_probabilities: bool = False
 
     @classmethod
     def of(cls, kind: str | None, decision: Decision, options: Mapping[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
         """Return the rule that some of the options name, and the other options.
 
         Raises:
-            UsageError: the model is no classifier, has no temperature, or a value is out of its interval.
+            UsageError: the model is of another kind, has no temperature, or a value is out of its interval.
         """
         rest = dict(options)
         calibrated = convert(rest.pop("calibrated", False), bool, {}, "calibrated", "options")
         least = rest.pop("min_probability", None)
         least = convert(least, float | None, SHARE, "min_probability", "options")
-        rule = cls(kind, decision, calibrated, least)
+        of_tokens = convert(rest.pop("token_probabilities", False), bool, {}, "token_probabilities", "options")
+        if of_tokens and kind != "translator":
+            raise UsageError("token_probabilities is for translators", "leave it out")
+        rule = cls(kind, decision, calibrated, least, of_tokens)
         if calibrated or least is not None:
             rule.check("calibrated" if calibrated else "min_probability")
         if calibrated and decision.temperature is None:
@@ -63,6 +68,11 @@ class AnswerRule:
         """Raise UsageError for a model whose answers have no probabilities of labels."""
         if self.kind not in KINDS:
             raise UsageError(f"{option} is for classifiers, whose answers have probabilities", "leave it out")
+
+    @property
+    def of_task(self) -> dict[str, bool]:
+        """Return the arguments that the task's `predict` takes besides those of every task."""
+        return {"token_probabilities": True} if self.token_probabilities else {}
 
     def apply(self, answers: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         """Return the answers under this rule, one by one; as they came where it changes nothing."""
@@ -86,8 +96,10 @@ class AnswerRule:
         """Return how sure an answer under this rule is.
 
         Of classes, the probability of the best; of several labels, the smallest distance of a probability from its
-        threshold.
+        threshold; of a translation, the mean log-probability of its tokens.
         """
+        if self.kind == "translator":
+            return float(answer["mean_log_probability"])
         if "labels" not in answer:
             return float(answer["probability"])
         thresholds = np.array(self.decision.thresholds_of([*answer["probabilities"]]))
@@ -101,9 +113,15 @@ class AnswerRule:
         Memory is that of n answers. The answers are those that `apply` returned.
 
         Raises:
-            UsageError: n is none, or the model is no classifier.
+            UsageError: n is none, or the model is no classifier and no translator.
         """
-        self.check("most_uncertain")
+        if self.kind not in (*KINDS, "translator"):
+            raise UsageError("most_uncertain is for classifiers and translators", "leave it out")
         n = convert(n, int, COUNT, "most_uncertain", "options")
         ranked = ((self.sureness(answer), row, answer) for row, answer in enumerate(answers, start=1))
         return [{"row": row} | answer for _, row, answer in heapq.nsmallest(n, ranked)]
+
+
+def to_rank(kind: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with those that ranking answers by how sure they are needs."""
+    return {**options, "token_probabilities": True} if kind == "translator" else {**options}

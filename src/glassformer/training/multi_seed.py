@@ -101,7 +101,7 @@ def _train_each(
         folder.ensemble.unlink(missing_ok=True)
         settled = first.read_config() if first.resumable else config
         try:
-            _train(replace(settled, train=replace(settled.train, seed=seed)), run, on_step, track)
+            train_or_resume(replace(settled, train=replace(settled.train, seed=seed)), run, on_step, track)
         except DivergedError as error:
             logger.warning(f"seed {seed}: {error.message}")
             diverged = error
@@ -123,7 +123,8 @@ def _evaluate_ensemble(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
         logger.warning(f"the runs are not scored as an ensemble: {error.message}")
 
 
-def _train(config: Config, run: RunFolder, on_step: OnStep | None, track: str | None) -> None:
+def train_or_resume(config: Config, run: RunFolder, on_step: OnStep | None, track: str | None) -> None:
+    """Train a run from its beginning, or go on with it where it was begun."""
     if run.resumable:
         resume_run(run, on_step, track)
         return
