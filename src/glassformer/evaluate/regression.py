@@ -73,13 +73,13 @@ class _Samples:
         n, error = weights.sum(), self.predicted - self.truth
         squared = float(weights @ error**2) / n
         spread = float(weights @ (self.truth - weights @ self.truth / n) ** 2) / n
-        ranks = [_ranks(of_distinct, weights) for of_distinct in self.ranked]
+        truth_ranks, ranks = (_ranks(of_distinct, weights) for of_distinct in self.ranked)
         return {
             "mae": self.unit * float(weights @ np.abs(error)) / n,
             "rmse": self.unit * squared**0.5,
             "r2": 1 - squared / spread if spread > 0 else np.nan,
             "pearson": _pearson(self.truth, self.predicted, weights),
-            "spearman": _pearson(*ranks, weights),
+            "spearman": _pearson(truth_ranks, ranks, weights),
         }
 
 
@@ -102,12 +102,13 @@ def fit_baselines(
     train_texts: Sequence[str],
     train: Numbers,
     test_texts: Sequence[str],
-    test: Float[np.ndarray, " T"],
+    test: Numbers,
     scale: tuple[float, float],
+    pairs: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Fit and score what a regressor has to beat, on what it was trained and is scored on.
 
-    `scale` are mean and standard deviation of the training numbers.
+    `scale` are mean and standard deviation of the training numbers. With `pairs` each text is a pair.
 
     Returns:
         `mean`, the mean training number for each text, and `tfidf_ridge`, ridge regression on TF-IDF; each with its
@@ -120,7 +121,7 @@ def fit_baselines(
     if len(train_texts) > MAX_TRAIN:
         kept = np.sort(rng.choice(len(train_texts), MAX_TRAIN, replace=False))
         train_texts, train = [train_texts[i] for i in kept], train[kept]
-    if (features := tfidf_features(train_texts, test_texts)) is None:
+    if (features := tfidf_features(train_texts, test_texts, pairs)) is None:
         return baselines
     x_train, x_test, units = features
     y = (train - mean) / sd

@@ -244,7 +244,7 @@ class ExportedModel:
         for text, cut in zip(texts, encoded, strict=True):
             probabilities = self._answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
             if facts.kind == "regressor":
-                answer = number_answer(text, float(probabilities[0]))
+                answer = number_answer(self.tokenizer.sides(text), float(probabilities[0]))
             elif facts.kind == "classifier":
                 answer = class_answer(self.tokenizer.sides(text), probabilities, facts.labels)
             else:

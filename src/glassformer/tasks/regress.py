@@ -28,7 +28,7 @@ from glassformer.evaluate import regression
 from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import members_of
 from glassformer.tasks import register
-from glassformer.tasks.base import CLASSES, Task
+from glassformer.tasks.base import CLASSES
 from glassformer.tasks.classify import Classify, suggest, suggest_from_pretrained
 from glassformer.tasks.probe import fit_ridge_probe
 from glassformer.tasks.regress_report import RegressReport, scatter_points
@@ -93,7 +93,7 @@ class Regress(Classify):
         """Return the settings that suit as many texts of a few classes."""
         train = data.train
         n, n_words = len(train), mean_words(train.text)
-        suggested = suggest(n, CLASSES_ALIKE, n_words)
+        suggested = suggest(n, CLASSES_ALIKE, n_words, config.data.files.pair_column is not None)
         if config.text.tokenizer != "word":
             suggested["bigrams"] = 0
         if config.train.init_from and config.text.tokenizer == "imported":
@@ -124,7 +124,8 @@ class Regress(Classify):
 
     def build_single_model(self) -> TextClassifier:
         c, t = self.config, self.tokenizer
-        return TextClassifier(c.model, t.vocab_size, 1, c.text.max_len, len(t.ngrams) if t.ngrams else 0, t.bigrams)
+        sizes = t.vocab_size, 1, c.text.max_len, len(t.ngrams) if t.ngrams else 0
+        return TextClassifier(c.model, *sizes, t.bigrams).of_pairs(t.separator)
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
         """Begin near the mean of the training numbers, so that the first steps need not undo what chance drew."""
@@ -144,7 +145,7 @@ class Regress(Classify):
         error = regression.mean_absolute_error(truth, self.decision.numbers(outputs))
         return {"loss": float(loss), "mae": error}
 
-    def decided(self, model: nn.Module, corpus: EncodedCorpus) -> Task:
+    def decided(self, model: nn.Module, corpus: EncodedCorpus) -> Regress:
         return self
 
     def evaluate(
@@ -159,11 +160,11 @@ class Regress(Classify):
         if train is not None:
             logger.info(f"fitting the baselines to {counted(len(train), 'training texts')}")
             known = train.text, numbers_of(train), split.text, truth
-            scores["baselines"] = regression.fit_baselines(*known, self.decision.scale)
+            scores["baselines"] = regression.fit_baselines(*known, self.decision.scale, bool(self.tokenizer.separator))
         return scores | self._answers(split, numbers, truth.tolist())
 
-    def _answer(self, text: str, number: float) -> dict[str, Any]:
-        return number_answer(text, number)
+    def _answer(self, text: str, number: float, /) -> dict[str, Any]:
+        return number_answer(self.tokenizer.sides(text), number)
 
     def _fit_head(self, vectors: np.ndarray, corpus: EncodedCorpus, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return weight and bias of a ridge regression on the pooled vectors of the texts at `index`."""

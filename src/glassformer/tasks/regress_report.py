@@ -12,6 +12,7 @@ from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.decision import number_lines, number_text
+from glassformer.text.pairs import text_of
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import cell_text, number, table
 
@@ -106,12 +107,12 @@ class RegressReport(TaskReport):
     ) -> dict[str, Any]:
         """Compare two systems' mean absolute errors by the paired bootstrap over texts."""
         right = np.array(truth, float)
-        errors = (np.abs(np.array(each, float) - right)[:, None] for each in (first, second))
-        test = paired_bootstrap(*errors, lambda sums: float(sums[0]) / len(right))
+        errors, others = (np.abs(np.array(each, float) - right)[:, None] for each in (first, second))
+        test = paired_bootstrap(errors, others, lambda sums: float(sums[0]) / len(right))
         return test | {"metric": "mae", "unit": "texts"}
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
-        rows = [[e["text"], *(number_text(e[k]) if k in e else "" for k in ("truth", "number"))] for e in examples]
+        rows = [[text_of(e), *(number_text(e[k]) if k in e else "" for k in ("truth", "number"))] for e in examples]
         return table(["text", "true", "predicted"], [[cell_text(cell) for cell in row] for row in rows], left=1)
 
     def example_command(self, run: str) -> str:

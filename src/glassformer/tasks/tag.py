@@ -33,7 +33,7 @@ from glassformer.models.encoder_models import TokenClassifier
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.tasks import register
-from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PARALLEL_FILES, SEVERAL_LABELS, Task
+from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PAIRS_OF_TEXTS, PARALLEL_FILES, SEVERAL_LABELS, Task
 from glassformer.tasks.tag_report import TagReport
 from glassformer.text.answers import check_probabilities
 from glassformer.text.tags import OUTSIDE, are_plain, marks_span, outside_of, spans_of, tag_names, tags_answer, tags_at
@@ -99,6 +99,7 @@ class Tag(Task):
         | HASHED_NGRAMS
         | SEVERAL_LABELS
         | CLASSES
+        | PAIRS_OF_TEXTS
         | {"model.tie_embeddings", "model.output_bias", "model.pooling", "model.pooler", "text.truncate", "decode"}
     )
     fits_baselines = True

@@ -133,9 +133,9 @@ def number_text(value: float) -> str:
     return f"{value:.{DIGITS}g}"
 
 
-def number_answer(text: str, number: float) -> dict[str, Any]:
-    """Return the number of a text."""
-    return {"text": text, "number": float(number)}
+def number_answer(text: Mapping[str, str], number: float) -> dict[str, Any]:
+    """Return the number of a text, or pair of texts."""
+    return {**text, "number": float(number)}
 
 
 def number_lines(answer: dict[str, Any]) -> list[str]:
