@@ -93,7 +93,7 @@ export function Answer({ trace }: { trace: Manifest }) {
           </select>
         </label>
       )}
-      {!source.live && alone && <p class="note">A saved page shows only what was traced. To trace other texts, open the run with glassformer explain.</p>}
+      {!source.live && alone && <p class="note">A saved page shows what was traced. To trace other texts, open the run with glassformer explain.</p>}
     </section>
   );
 }
