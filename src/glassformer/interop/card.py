@@ -51,6 +51,7 @@ print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequenc
     ("hf", "multilabel_classifier"): _PIPELINE.format("text-classification").replace(
         '"."', '".", truncation=True, top_k=None'
     ),
+    ("hf", "tagger"): _PIPELINE.format("token-classification"),
     ("hf", "masked_language_model"): _PIPELINE.format("fill-mask").replace("a text", "a [MASK] text"),
     ("hf", "language_model"): _PIPELINE.format("text-generation"),
     ("hf", "translator"): """\

@@ -42,6 +42,7 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("ctranslate2", "language_model"): {"model.bin", "config.json", "vocabulary.json"},
     ("hf", "classifier"): _HF,
     ("hf", "multilabel_classifier"): _HF,
+    ("hf", "tagger"): _HF,
     ("hf", "masked_language_model"): _HF,
     ("hf", "translator"): _HF | {"generation_config.json"},
     ("hf", "language_model"): _HF | {"generation_config.json"},

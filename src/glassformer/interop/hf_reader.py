@@ -181,7 +181,7 @@ def _read_registered(
     for name in [name for name in state if name.endswith("embedding.positions.weight")]:
         n = _shortened(len(state[name]) - (task == "translate"), max_len) + (task == "translate")
         state[name] = state[name][:n].clone()
-    labels = own_labels(config) if task in ("classify", "multilabel") else None
+    labels = own_labels(config) if task in ("classify", "multilabel", "tag") else None
     return _Parts(task, state, [], _shortened(context, max_len), labels)
 
 

@@ -28,7 +28,7 @@ from glassformer.interop.bake import word_ngrams
 from glassformer.interop.choose import HF_CLASSES
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.build import d_ff_of, d_head_of
-from glassformer.models.encoder_models import TextEncoder
+from glassformer.models.encoder_models import TextEncoder, TokenClassifier
 from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.runs.folder import TOKENIZER
@@ -265,7 +265,8 @@ def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[
         config |= {"n_bigrams": 0 if first.bigrams is None else len(first.bigrams.keys)}
     if isinstance(first, TextClassifier):
         config |= {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
-        config |= {"problem_type": f"{'multi' if first.several else 'single'}_label_classification"}
+        if not isinstance(first, TokenClassifier):
+            config |= {"problem_type": f"{'multi' if first.several else 'single'}_label_classification"}
     if isinstance(first, Translator):
         config |= {"decoder_start_token_id": 2, "is_encoder_decoder": True}
     return config

@@ -103,6 +103,7 @@ def _load(transformers: Any, imported: ImportedModel, folder: Path) -> Any:
     kinds = {
         "classify": "AutoModelForSequenceClassification",
         "multilabel": "AutoModelForSequenceClassification",
+        "tag": "AutoModelForTokenClassification",
         "pretrain": "AutoModelForMaskedLM",
         "lm": "AutoModelForCausalLM",
         "translate": "AutoModelForSeq2SeqLM",
