@@ -222,11 +222,14 @@ def test_the_tag_of_a_word_is_learned_and_kept(trained: Path, tmp_path: Path, ca
     assert main(["explain", str(trained), "n1 goes", *wrong, "--json"]) == UsageError.exit_code
 
 
+@pytest.mark.parametrize("target", ["onnx", "hf"])
 @pytest.mark.parametrize("members", [1, 2])
-def test_an_export_gives_the_same_tags(members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
+def test_an_export_gives_the_same_tags(
+    target: str, members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip({"onnx": "onnxruntime", "hf": "transformers"}[target])
     run = run_of("tag", monkeypatch, ensemble_size=members)
-    result = run.export("onnx", tmp_path / "out")
+    result = run.export(target, tmp_path / "out")  # pyright: ignore[reportArgumentType]
     assert result.facts.check is not None and result.facts.check["equal_answers"] == 1.0
     texts = ["a good,b", "", "good " * 40]
     model = load_exported(tmp_path / "out")
@@ -234,9 +237,18 @@ def test_an_export_gives_the_same_tags(members: int, monkeypatch: pytest.MonkeyP
         shares = [[span.pop("probability") for span in answer["spans"]] for answer in (ours, theirs)]
         assert ours == theirs and shares[0] == pytest.approx(shares[1], abs=1e-5)
     assert model.answer_lines(model.predict("a good")) == run.task.report.answer_lines(run.predict("a good"))
-    for target in ("hf", "ctranslate2", "gguf"):
-        with pytest.raises(UsageError, match="holds no model of the task 'tag'"):
-            run.export(target, tmp_path / target)
+    for other in ("ctranslate2", "gguf"):
+        with pytest.raises(UsageError, match=f"{other} holds no tagger"):
+            run.export(other, tmp_path / other)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_export_is_imported_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    run = run_of("tag", monkeypatch)
+    run.export("hf", tmp_path / "out")
+    back = glassformer.import_model(tmp_path / "out", tmp_path / "back")
+    assert back.task.name == "tag" and back.task.label_names == run.task.label_names
+    assert back.predict("a good b")["tags"] == run.predict("a good b")["tags"]
 
 
 def test_edits_are_scored_on_a_split(trained: Path) -> None:

@@ -54,6 +54,7 @@ print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequenc
     ("hf", "regressor"): _PIPELINE.format("text-classification").replace(
         '"."', '".", truncation=True, function_to_apply="none"'
     ),
+    ("hf", "tagger"): _PIPELINE.format("token-classification"),
     ("hf", "masked_language_model"): _PIPELINE.format("fill-mask").replace("a text", "a [MASK] text"),
     ("hf", "text_embedder"): """\
 import torch

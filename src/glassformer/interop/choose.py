@@ -155,6 +155,7 @@ REGISTERED = {
     "classifier": "GlassformerForSequenceClassification",
     "multilabel_classifier": "GlassformerForSequenceClassification",
     "regressor": "GlassformerForSequenceClassification",
+    "tagger": "GlassformerForTokenClassification",
     "masked_language_model": "GlassformerForMaskedLM",
     "translator": "GlassformerForConditionalGeneration",
     "language_model": "GlassformerForCausalLM",

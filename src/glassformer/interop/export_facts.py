@@ -44,6 +44,7 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("hf", "classifier"): _HF,
     ("hf", "multilabel_classifier"): _HF,
     ("hf", "regressor"): _HF,
+    ("hf", "tagger"): _HF,
     ("hf", "masked_language_model"): _HF,
     ("hf", "text_embedder"): _HF | {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json"},
     ("hf", "translator"): _HF | {"generation_config.json"},
@@ -63,8 +64,8 @@ SIDE_FILES = ("source_tokenizer.json", "target_tokenizer.json")
 """How the two sides of a translator are cut where each has a model of its own; `tokenizer.json` gives the ids."""
 CLASSIFIERS = ("classifier", "multilabel_classifier", "tagger")
 """Kinds of models that have labels."""
-POOLED = (*CLASSIFIERS, "regressor")
-"""Kinds of models whose outputs are of classes, or a number."""
+POOLED = ("classifier", "multilabel_classifier", "regressor")
+"""Kinds of models that answer once for a text."""
 MAX_BYTES = {".json": 128 << 20, ".onnx": 2 << 30, ".md": 16 << 20}
 """Largest size of a file of an export by the end of its name."""
 MAX_WEIGHTS = 16 << 30

@@ -20,6 +20,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     GenerationMixin,
     PreTrainedConfig,
@@ -32,10 +33,12 @@ from transformers.modeling_outputs import (
     MaskedLMOutput,
     Seq2SeqLMOutput,
     SequenceClassifierOutput,
+    TokenClassifierOutput,
 )
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
+from glassformer.models.encoder_models import TokenClassifier
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.embeddings import SinusoidalPositions, sinusoidal
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch
@@ -77,7 +80,7 @@ class GlassformerConfig(PreTrainedConfig):
 
 
 class GlassformerModel(PreTrainedModel):
-    """Base of the four classes: a model under `model`, and tables that the tokenizer holds in a run."""
+    """Base of the classes: a model under `model`, and tables that the tokenizer holds in a run."""
 
     config_class = GlassformerConfig
     base_model_prefix = "wrapped"
@@ -147,6 +150,24 @@ class GlassformerForSequenceClassification(GlassformerModel):
         loss = None if labels is None else _cross_entropy(logits, labels.long() if several else labels)
         logits = logits[..., 1] - logits[..., 0] if several else logits
         return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+class GlassformerForTokenClassification(GlassformerModel):
+    """A tagger of words, or an ensemble of them; the tag of a word is that of its first token."""
+
+    def _build(self, config: GlassformerConfig) -> nn.Module:
+        c, pairs = config, [(0, i) for i in range(config.n_bigrams)]
+        sizes = c.vocab_size, int(c.num_labels or 2), c.max_position_embeddings, c.n_ngrams
+        return TokenClassifier(_settings(c), *sizes, pairs)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
+    ) -> TokenClassifierOutput:
+        """Return logits (B, S, C), and the cross-entropy of labels (B, S), of which -100 are left out."""
+        self.check_length(input_ids)
+        logits = self.model(input_ids, _boolean(attention_mask), self._ngram_batch(input_ids))
+        loss = None if labels is None else _cross_entropy(logits, labels)
+        return TokenClassifierOutput(loss=loss, logits=logits)
 
 
 class GlassformerForMaskedLM(GlassformerModel):
@@ -259,6 +280,7 @@ AutoConfig.register("glassformer", GlassformerConfig, exist_ok=True)
 AutoTokenizer.register(GlassformerConfig, fast_tokenizer_class=PreTrainedTokenizerFast, exist_ok=True)
 for auto, kind in (
     (AutoModelForSequenceClassification, GlassformerForSequenceClassification),
+    (AutoModelForTokenClassification, GlassformerForTokenClassification),
     (AutoModelForMaskedLM, GlassformerForMaskedLM),
     (AutoModelForCausalLM, GlassformerForCausalLM),
     (AutoModelForSeq2SeqLM, GlassformerForConditionalGeneration),

@@ -184,7 +184,7 @@ def _read_registered(
         state[name] = state[name][:n].clone()
     if task == "regress" and facts is not None:  # written in the units of the data
         state = in_scale(state, Decision(), Decision.from_json(facts.decision, None, "glassformer.json"))
-    labels = own_labels(config) if task in ("classify", "multilabel") else None
+    labels = own_labels(config) if task in ("classify", "multilabel", "tag") else None
     return _Parts(task, state, [], _shortened(context, max_len), labels)
 
 

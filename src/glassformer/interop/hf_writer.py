@@ -31,7 +31,7 @@ from glassformer.interop.hf_families import ACTIVATION_NAMES
 from glassformer.interop.hf_tokenizer_writer import tokenizer_config, tokenizer_file
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.build import d_ff_of, d_head_of
-from glassformer.models.encoder_models import TextEmbedder, TextEncoder
+from glassformer.models.encoder_models import TextEmbedder, TextEncoder, TokenClassifier
 from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.runs.folder import TOKENIZER
@@ -252,6 +252,8 @@ def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[
         config |= {"n_bigrams": 0 if first.bigrams is None else len(first.bigrams.keys)}
     if isinstance(first, TextClassifier):
         config |= label_config(labels, first.several)
+        if isinstance(first, TokenClassifier):
+            del config["problem_type"]
         if first.n_classes == 1:
             config |= {"problem_type": "regression", "id2label": {0: "number"}, "label2id": {"number": 0}}
     if isinstance(first, Translator):

@@ -94,6 +94,7 @@ def _load(transformers: Any, imported: ImportedModel, folder: Path) -> Any:
         "classify": "AutoModelForSequenceClassification",
         "multilabel": "AutoModelForSequenceClassification",
         "regress": "AutoModelForSequenceClassification",
+        "tag": "AutoModelForTokenClassification",
         "pretrain": "AutoModelForMaskedLM",
         "lm": "AutoModelForCausalLM",
         "translate": "AutoModelForSeq2SeqLM",

@@ -292,7 +292,7 @@ class OnnxEngine(Engine):
 
     def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer, kind: str = "language_model") -> None:
         self._graphs, self._t, self._kind = graphs, tokenizer, kind
-        gives_tokens = kind not in (*POOLED, "text_embedder")  # whose outputs are of classes, a number or a vector
+        gives_tokens = kind not in (*POOLED, "tagger", "text_embedder")  # whose outputs are of classes, a number or a vector
         [outputs] = [graph.get_outputs() for name, graph in graphs.items() if name != "encoder"]
         sizes = [size for output in outputs[:1] for size in output.shape[-1:]]
         self.n_tokens = sizes[0] if gives_tokens and sizes and isinstance(sizes[0], int) else None

@@ -56,7 +56,7 @@ class RegressReport(TaskReport):
     pipeline_tag = "text-classification"
     family = "encoder"
     loss_unit = "squared standard deviations an example"
-    truncation_hint = "a larger --text.max-len, or --text.truncate head+tail"
+    better_truncation = "head+tail"
     metrics = (
         Metric("mae", "Mean absolute error", UNIT, number, False),
         Metric("rmse", "Root mean squared error", f"{UNIT}; large errors count more", number, False),
