@@ -141,6 +141,7 @@ def test_the_guide_to_scikit_learn(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr("glassformer.report.write.draw_all", lambda *_, **__: {})
     given = (
         "texts = [f'a {word} film, number {i}' for i in range(30) for word in ('bad', 'good')]\nlabels = [0, 1] * 30\n"
+        "stars = [2.5, 9] * 30\n"
     )
     names = executed(given + "\n".join(python_of("use-with-scikit-learn")))
     assert names["search"].best_params_.keys() == {"options__train__lr"}

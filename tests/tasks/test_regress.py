@@ -244,7 +244,7 @@ def test_the_doctor_stops_at_no_sound_run(trained: Path, capfd: Any) -> None:
 
 def test_an_audit_of_numbers_is_refused(trained: Path, capfd: Any) -> None:
     code = main(["data", "audit", "regress", "--train-file", str(trained.parent / "a.jsonl")])
-    assert code == UsageError.exit_code and "audit" in capfd.readouterr().err
+    assert code == UsageError.exit_code and "the answers here are numbers" in capfd.readouterr().err
 
 
 @for_each("value", [{"mean": 1.0}, {"mean": 1.0, "sd": 0.0}, {"mean": 1.0, "sd": -1.0}])

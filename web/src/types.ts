@@ -164,9 +164,9 @@ export interface Stream {
 
 /** The model's output in one line, with its probability. */
 export interface Answer {
-  /** A class, a translation, a continuation; of a bare encoder the first numbers of its vector. */
+  /** A class, a number, a translation, a continuation; of a bare encoder the first numbers of its vector. */
   headline: string;
-  /** Its probability in percent, or its log-probability; of a vector its length. */
+  /** Its probability in percent, or its log-probability; of a vector its length; of a number mean + sd × output. */
   detail: string;
 }
 
@@ -561,7 +561,7 @@ export interface AttributeRequest {
 /** The scores of an attribution, with their error and faithfulness. */
 export interface Attribution {
   method: "erase" | "integrated_gradients";
-  /** "logit of pos minus logit of neg", "log p of 'Hunde'". */
+  /** "logit of pos minus logit of neg", "log p of 'Hunde'", "the number". */
   quantity: string;
   target: Candidate;
   foil: Candidate | null;
