@@ -262,3 +262,14 @@ def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> s
         found = f"byte {error.start + 1} of the line (0x{raw[error.start]:02X}) is not UTF-8"
         diagnostics.error(path, number, "encoding", f"{found}; save the file as UTF-8")
         return ""
+
+
+def encoding_issue(text: str) -> tuple[IssueKind, str] | None:
+    """Return the issue of a string that JSON can escape but no text file can hold."""
+    if "\0" in text:
+        return "nul", "the text holds NUL (\\u0000)"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return "encoding", "the text holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text"
+    return None

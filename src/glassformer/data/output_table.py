@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.columns import encoding_issue
+from glassformer.data.diagnostics import encoding_issue
 from glassformer.data.table_reader import InputTable
 from glassformer.errors import DataError
 from glassformer.utils.atomic_io import json_line

@@ -22,7 +22,6 @@ from glassformer.data.datasets.columns import (
     ResolvedColumns,
     resolve_columns,
     row_values,
-    unnested_rows,
 )
 from glassformer.data.datasets.quotes import JoinedRows
 from glassformer.data.datasets.tables import Layout, Row, layout_of, read_rows
@@ -212,7 +211,7 @@ def _flat(row: Row, specs: ColumnSpecs) -> Row:
     """Return a row with the fields of an inner object "translation", as training reads it."""
     if not isinstance(row.fields, dict) or "translation" not in row.fields:
         return row
-    return next(unnested_rows((row,), [(spec.requested, spec.usual) for spec in specs]))
+    return next(headers.unnested_rows((row,), [(spec.requested, spec.usual) for spec in specs]))
 
 
 def _all_names(path: Path) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ def fit_baselines(
     rng = np.random.default_rng(0)
     if len(train_texts) > MAX_TRAIN:
         kept = np.sort(rng.choice(len(train_texts), MAX_TRAIN, replace=False))
-        train_texts, train = [train_texts[i] for i in kept], train[kept]
+        train_texts, train = [train_texts[i] for i in kept.tolist()], train[kept]
     if (features := tfidf_features(train_texts, test_texts, pairs)) is None:
         return baselines
     x_train, x_test, units = features

@@ -292,17 +292,15 @@ class OnnxEngine(Engine):
 
     def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer, kind: str = "language_model") -> None:
         self._graphs, self._t, self._kind = graphs, tokenizer, kind
-        gives_tokens = kind not in (*POOLED, "tagger", "text_embedder")  # whose outputs are of classes, a number or a vector
+        gives_tokens = kind not in (*POOLED, "tagger", "text_embedder")  # of which outputs are
         [outputs] = [graph.get_outputs() for name, graph in graphs.items() if name != "encoder"]
         sizes = [size for output in outputs[:1] for size in output.shape[-1:]]
         self.n_tokens = sizes[0] if gives_tokens and sizes and isinstance(sizes[0], int) else None
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         logits = self._of_text(ids, words).astype(np.float64)[0]
-        if self._kind == "regressor":
-            return logits
-        if self._kind == "multilabel_classifier":  # each label is a decision of its own
-            return 1 / (1 + np.exp(-logits))
+        if self._kind in ("regressor", "multilabel_classifier"):  # each of several labels is a decision of its own
+            return logits if self._kind == "regressor" else 1 / (1 + np.exp(-logits))
         return np.exp(log_softmax(logits))
 
     def fill(self, ids: list[int], words: list[str]) -> np.ndarray:

@@ -11,9 +11,9 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from glassformer.data.datasets.columns import encoding_issue
 from glassformer.data.datasets.labels import normalised_label
 from glassformer.data.datasets.numbers import LARGEST
+from glassformer.data.diagnostics import encoding_issue
 from glassformer.errors import DataError
 from glassformer.utils.formatting import counted
 

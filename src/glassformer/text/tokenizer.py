@@ -1,7 +1,6 @@
 """From text to ids and back: one thin wrapper around Hugging Face `tokenizers`, for the four kinds here.
 
-A file is checked before the library reads it: `written_tokenizer.py`, and `imported_tokenizer.py` for the tokenizer of
-a pretrained model.
+A file is checked before it is read: `written_tokenizer.py`, and of pretrained models `imported_tokenizer.py`.
 
 A tokenizer is trained on the training split alone and lives in one `tokenizer.json`, from which everything,
 its kind included, is restored. How each kind cuts text is in `backends.py`; [BOS] and [EOS] are put around
@@ -49,9 +48,7 @@ class Tokenizer:
     - `byte-bpe`: the text, whatever it is;
     - `char`: the text, if all its characters were in training (others are [UNK], which decodes to nothing);
     - `bpe`: the text, whatever it is, except that "▁" itself comes back as a space;
-    - `word`: the words joined by single spaces.
-
-    A lower-casing tokenizer gives the lower-cased text back.
+    - `word`: the words joined by single spaces; one that lower-cases gives the lower-cased text back.
 
     That of a pretrained model has special tokens of its own (`special`), of any ids, and may have none for a role,
     whose id is -1 then; its `prefix` and `suffix` belong around each text (`framed`).

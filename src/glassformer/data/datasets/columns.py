@@ -12,13 +12,13 @@ import itertools
 import shlex
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from glassformer.data.datasets import headers
-from glassformer.data.datasets.headers import plain
+from glassformer.data.datasets.headers import unnested_rows
 from glassformer.data.datasets.labels import (
     clean_label_sets,
     clean_labels,
@@ -29,35 +29,10 @@ from glassformer.data.datasets.labels import (
 from glassformer.data.datasets.numbers import heads_numbers, number_rank
 from glassformer.data.datasets.quotes import JoinedRows
 from glassformer.data.datasets.tables import Row, other_delimiter, read_rows
-from glassformer.data.diagnostics import Diagnostics, IssueKind
+from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.text.pairs import join_pair, pair_issue
-
-Wanted = Sequence[tuple[str | None, tuple[str, ...]]]
-"""For each column the name that was asked for, and the usual ones."""
-
-
-def unnested_rows(rows: Iterable[Row], wanted: Wanted) -> Iterator[Row]:
-    """Yield rows with the fields of an inner object "translation", unless the fields that are read stand outside."""
-    for row in rows:
-        fields = row.fields
-        inner = fields.get("translation") if isinstance(fields, dict) else None
-        if isinstance(fields, dict) and isinstance(inner, dict):
-            yield replace(row, fields=_unnested(fields, inner, wanted))
-        else:
-            yield row
-
-
-def _unnested(fields: dict[str, Any], inner: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
-    outer = {key: value for key, value in fields.items() if key != "translation"}
-    names = {plain(key) for key in outer}
-    outside = [plain(name) in names if name else not names.isdisjoint(usual) for name, usual in wanted]
-    if all(outside):
-        return fields
-    some_requested = any(found and name for found, (name, _) in zip(outside, wanted, strict=True))
-    return {**inner, **outer} if some_requested else inner
-
 
 SAMPLE_ROWS = 1000
 """Rows read before columns are chosen."""
@@ -372,17 +347,6 @@ def _row_values(
             return None
         values.append(value)
     return tuple(values)
-
-
-def encoding_issue(text: str) -> tuple[IssueKind, str] | None:
-    """Return the issue of a string that JSON can escape but no text file can hold."""
-    if "\0" in text:
-        return "nul", "the text holds NUL (\\u0000)"
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return "encoding", "the text holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text"
-    return None
 
 
 @dataclass(frozen=True)

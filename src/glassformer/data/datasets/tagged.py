@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, Rows, encoding_issue
+from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, Rows
 from glassformer.data.datasets.labels import normalised_label
 from glassformer.data.datasets.tables import read_rows
-from glassformer.data.diagnostics import Diagnostics, numbered_lines
+from glassformer.data.diagnostics import Diagnostics, encoding_issue, numbered_lines
 from glassformer.data.sources import format_of, is_columnar
 from glassformer.errors import UsageError
 from glassformer.text.tags import OUTSIDE, as_iob2
