@@ -28,7 +28,7 @@ from glassformer.evaluate import regression
 from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import members_of
 from glassformer.tasks import register
-from glassformer.tasks.base import CLASSES, Task
+from glassformer.tasks.base import CLASSES
 from glassformer.tasks.classify import Classify, suggest, suggest_from_pretrained
 from glassformer.tasks.probe import fit_ridge_probe
 from glassformer.tasks.regress_report import RegressReport, scatter_points
@@ -101,7 +101,7 @@ class Regress(Classify):
         return suggested, f"{n:,} texts with a number each, {n_words:.0f} words each"
 
     @classmethod
-    def classes_of(cls, train: Split) -> None:
+    def classes_of(cls, train: Split) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         return None
 
     @property
@@ -144,7 +144,7 @@ class Regress(Classify):
         error = regression.mean_absolute_error(truth, self.decision.numbers(outputs))
         return {"loss": float(loss), "mae": error}
 
-    def decided(self, model: nn.Module, corpus: EncodedCorpus) -> Task:
+    def decided(self, model: nn.Module, corpus: EncodedCorpus) -> Regress:
         return self
 
     def evaluate(
@@ -162,8 +162,8 @@ class Regress(Classify):
             scores["baselines"] = regression.fit_baselines(*known, self.decision.scale)
         return scores | self._answers(split, numbers, truth.tolist())
 
-    def _answer(self, text: str, number: float) -> dict[str, Any]:
-        return number_answer(text, number)
+    def _answer(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
+        return number_answer(text, float(probabilities))
 
     def _fit_head(self, vectors: np.ndarray, corpus: EncodedCorpus, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return weight and bias of a ridge regression on the pooled vectors of the texts at `index`."""

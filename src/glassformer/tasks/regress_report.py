@@ -106,8 +106,8 @@ class RegressReport(TaskReport):
     ) -> dict[str, Any]:
         """Compare two systems' mean absolute errors by the paired bootstrap over texts."""
         right = np.array(truth, float)
-        errors = (np.abs(np.array(each, float) - right)[:, None] for each in (first, second))
-        test = paired_bootstrap(*errors, lambda sums: float(sums[0]) / len(right))
+        ours, theirs = (np.abs(np.array(each, float) - right)[:, None] for each in (first, second))
+        test = paired_bootstrap(ours, theirs, lambda sums: float(sums[0]) / len(right))
         return test | {"metric": "mae", "unit": "texts"}
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
