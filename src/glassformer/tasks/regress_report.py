@@ -28,7 +28,7 @@ def scatter(evaluation: Evaluation) -> bytes | None:
     if points.ndim != 2 or len(points) < 2:
         return None
     mae = evaluation.value("mae")
-    title = "Predicted and true numbers" + ("" if mae is None else f"  Mean error {number(mae)}")
+    title = "Predicted and true numbers" + ("" if mae is None else f": mean error {number(mae)}")
     figure, (axes,) = ps.new_figure(4.6, title, "Each point is a text; on the dashed line both are equal", width=5.0)
     low, high = float(points.min()), float(points.max())
     margin = 0.04 * (high - low) or 1.0
