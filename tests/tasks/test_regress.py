@@ -344,3 +344,9 @@ def test_seeds_are_averaged(trained: Path, tmp_path: Path) -> None:
     report = (tmp_path / "seeds" / "report.md").read_text("utf-8")
     assert "Their ensemble, by the mean number: **" in report
     assert "number" in glassformer.load(tmp_path / "seeds").predict("good")
+
+
+def test_edits_are_scored_by_absolute_errors(trained: Path) -> None:
+    scores = glassformer.load(trained).evaluate_edits("encoder.0.self.out=0")
+    assert scores["metric"] == scores["test"]["metric"] == "mae"
+    assert scores["test"]["difference"] == pytest.approx(scores["after"] - scores["before"])
