@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -111,17 +111,20 @@ class TextClassifier(TextEncoder):
 
     Two classes share one logit: the other is fixed at zero, so that softmax is the sigmoid of that logit and
     cross-entropy is binary cross-entropy. Where a text may have several classes, each is such a decision of its own,
-    and has two logits: for "no" and for "yes". A model of one class gives one output, which is a number (regression).
+    and has two logits: for "no" and for "yes".
 
     Args:
         config: sizes and choices of the Transformer.
         vocab_size: rows of the token embedding.
-        n_classes: number of classes C; 1 for a number.
+        n_classes: number of classes C ≥ 2.
         max_len: maximum length of a text, in tokens.
         n_ngrams: rows of the table of character n-grams; 0 for none.
         bigrams: pairs of ids that have an embedding.
         several: whether a text may have several classes, or none.
     """
+
+    fewest: ClassVar[int] = 2
+    """Least number of outputs."""
 
     def __init__(
         self,
@@ -134,8 +137,8 @@ class TextClassifier(TextEncoder):
         several: bool = False,
     ) -> None:
         super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
-        if n_classes < 1 or (several and n_classes < 2):
-            raise ValueError(f"a classifier needs two classes or more, or one output for a number, not {n_classes}")
+        if n_classes < self.fewest:
+            raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
         self.n_classes, self.several = n_classes, several
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
         self.pooler = None if config.pooler == "none" else Pooler(width, config.pooler)
@@ -170,6 +173,22 @@ class TextClassifier(TextEncoder):
         one.head.weight = nn.Parameter(self.head.weight.detach()[number : number + 1])
         one.head.bias = nn.Parameter(self.head.bias.detach()[number : number + 1])
         return one
+
+
+class TextRegressor(TextClassifier):
+    """The same with one output, which is a number. Arguments as for `TextEncoder`."""
+
+    fewest = 1
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        max_len: int,
+        n_ngrams: int = 0,
+        bigrams: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        super().__init__(config, vocab_size, 1, max_len, n_ngrams, bigrams)
 
 
 def label_logits(model: nn.Module, logits: Tensor) -> Tensor:
