@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.browser.app import App
@@ -37,6 +38,15 @@ def test_words_are_weighed_and_masked(page: App) -> None:
     words = page.page.locator(".word[data-word]")
     assert words.count() == 5
     assert float(words.nth(2).get_attribute("data-score") or "") == pytest.approx(of_word, abs=1e-4)
+    words.nth(2).click()
+    page.until("() => document.querySelector('[data-role=number]').textContent.includes('masked')")
+
+
+def test_a_saved_page_holds_the_words(app: Callable[..., App], tmp_path: Path) -> None:
+    matrix_run("regress").explain(TEXT).save(tmp_path / "page.html")
+    page = app(tmp_path / "page.html", "why")
+    words = page.page.locator(".word[data-word]")
+    assert words.count() == 5
     words.nth(2).click()
     page.until("() => document.querySelector('[data-role=number]').textContent.includes('masked')")
 

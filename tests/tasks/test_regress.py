@@ -137,8 +137,8 @@ def test_scores_are_those_of_scikit_learn_and_scipy() -> None:
         "mae": mean_absolute_error(truth, predicted),
         "rmse": root_mean_squared_error(truth, predicted),
         "r2": r2_score(truth, predicted),
-        "pearson": pearsonr(truth, predicted).statistic,
-        "spearman": spearmanr(truth, predicted).statistic,
+        "pearson": pearsonr(truth, predicted)[0],
+        "spearman": spearmanr(truth, predicted)[0],
     }
     for name, value in expected.items():
         assert scores[name] == pytest.approx(value, abs=1e-9)
@@ -335,7 +335,7 @@ def test_starts_from_other_runs(trained: Path, tmp_path: Path) -> None:
     assert isinstance(classes, Run)
     models = [members_of(one.model)[0] for one in (classes, glassformer.load(trained))]
     heads = [dict(model.named_parameters())["head.weight"] for model in models]
-    assert heads[0].shape == heads[1].shape and not torch.allclose(*heads, atol=1e-3)
+    assert heads[0].shape == heads[1].shape and not torch.allclose(heads[0], heads[1], atol=1e-3)
 
 
 def test_seeds_are_averaged(trained: Path, tmp_path: Path) -> None:
@@ -344,3 +344,9 @@ def test_seeds_are_averaged(trained: Path, tmp_path: Path) -> None:
     report = (tmp_path / "seeds" / "report.md").read_text("utf-8")
     assert "Their ensemble, by the mean number: **" in report
     assert "number" in glassformer.load(tmp_path / "seeds").predict("good")
+
+
+def test_edits_are_scored_by_absolute_errors(trained: Path) -> None:
+    scores = glassformer.load(trained).evaluate_edits("encoder.0.self.out=0")
+    assert scores["metric"] == scores["test"]["metric"] == "mae"
+    assert scores["test"]["difference"] == pytest.approx(scores["after"] - scores["before"])

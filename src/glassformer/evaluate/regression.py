@@ -73,13 +73,13 @@ class _Samples:
         n, error = weights.sum(), self.predicted - self.truth
         squared = float(weights @ error**2) / n
         spread = float(weights @ (self.truth - weights @ self.truth / n) ** 2) / n
-        truth_ranks, ranks = (_ranks(of_distinct, weights) for of_distinct in self.ranked)
+        ranks, predicted_ranks = (_ranks(of_distinct, weights) for of_distinct in self.ranked)
         return {
             "mae": self.unit * float(weights @ np.abs(error)) / n,
             "rmse": self.unit * squared**0.5,
             "r2": 1 - squared / spread if spread > 0 else np.nan,
             "pearson": _pearson(self.truth, self.predicted, weights),
-            "spearman": _pearson(truth_ranks, ranks, weights),
+            "spearman": _pearson(ranks, predicted_ranks, weights),
         }
 
 
@@ -120,7 +120,7 @@ def fit_baselines(
     rng = np.random.default_rng(0)
     if len(train_texts) > MAX_TRAIN:
         kept = np.sort(rng.choice(len(train_texts), MAX_TRAIN, replace=False))
-        train_texts, train = [train_texts[i] for i in kept.tolist()], train[kept]
+        train_texts, train = list(map(train_texts.__getitem__, kept)), train[kept]
     if (features := tfidf_features(train_texts, test_texts, pairs)) is None:
         return baselines
     x_train, x_test, units = features

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -112,17 +112,20 @@ class TextClassifier(TextEncoder):
 
     Two classes share one logit: the other is fixed at zero, so that softmax is the sigmoid of that logit and
     cross-entropy is binary cross-entropy. Where a text may have several classes, each is such a decision of its own,
-    and has two logits: for "no" and for "yes". A model of one class gives one output, which is a number (regression).
+    and has two logits: for "no" and for "yes".
 
     Args:
         config: sizes and choices of the Transformer.
         vocab_size: rows of the token embedding.
-        n_classes: number of classes C; 1 for a number.
+        n_classes: number of classes C ≥ 2.
         max_len: maximum length of a text, in tokens.
         n_ngrams: rows of the table of character n-grams; 0 for none.
         bigrams: pairs of ids that have an embedding.
         several: whether a text may have several classes, or none.
     """
+
+    fewest: ClassVar[int] = 2
+    """Least number of outputs."""
 
     def __init__(
         self,
@@ -135,8 +138,8 @@ class TextClassifier(TextEncoder):
         several: bool = False,
     ) -> None:
         super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
-        if n_classes < 1 or (several and n_classes < 2):
-            raise ValueError(f"a classifier needs two classes or more, or one output for a number, not {n_classes}")
+        if n_classes < self.fewest:
+            raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
         self.n_classes, self.several = n_classes, several
         self.token: int | None = None
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
@@ -171,7 +174,7 @@ class TextClassifier(TextEncoder):
             return padding_mask
         return (torch.arange(ids.shape[1], device=ids.device) == self.token).expand(ids.shape)
 
-    def of_pairs(self, separator: Sequence[int]) -> TextClassifier:
+    def of_pairs(self, separator: Sequence[int]) -> Self:
         """Return the model, which gives the second text of a pair its own segment, where it has segments.
 
         `separator` are the ids between the two texts; none where a text is no pair.
@@ -189,6 +192,22 @@ class TextClassifier(TextEncoder):
         one.head.weight = nn.Parameter(self.head.weight.detach()[number : number + 1])
         one.head.bias = nn.Parameter(self.head.bias.detach()[number : number + 1])
         return one
+
+
+class TextRegressor(TextClassifier):
+    """The same with one output, which is a number. Arguments as for `TextEncoder`."""
+
+    fewest = 1
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        max_len: int,
+        n_ngrams: int = 0,
+        bigrams: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        super().__init__(config, vocab_size, 1, max_len, n_ngrams, bigrams)
 
 
 class TokenClassifier(TextClassifier):

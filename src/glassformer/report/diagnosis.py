@@ -271,6 +271,8 @@ def first_loss_and_chance(facts: RunRecord) -> tuple[float, float]:
     """Return the loss of the first step and that of guessing, in nats."""
     if facts.data.base:
         raise NotMade("it did not begin with random weights")
+    if facts.task_report.averaged[1] == "numbers":
+        raise NotMade("an answer that is a number is not guessed among several")
     if not facts.task_report.guesses_evenly:
         raise NotMade("what guessing costs depends on how frequent the labels are")
     if not facts.training or facts.training[0].step != 1 or not math.isfinite(facts.training[0].loss):

@@ -25,7 +25,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, DivergedError
 from glassformer.evaluate import regression
-from glassformer.models.encoder_models import TextClassifier
+from glassformer.models.encoder_models import TextRegressor
 from glassformer.models.ensemble import members_of
 from glassformer.tasks import register
 from glassformer.tasks.base import CLASSES
@@ -101,7 +101,7 @@ class Regress(Classify):
         return suggested, f"{n:,} texts with a number each, {n_words:.0f} words each"
 
     @classmethod
-    def classes_of(cls, train: Split) -> None:
+    def classes_of(cls, train: Split) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         return None
 
     @property
@@ -122,10 +122,10 @@ class Regress(Classify):
         numbers = self.decision.standardised(np.asarray(corpus.labels[index]))
         return replace(batch, labels=torch.from_numpy(numbers.astype(np.float32)))
 
-    def build_single_model(self) -> TextClassifier:
+    def build_single_model(self) -> TextRegressor:
         c, t = self.config, self.tokenizer
-        sizes = t.vocab_size, 1, c.text.max_len, len(t.ngrams) if t.ngrams else 0
-        return TextClassifier(c.model, *sizes, t.bigrams).of_pairs(t.separator)
+        sizes = t.vocab_size, c.text.max_len, len(t.ngrams) if t.ngrams else 0
+        return TextRegressor(c.model, *sizes, t.bigrams).of_pairs(t.separator)
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
         """Begin near the mean of the training numbers, so that the first steps need not undo what chance drew."""
@@ -163,8 +163,8 @@ class Regress(Classify):
             scores["baselines"] = regression.fit_baselines(*known, self.decision.scale, bool(self.tokenizer.separator))
         return scores | self._answers(split, numbers, truth.tolist())
 
-    def _answer(self, text: str, number: float, /) -> dict[str, Any]:
-        return number_answer(self.tokenizer.sides(text), number)
+    def _answer(self, text: str, probabilities: np.ndarray, /) -> dict[str, Any]:
+        return number_answer(self.tokenizer.sides(text), float(probabilities))
 
     def _fit_head(self, vectors: np.ndarray, corpus: EncodedCorpus, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return weight and bias of a ridge regression on the pooled vectors of the texts at `index`."""

@@ -29,7 +29,7 @@ def scatter(evaluation: Evaluation) -> bytes | None:
     if points.ndim != 2 or len(points) < 2:
         return None
     mae = evaluation.value("mae")
-    title = "Predicted and true numbers" + ("" if mae is None else f"  Mean error {number(mae)}")
+    title = "Predicted and true numbers" + ("" if mae is None else f": mean error {number(mae)}")
     figure, (axes,) = ps.new_figure(4.6, title, "Each point is a text; on the dashed line both are equal", width=5.0)
     low, high = float(points.min()), float(points.max())
     margin = 0.04 * (high - low) or 1.0
@@ -107,8 +107,8 @@ class RegressReport(TaskReport):
     ) -> dict[str, Any]:
         """Compare two systems' mean absolute errors by the paired bootstrap over texts."""
         right = np.array(truth, float)
-        errors, others = (np.abs(np.array(each, float) - right)[:, None] for each in (first, second))
-        test = paired_bootstrap(errors, others, lambda sums: float(sums[0]) / len(right))
+        ours, theirs = (np.abs(np.array(each, float) - right)[:, None] for each in (first, second))
+        test = paired_bootstrap(ours, theirs, lambda sums: float(sums[0]) / len(right))
         return test | {"metric": "mae", "unit": "texts"}
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
