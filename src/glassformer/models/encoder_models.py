@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -174,7 +174,7 @@ class TextClassifier(TextEncoder):
             return padding_mask
         return (torch.arange(ids.shape[1], device=ids.device) == self.token).expand(ids.shape)
 
-    def of_pairs(self, separator: Sequence[int]) -> Self:
+    def of_pairs(self, separator: Sequence[int]) -> TextClassifier:
         """Return the model, which gives the second text of a pair its own segment, where it has segments.
 
         `separator` are the ids between the two texts; none where a text is no pair.

@@ -25,7 +25,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, DivergedError
 from glassformer.evaluate import regression
-from glassformer.models.encoder_models import TextRegressor
+from glassformer.models.encoder_models import TextClassifier, TextRegressor
 from glassformer.models.ensemble import members_of
 from glassformer.tasks import register
 from glassformer.tasks.base import CLASSES
@@ -122,7 +122,7 @@ class Regress(Classify):
         numbers = self.decision.standardised(np.asarray(corpus.labels[index]))
         return replace(batch, labels=torch.from_numpy(numbers.astype(np.float32)))
 
-    def build_single_model(self) -> TextRegressor:
+    def build_single_model(self) -> TextClassifier:
         c, t = self.config, self.tokenizer
         sizes = t.vocab_size, c.text.max_len, len(t.ngrams) if t.ngrams else 0
         return TextRegressor(c.model, *sizes, t.bigrams).of_pairs(t.separator)
