@@ -203,7 +203,7 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
         run.write_divergence(3, "no number")
         raise DivergedError("the loss is no number")
 
-    monkeypatch.setattr("glassformer.training.multi_seed._train", diverge)
+    monkeypatch.setattr("glassformer.training.multi_seed.train_or_resume", diverge)
     facts = resume_seeds(folder, no_ensemble)
     assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
     assert facts.missing == [5, 6] and facts.complete and folder.best.path.name == "seed-4"

@@ -12,9 +12,9 @@ for what every fiftieth step logs, and for what the doctor looks at. With ten mo
 learning: loss, backward pass, optimizer, the command, its tensors in saved pages, and `run.py`, as api.py had reached
 its limit. With 11 modules and 1,300 lines to watch a training: its control, its log, its page and its replay. With 29
 modules and 5,450 lines for data of one's own: several labels in a text, the audit of data, tables in and out, what is
-done with probabilities, the interface of scikit-learn, and trackers. With 21 modules and 4,300 lines for answers of other
-kinds (numbers, a tag for each word, pairs of texts), exports of imported encoders and translators, learning curves, and
-probabilities of the tokens of a translation."""
+done with probabilities, the interface of scikit-learn, and trackers. With 21 modules and 4,300 lines for answers of
+other kinds (numbers, a tag for each word, pairs of texts), exports of imported encoders and translators, learning
+curves, and probabilities of the tokens of a translation."""
 
 
 def test_modules_and_lines_stay_within_the_budget() -> None:

@@ -50,5 +50,5 @@ def run(argv: Sequence[str]) -> int:
         console.write_table(("examples", known.title, "95% interval", "runs"), curve_rows(found, known))
         console.write("")
         console.write(curve_sentence(found, known))
-    logger.info(f"report: {path / FOLDER / 'report.md'}")
+    logger.info(f"report: {RunFolder(path / FOLDER).report}")
     return 0

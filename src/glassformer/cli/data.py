@@ -30,9 +30,8 @@ SHOWN_CHARS = 100
 class DataArguments:
     """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text.
 
-    The word after check or show is a recipe: classify, multilabel, regress, tag, translate, lm or pretrain for own
-    files.
-    `data audit --help`, `data curve --help` and `data encode --help` show what these take.
+    The word after check or show is a recipe: classify, translate, lm, pretrain, multilabel, regress or tag for files of
+    your own. `data audit --help`, `data curve --help` and `data encode --help` show what these take.
     """
 
     sections: ClassVar = ("data",)

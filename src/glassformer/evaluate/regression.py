@@ -102,7 +102,7 @@ def fit_baselines(
     train_texts: Sequence[str],
     train: Numbers,
     test_texts: Sequence[str],
-    test: Numbers,
+    test: Float[np.ndarray, " T"],
     scale: tuple[float, float],
     pairs: bool = False,
 ) -> dict[str, dict[str, Any]]:

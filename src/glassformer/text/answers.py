@@ -181,7 +181,7 @@ def class_answer(text: Mapping[str, str], probabilities: np.ndarray, labels: Seq
 
 DETAILS = frozenset({"mean_log_probability", "tokens", "words"})
 """What an answer says of the tokens of a translation, besides the mean of their probabilities."""
-MARKS = DETAILS | {"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best"}
+MARKS = frozenset({"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best"})
 """What an answer says besides the answer: its text, marks that are counted at the end, and what is asked for."""
 
 
@@ -193,7 +193,8 @@ def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefi
     """
     if "prompt" in answer:
         return {f"{prefix}continuation": answer["text"]}
-    columns = {name: value for name, value in answer.items() if name not in MARKS}
+    left_out = MARKS | DETAILS if "mean_log_probability" in answer else MARKS
+    columns = {name: value for name, value in answer.items() if name not in left_out}
     for rank, other in enumerate(answer.get("n_best", ())[1:], start=2):
         columns |= {f"{name}_{rank}": value for name, value in other.items() if name not in DETAILS}
     if probabilities:

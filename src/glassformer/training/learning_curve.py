@@ -65,8 +65,9 @@ def learning_curve(path: Path, seeds: int = 1, on_step: OnStep | None = None) ->
         raise Interrupted(error.message, "give the same command again: it continues", error.exit_code) from None
     found = forecast(sizes, [[counts_of(run, data.valid) for run in of_size] for of_size in runs], 2 * n)
     found |= {"run": path.name, "n_valid": len(data.valid), "seeds": seeds}
-    write_json(path / FOLDER / "report.json", found)
-    atomic_write_text(path / FOLDER / "report.md", curve_markdown(found, task.report.metric(found["metric"])))
+    folder = RunFolder(path / FOLDER)
+    write_json(folder.report_json, found)
+    atomic_write_text(folder.report, curve_markdown(found, task.report.metric(found["metric"])))
     return found
 
 

@@ -4,10 +4,11 @@
  */
 import { go, source } from "../state/page";
 import { useResource } from "../state/resource";
+import { isEmbedder } from "../trace/generation";
 import type { Manifest } from "../types";
 
 /** Whether the answer is a number. */
-export const isNumber = ({ model }: Manifest) => model.task === "regress";
+export const isNumber = (trace: Manifest) => isEmbedder(trace) && trace.nodes.some(({ id }) => id === "logits");
 
 /** Why there is nothing on this screen. */
 export function NoAnswer({ title, what, trace }: { title: string; what: string; trace: Manifest }) {
