@@ -110,7 +110,7 @@ def _interval(interval: list[float | int] | None) -> str:
 class EvaluateArguments:
     """Score a run: classification and three baselines, translation with signatures, text in nats and bits.
 
-    Several runs of one recipe, apart by commas, are scored as one, by the mean of their probabilities.
+    Several runs of one recipe, separated by commas, are scored as one, by the mean of their probabilities.
     """
 
     sections: ClassVar = ("decode",)
@@ -141,7 +141,7 @@ class EvaluateArguments:
     precision: Literal["auto", "fp32", "bf16"] | None = None
     """Of the matrix products; as in training when absent (auto: bf16 where the processor has it)."""
     edit: str | None = None
-    """What to change in the forward pass, several edits apart by spaces: prints the score without and with them."""
+    """What to change in the forward pass, several edits separated by spaces: prints the score without and with them."""
     member: int = 1
     """Which model of an ensemble --edit changes and scores, counted from 1."""
     allow_changed_data: bool = False

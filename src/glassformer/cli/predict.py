@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 class PredictArguments:
     """Use a run on the texts given as arguments, or on stdin, one text a line.
 
-    Behind a lone -- everything is text, also what begins with a dash. Several runs of one recipe, apart by commas,
+    Behind a lone -- everything is text, also what begins with a dash. Several runs of one recipe, separated by commas,
     answer as one, by the mean of their probabilities.
     """
 

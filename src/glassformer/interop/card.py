@@ -159,7 +159,7 @@ ngrams = np.array([[*row, *[0] * (spelling["most"] - len(row))] for row in rows]
 inputs |= {"ngram_index": np.arange(1, len(rows))[None], "ngrams": ngrams}
 """
 _WORDS |= dict.fromkeys(("multilabel_classifier", "regressor", "text_embedder"), _WORDS["classifier"])
-_WORDS["tagger"] = _WORDS["classifier"].replace('"a text"', '"words , apart by spaces"')
+_WORDS["tagger"] = _WORDS["classifier"].replace('"a text"', '"words , separated by spaces"')
 _RESULT = {
     "multilabel_classifier": """\
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))

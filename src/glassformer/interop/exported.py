@@ -223,7 +223,7 @@ class ExportedModel:
                 return self._fill(texts, decode)
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
-        """Return a prediction as lines without line breaks, its fields apart by tabs."""
+        """Return a prediction as lines without line breaks, its fields separated by tabs."""
         lines = {"translator": translation_lines, "language_model": continuation_lines, "classifier": class_lines}
         lines |= {"multilabel_classifier": labels_lines, "regressor": number_lines}
         lines |= {"text_embedder": vector_lines, "tagger": tags_lines}

@@ -151,7 +151,7 @@ class NgramCache(DecoderCache):
 
 
 class SegmentEmbedding(nn.Module):
-    """One trained vector per segment, which tells the two texts of a pair apart (Devlin et al. 2019, 3).
+    """One trained vector per segment, which separates the two texts of a pair (Devlin et al. 2019, 3).
 
     `separator` is the id of the token that ends the first text of a pair; None where a text is no pair, and where there
     is one segment alone, as in RoBERTa.

@@ -116,7 +116,7 @@ class TaskReport:
         return f'glassformer predict {run} "a text of yours" --json'
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
-        """Return a prediction as lines without line breaks, its fields apart by tabs."""
+        """Return a prediction as lines without line breaks, its fields separated by tabs."""
         return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
 
     def counts(self, scores: JsonObject) -> Counts:

@@ -69,7 +69,7 @@ class TagReport(TaskReport):
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
     ) -> dict[str, Any]:
-        """Compare two systems by the paired bootstrap over sentences; answers are tags apart by spaces."""
+        """Compare two systems by the paired bootstrap over sentences; answers are tags separated by spaces."""
 
         def counts(answers: Sequence[str]) -> np.ndarray:
             return all_counts([tags.split() for tags in truth], [tags.split() for tags in answers])

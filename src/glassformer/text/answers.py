@@ -224,9 +224,9 @@ def masked_lines(answer: dict[str, Any]) -> list[str]:
 
 
 def translation_lines(answer: dict[str, Any]) -> list[str]:
-    """Return a translation, or the rank, score and text of each of several, apart by tabs.
+    """Return a translation, or the rank, score and text of each of several, separated by tabs.
 
-    Behind it is the mean probability of its tokens where the answer has it.
+    After it comes the mean probability of its tokens where the answer has it.
     """
     rows = [{"translation": answer["translation"]}]
     if "n_best" in answer:

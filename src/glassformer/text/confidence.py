@@ -116,7 +116,8 @@ class AnswerRule:
             UsageError: n is none, or the model is no classifier and no translator.
         """
         if self.kind not in (*KINDS, "translator"):
-            raise UsageError("most_uncertain is for classifiers and translators, whose answers have probabilities", "leave it out")
+            message = "most_uncertain is for classifiers and translators, whose answers have probabilities"
+            raise UsageError(message, "leave it out")
         n = convert(n, int, COUNT, "most_uncertain", "options")
         ranked = ((self.sureness(answer), row, answer) for row, answer in enumerate(answers, start=1))
         return [{"row": row} | answer for _, row, answer in heapq.nsmallest(n, ranked)]

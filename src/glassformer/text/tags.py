@@ -115,7 +115,7 @@ def tags_answer(
 
 
 def tags_lines(answer: dict[str, Any]) -> list[str]:
-    """Return the spans of a text with their labels, apart by tabs; where it has none, its words with their tags."""
+    """Return the spans of a text with their labels, separated by tabs; where it has none, its words with their tags."""
     if answer["spans"]:
         return ["\t".join(f"{span['text']} [{span['label']} {span['probability']:.4f}]" for span in answer["spans"])]
     if set(answer["tags"]) <= {OUTSIDE}:
