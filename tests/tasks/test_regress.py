@@ -216,8 +216,8 @@ def test_a_run_answers_as_it_was_evaluated(trained: Path, capfd: Any) -> None:
 @for_each("flags", [["--calibrated"], ["--min-probability", "0.5"], ["--most-uncertain", "2"]])
 def test_what_needs_probabilities_is_refused(flags: list[str], trained: Path, capfd: Any) -> None:
     assert main(["predict", str(trained), "a b", *flags]) == UsageError.exit_code
-    said = capfd.readouterr().err
-    assert "is for classifiers" in said and ", whose answers have probabilities" in said
+    message = capfd.readouterr().err
+    assert "is for classifiers" in message and ", whose answers have probabilities" in message
 
 
 @for_each("flags", [["--class-weight", "balanced"], ["--label-smoothing", "0.1"], ["--label-separator", ";"]])
