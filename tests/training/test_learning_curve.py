@@ -74,18 +74,27 @@ def files(folder: Path, task: str, n: int = 120) -> dict[str, Path]:
         for name, of in (("a", lines), ("b", [line.upper() for line in lines])):
             (folder / name).write_text("\n".join(of) + "\n", encoding="utf-8")
         return {"src_file": folder / "a", "tgt_file": folder / "b"}
+    if task == "tag":
+        tags = {"one": "O", "two": "B-N", "red": "B-C", "dog": "O"}
+        sentences = ["".join(f"{word}\t{tags[word]}\n" for word in line.split()) for line in lines]
+        (folder / "t.conll").write_text("\n".join(sentences), encoding="utf-8")
+        return {"train_file": folder / "t.conll"}
     column, labels = ("labels", ["x", "y", "x; y"]) if task == "multilabel" else ("label", ["x", "y"])
     rows = [f"{line} {i},{labels[i % len(labels)]}" for i, line in enumerate(lines)]
     (folder / "t.csv").write_text("\n".join([f"text,{column}", *rows]) + "\n", encoding="utf-8")
     return {"train_file": folder / "t.csv"}
 
 
-@pytest.fixture(scope="module", params=["classify", "translate", "multilabel"])
+@pytest.fixture(scope="module", params=["classify", "translate", "multilabel", "tag"])
 def trained(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
-        options = {key: value for key, value in TINY.items() if key != "adversarial" or request.param != "translate"}
+        options = {
+            key: value
+            for key, value in TINY.items()
+            if key != "adversarial" or request.param not in ("translate", "tag")
+        }
         glassformer.train(
             request.param, out=folder / "run", valid_fraction=0.1, **files(folder, request.param), **options
         )
@@ -104,6 +113,8 @@ def test_the_command_trains_on_parts_and_forecasts(trained: Path, capsys: pytest
         assert part.finished and part.read_config().data.limit == size
         record = part.read_data()
         assert record.splits["valid"] == RunFolder(trained).read_data().splits["valid"]
+    scores = json.loads(RunFolder(trained).evaluation.read_text(encoding="utf-8"))
+    assert found["points"][-1]["score"] == pytest.approx(scores[found["metric"]])
     text = (trained / FOLDER / "report.md").read_text(encoding="utf-8")
     assert "Hestness" in text and "expected" in text and "One run of a size" in text
     assert (trained / "report.md").read_bytes() == before and glassformer.load(trained).path == trained
@@ -153,3 +164,12 @@ def test_what_has_no_curve_is_refused(trained: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(type(glassformer.load(trained).task), "running_text", True)
     with pytest.raises(UsageError, match="counts examples"):
         learning_curve(trained)
+
+
+def test_a_score_that_falls_with_more_data_has_no_curve(tmp_path: Path) -> None:
+    rows = [f"one two {i},{i % 7}" for i in range(130)]
+    (tmp_path / "t.csv").write_text("\n".join(["text,stars", *rows]) + "\n", encoding="utf-8")
+    glassformer.train("regress", out=tmp_path / "run", train_file=tmp_path / "t.csv", valid_fraction=0.1, **TINY)
+    with pytest.raises(UsageError, match="regress has mean absolute error"):
+        learning_curve(tmp_path / "run")
+    assert not (tmp_path / "run" / FOLDER).exists()

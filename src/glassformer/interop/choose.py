@@ -172,7 +172,7 @@ HF_CLASSES = {
 """Classes of transformers, by model type."""
 OF_IMPORTED = {("ctranslate2", "translator"), ("ctranslate2", "language_model"), ("onnx", "translator")}
 OF_IMPORTED |= {("hf", "language_model"), ("onnx", "language_model")} | {
-    (target, kind) for target in ("hf", "onnx") for kind in OF_TEXTS
+    (target, kind) for target in ("hf", "onnx") for kind in (*OF_TEXTS, "regressor")
 }
 """Exports that know the special tokens of an imported tokenizer."""
 _SAMPLED = "sampled texts differ, since the random numbers do"

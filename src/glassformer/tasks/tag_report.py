@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from glassformer.evaluate.learning_curve import Counts
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.evaluate.tagging import HEADLINES, all_counts
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.classify_report import confusion_matrix, precision_table
-from glassformer.tasks.reporting import TaskReport
+from glassformer.tasks.reporting import TaskReport, answer_text
 from glassformer.text.tags import OUTSIDE, spans_of, tags_lines
 from glassformer.utils.formatting import counted, percent, table
 
@@ -65,6 +66,15 @@ class TagReport(TaskReport):
             if score is not None and rival is not None and rival >= score:
                 found.append(f"“{title}” does as well or better here ({metric.title} {percent(rival)}).")
         return found
+
+    def counts(self, scores: JsonObject) -> Counts:
+        """Return the counts of spans and tags by sentence, of which the headline is a function."""
+        truth, answers = (
+            [answer_text(row[key]).split() for row in scores["predictions"]] for key in self.comparison_keys
+        )
+        headlines = dict(HEADLINES.values())
+        name = scores.get("headline") or self.headline
+        return Counts(all_counts(truth, answers), headlines[name], 1.0, name)
 
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str

@@ -43,7 +43,7 @@ def learning_curve(path: Path, seeds: int = 1, on_step: OnStep | None = None) ->
         on_step: called with the metrics of each step.
 
     Raises:
-        UsageError: the task has no single examples with answers, or the run is not finished.
+        UsageError: the task has no single examples with answers, lower scores are better, or the run is not finished.
         DataError: the data is not there, has changed since, or is little.
         Interrupted: a signal came; what was trained is kept.
     """
@@ -51,6 +51,11 @@ def learning_curve(path: Path, seeds: int = 1, on_step: OnStep | None = None) ->
     task = task_class(config.task)
     if task.running_text or task.report.comparison_keys is None:
         raise UsageError(f"a learning curve counts examples with answers, and {task.name} has none", "use another run")
+    if not (metric := task.report.metric(task.report.headline)).higher_is_better:
+        what = (
+            f"a learning curve forecasts a score of which higher is better, and {task.name} has {metric.title.lower()}"
+        )
+        raise UsageError(what, "train on parts of the data with --data.limit, and compare their reports")
     if not whole.finished:
         raise UsageError(f"{path} is not trained to its end", f"resume it with: {whole.resume_command}")
     data = load_run_data(path, task.schema, config.data, allow_changed=None).text

@@ -186,7 +186,8 @@ def resolve_columns(
     n_columns = len(first if isinstance(first, list) else json_names(sample))
     if n_columns < len(specs):
         number = "two" if len(specs) < 3 else "three"
-        needed = f"{number} columns are needed ({' and '.join(spec.name for spec in specs)}), but there is {n_columns}"
+        there = f"there {'is' if n_columns == 1 else 'are'} {n_columns}"
+        needed = f"{number} columns are needed ({' and '.join(spec.name for spec in specs)}), but {there}"
         diagnostics.error(path, sample[0].line, "columns", needed + other_delimiter([row.fields for row in sample]))
         return None
     resolve = _resolve_delimited if isinstance(first, list) else _resolve_json
