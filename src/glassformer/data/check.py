@@ -93,7 +93,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     if schema.target == "number":
         numbers = {name: found for name, split in splits.items() if (found := summary(split.answers))}
         for name, split in splits.items():
-            diagnostics.counts[f"{name}: texts with several numbers"] += n_contradictions(split)
+            diagnostics.counts[f"{name}: equal texts with different numbers"] += n_contradictions(split)
     counts = {name: n for name, n in diagnostics.counts.items() if n}
     characters = schema.columns is None
     sizes = {name: sum(map(len, s.text)) if characters else len(s) for name, s in splits.items()}

@@ -26,7 +26,7 @@ export function ClassifierView({ manifest }: { manifest: Manifest }) {
     <>
       <h1>Decode</h1>
       <p>
-        A classifier predicts once per text: it pools the token vectors into one, a linear layer maps that
+        {manifest.labels?.each[0]!.threshold === null ? "A tag is predicted from the vector of the word’s first token" : "A classifier predicts once per text: it pools the token vectors into one"}, a linear layer maps that
         to {binary ? "a single logit" : `${logits.length} logits`}, and {binary ? "the logistic function" : "softmax"} gives probabilities.
       </p>
       <div class="columns">
