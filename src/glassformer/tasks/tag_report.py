@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from glassformer.evaluate.learning_curve import Counts
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.evaluate.tagging import HEADLINES, all_counts
@@ -65,6 +66,11 @@ class TagReport(TaskReport):
             if score is not None and rival is not None and rival >= score:
                 found.append(f"“{title}” does as well or better here ({metric.title} {percent(rival)}).")
         return found
+
+    def counts(self, scores: JsonObject) -> Counts:
+        truth, found = ([row[key].split() for row in scores["predictions"]] for key in ("truth", "tags"))
+        function = next(score for metric, score in HEADLINES.values() if metric == scores["headline"])
+        return Counts(all_counts(truth, found), function, 1.0, scores["headline"])
 
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
