@@ -269,3 +269,24 @@ def test_a_language_model_is_a_graph_too(
     whole = run.predict("a text", **options)
     printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
     assert printed == ("a text" + whole["text"]).strip()
+
+
+@pytest.mark.parametrize("task", ["regress", "tag"])
+def test_numbers_and_tags_of_an_imported_encoder_are_held_by_onnx(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    glassformer.import_model(bert_folder(tmp_path / "source", "bare"), tmp_path / "encoder")
+    words = ["film", "good", "not", "was"]
+    if task == "tag":
+        lines = [f"{words[i % 4]} O\n{words[i // 4 % 4]} B-X\n\n" for i in range(40)]
+    else:
+        lines = ["text,target\n", *(f"{words[i % 4]} {words[i // 4 % 4]} {i},{i % 7}\n" for i in range(40))]
+    file = tmp_path / ("t.conll" if task == "tag" else "t.csv")
+    file.write_text("".join(lines), encoding="utf-8")
+    options: dict[str, Any] = {"steps": 2, "threads": 1, "precision": "fp32", "init_from": tmp_path / "encoder"}
+    run = glassformer.train(task, out=tmp_path / "run", train_file=file, **options)
+    done = export(run, "onnx", tmp_path / "out")
+    assert done.facts.check is not None and done.facts.check["largest_difference"] < 3e-5
+    exported = load_exported(tmp_path / "out")
+    assert all(close(a, b) for a, b in zip(run.predict(TEXTS), exported.predict(TEXTS), strict=True))
+    assert printed_by_card(tmp_path / "out", monkeypatch, capsys)

@@ -19,8 +19,8 @@ USAGE = "data curve runs/mine"
 class CurveArguments:
     """Train a run again on a quarter and on half of its data, and forecast its score for twice as much.
 
-    Works for classifiers, taggers and translators. The runs and a report go to RUN/learning-curve; repeated, it
-    continues.
+    Works for classifiers, regressors, taggers and translators. The runs and a report go to RUN/learning-curve;
+    repeated, it continues.
     """
 
     seeds: int = 1

@@ -27,15 +27,17 @@ class Counts:
 
     Attributes:
         rows: (N, k) counts of each example.
-        score: a score of the sum of such rows, of which higher is better.
+        score: a score of the sum of such rows.
         best: the highest possible score.
         metric: its name.
+        sign: 1 where higher scores are better, −1 where lower ones are.
     """
 
     rows: Float[np.ndarray, "N k"]
     score: Callable[[np.ndarray], float]
     best: float
     metric: str
+    sign: int = 1
 
 
 def power_law(sizes: Sequence[int], scores: Sequence[float], exponent: float = EXPONENT) -> tuple[float, float]:
@@ -63,6 +65,8 @@ def forecast(sizes: Sequence[int], runs: Sequence[Sequence[Counts]], n: int) -> 
         runs: the counts of the runs of each size, all on the same examples.
         n: the number of examples that the forecast is for.
 
+    Where lower scores are better, the law is fitted to their negatives; what is returned has the sign of the metric.
+
     Returns:
         metric, n, score and ci95, gain and gain_ci95; `points`, n and the mean score and its ci95 of each size; and the
         law: a, b, c.
@@ -72,24 +76,32 @@ def forecast(sizes: Sequence[int], runs: Sequence[Sequence[Counts]], n: int) -> 
     for _ in range(N_BOOTSTRAP):
         index = rng.integers(len(one.rows), size=len(one.rows))
         drawn = [of[int(rng.integers(len(of)))] for of in runs]
-        scores, exponent = [each.score(each.rows[index].sum(axis=0)) for each in drawn], rng.uniform(LEAST, MOST)
+        scores, exponent = (
+            [each.sign * each.score(each.rows[index].sum(axis=0)) for each in drawn],
+            rng.uniform(LEAST, MOST),
+        )
         ends = [expected(sizes, scores, size, one.best, exponent) for size in (n, max(sizes))]
         draws.append((ends[0], ends[0] - ends[1]))
         points.append(scores)
-    means = [float(np.mean([each.score(each.rows.sum(axis=0)) for each in of])) for of in runs]
+    means = [float(np.mean([each.sign * each.score(each.rows.sum(axis=0)) for each in of])) for of in runs]
     (a, b), score = power_law(sizes, means), expected(sizes, means, n, one.best)
     intervals = [percentile_interval(np.array(column)) for column in zip(*draws, strict=True)]
     spread = [percentile_interval(np.array(column)) for column in zip(*points, strict=True)]
     return {
         "metric": one.metric,
         "n": n,
-        "score": score,
-        "ci95": intervals[0],
+        "score": one.sign * score,
+        "ci95": _signed(intervals[0], one.sign),
         "gain": score - expected(sizes, means, max(sizes), one.best),
         "gain_ci95": intervals[1],
         "points": [
-            {"n": size, "score": mean, "ci95": between, "runs": len(of)}
+            {"n": size, "score": one.sign * mean, "ci95": _signed(between, one.sign), "runs": len(of)}
             for size, mean, between, of in zip(sizes, means, spread, runs, strict=True)
         ],
-        "law": {"a": a, "b": b, "c": EXPONENT},
+        "law": {"a": one.sign * a, "b": one.sign * b, "c": EXPONENT},
     }
+
+
+def _signed(interval: Sequence[float], sign: int) -> list[float]:
+    """Return an interval of scores multiplied by 1 or −1."""
+    return sorted(sign * end for end in interval)

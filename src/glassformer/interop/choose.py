@@ -171,7 +171,7 @@ HF_CLASSES = {
 }
 """Classes of transformers, by model type."""
 OF_IMPORTED = {("ctranslate2", "translator"), ("ctranslate2", "language_model"), ("onnx", "translator")}
-OF_IMPORTED |= {("hf", "language_model"), ("onnx", "language_model")} | {
+OF_IMPORTED |= {("hf", "language_model"), ("onnx", "language_model"), ("onnx", "tagger")} | {
     (target, kind) for target in ("hf", "onnx") for kind in (*OF_TEXTS, "regressor")
 }
 """Exports that know the special tokens of an imported tokenizer."""

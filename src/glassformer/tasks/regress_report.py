@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.evaluate.learning_curve import Counts
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.runs.records import Evaluation, JsonObject
@@ -101,6 +102,10 @@ class RegressReport(TaskReport):
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
         image = scatter(evaluation)
         return {} if image is None else {"scatter": image}
+
+    def counts(self, scores: JsonObject) -> Counts:
+        rows = [(abs(float(row["number"]) - float(row["truth"])), 1) for row in scores["predictions"]]
+        return Counts(np.array(rows, float), lambda sums: float(sums[0] / sums[1]), 0.0, "mae", sign=-1)
 
     def paired_test(
         self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str

@@ -43,7 +43,7 @@ def learning_curve(path: Path, seeds: int = 1, on_step: OnStep | None = None) ->
         on_step: called with the metrics of each step.
 
     Raises:
-        UsageError: the task has no single examples with answers, lower scores are better, or the run is not finished.
+        UsageError: the task has no single examples with answers, or the run is not finished.
         DataError: the data is not there, has changed since, or is little.
         Interrupted: a signal came; what was trained is kept.
     """
@@ -51,11 +51,6 @@ def learning_curve(path: Path, seeds: int = 1, on_step: OnStep | None = None) ->
     task = task_class(config.task)
     if task.running_text or task.report.comparison_keys is None:
         raise UsageError(f"a learning curve counts examples with answers, and {task.name} has none", "use another run")
-    if not (metric := task.report.metric(task.report.headline)).higher_is_better:
-        what = (
-            f"a learning curve forecasts a score of which higher is better, and {task.name} has {metric.title.lower()}"
-        )
-        raise UsageError(what, "train on parts of the data with --data.limit, and compare their reports")
     if not whole.finished:
         raise UsageError(f"{path} is not trained to its end", f"resume it with: {whole.resume_command}")
     data = load_run_data(path, task.schema, config.data, allow_changed=None).text
@@ -112,11 +107,16 @@ def counts_of(run: RunFolder, split: Split) -> Counts:
 def curve_sentence(found: JsonObject, metric: Metric) -> str:
     """Return what to expect of twice the data."""
     now, (low, high) = found["points"][-1], found["gain_ci95"]
-    scale, unit = (100, " points") if metric.write(0.5).endswith("%") else (1, "")
+    if metric.higher_is_better:
+        scale, unit = (100, " points") if metric.write(0.5).endswith("%") else (1, "")
+        gain, low, high = (f"{scale * each:.1f}" for each in (found["gain"], low, high))
+    else:  # in the unit of the data, which may be small
+        gain, low, high, unit = *map(metric.write, (found["gain"], low, high)), ""
+    more = "more" if metric.higher_is_better else "less"
     return (
         f"{metric.title} on validation is {metric.write(now['score'])} with {now['n']:,} examples; "
         f"with {found['n']:,}, expect {metric.write(found['score'])} (95% interval {metric.between(found['ci95'])}), "
-        f"{scale * found['gain']:.1f}{unit} more than the curve has now (95%: {scale * low:.1f} to {scale * high:.1f})."
+        f"{gain}{unit} {more} than the curve has now (95%: {low} to {high})."
     )
 
 
@@ -132,15 +132,15 @@ def curve_rows(found: JsonObject, metric: Metric) -> list[list[str]]:
 def curve_markdown(found: JsonObject, metric: Metric) -> str:
     """Return the report as Markdown."""
     one = "One run of a size: the interval does not know what another seed would give. " if found["seeds"] == 1 else ""
-    law = found["law"]
+    law, sign = found["law"], "−" if metric.higher_is_better else "+"
     parts = [
         f"# Learning curve of {cell_text(found['run'])}",
         curve_sentence(found, metric),
         table(["training examples", metric.title, "95% interval", "runs"], curve_rows(found, metric)),
         f"Every run is scored on the same {counted(found['n_valid'], 'validation examples')}, which chose its weights "
         "too. The error is taken to fall as a power of the number of examples n, to a limit (Figueroa et al. 2012; "
-        f"Hestness et al. 2017): score = {law['a']:.4g} − {law['b']:.4g}·n^(−{law['c']:g}), by least squares with the "
-        "exponent fixed. The interval draws the validation examples with replacement, one run of each size, and an "
-        f"exponent from 0.1 to 1; it is about more data of the same kind. {one}".rstrip(),
+        f"Hestness et al. 2017): score = {law['a']:.4g} {sign} {abs(law['b']):.4g}·n^(−{law['c']:g}), by least squares "
+        "with the exponent fixed. The interval draws the validation examples with replacement, one run of each size, "
+        f"and an exponent from 0.1 to 1; it is about more data of the same kind. {one}".rstrip(),
     ]
     return "\n\n".join(parts) + "\n"
