@@ -69,9 +69,7 @@ class TagReport(TaskReport):
 
     def counts(self, scores: JsonObject) -> Counts:
         """Return the counts of spans and tags by sentence, of which the headline is a function."""
-        truth, answers = (
-            [answer_text(row[key]).split() for row in scores["predictions"]] for key in self.comparison_keys
-        )
+        truth, answers = ([answer_text(row[key]).split() for row in scores["predictions"]] for key in ("truth", "tags"))
         headlines = dict(HEADLINES.values())
         name = scores.get("headline") or self.headline
         return Counts(all_counts(truth, answers), headlines[name], 1.0, name)

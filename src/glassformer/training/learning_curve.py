@@ -107,6 +107,11 @@ def counts_of(run: RunFolder, split: Split) -> Counts:
 def curve_sentence(found: JsonObject, metric: Metric) -> str:
     """Return what to expect of twice the data."""
     now, (low, high) = found["points"][-1], found["gain_ci95"]
+    if found["law"]["b"] == 0:
+        first = found["points"][0]["n"]
+        return (
+            f"{metric.title} on validation is no better with {now['n']:,} than with {first:,}, so nothing is forecast."
+        )
     if metric.higher_is_better:
         scale, unit = (100, " points") if metric.write(0.5).endswith("%") else (1, "")
         gain, low, high = (f"{scale * each:.1f}" for each in (found["gain"], low, high))
