@@ -351,3 +351,22 @@ def test_edits_are_scored_by_absolute_errors(trained: Path) -> None:
     scores = glassformer.load(trained).evaluate_edits("encoder.0.self.out=0")
     assert scores["metric"] == scores["test"]["metric"] == "mae"
     assert scores["test"]["difference"] == pytest.approx(scores["after"] - scores["before"])
+
+
+def test_a_number_of_a_pair_of_texts(tmp_path: Path) -> None:
+    """How alike two texts are; the same from an export, and from a baseline that knows both."""
+    alike = [{"one": f"a {i % 7} b", "two": f"c {i % 5} d", "score": float(i % 7 == i % 5)} for i in range(70)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in alike), encoding="utf-8")
+    names = {"text_column": "one", "pair_column": "two", "label_column": "score"}
+    files = {"train_file": tmp_path / "a.jsonl", "test_file": tmp_path / "a.jsonl"}
+    run = glassformer.train("regress", out=tmp_path / "run", **files, **names, **TINY)
+    assert run is not None
+    answer = run.predict(("a 1 b", "c 1 d"))
+    assert (answer["text"], answer["pair"]) == ("a 1 b", "c 1 d")
+    assert isinstance(run.predict([("a 1 b", "c 1 d"), ("a 1 b", "c 2 d")])[1]["number"], float)
+    evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text(encoding="utf-8"))
+    assert "of what both share" in evaluation["baselines"]["tfidf_ridge"]["settings"]
+    pytest.importorskip("onnxruntime")
+    run.export("onnx", tmp_path / "onnx")
+    exported = glassformer.load(tmp_path / "onnx").predict(("a 1 b", "c 1 d"))
+    assert exported["number"] == pytest.approx(answer["number"], abs=0.05), "the run may compute in bf16"
