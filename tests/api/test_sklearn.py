@@ -21,6 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from tests.helpers.estimators import OPTIONS, lowered
 from tests.helpers.for_each import for_each
 
 import glassformer
@@ -29,32 +30,13 @@ from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.sklearn import TextClassifier, base
 from glassformer.sklearn.inputs import TextsError, class_names
 
-OPTIONS: dict[str, Any] = {
-    "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 1, "dropout": 0.0},
-    "text": {"vocab_size": 60, "max_len": 16, "bigrams": 0, "ngrams": 0},
-    "train.epochs": 4,
-    "train.lr": 0.02,
-    "train.adversarial": 0.0,
-    "train.batch_size": 16,
-}
+pytestmark = pytest.mark.usefixtures("no_plots")
 TEXTS = [f"{'good' if i % 2 else 'bad'} word{i % 13} and word{i % 7}" for i in range(60)]
 LABELS = ["pos" if i % 2 else "neg" for i in range(60)]
 
 
 def classifier(**parameters: Any) -> TextClassifier:
     return TextClassifier(**{"device": "cpu", "threads": 1, "options": OPTIONS} | parameters)
-
-
-def lowered(texts: Any) -> list[str]:
-    return [text.lower() for text in texts]
-
-
-@pytest.fixture(autouse=True)
-def _no_plots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Half of the time of so small a training is that of its plots."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.report.write.draw_all", lambda *_, **__: {})
-        yield
 
 
 @pytest.fixture(scope="module")

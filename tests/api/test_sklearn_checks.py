@@ -7,7 +7,6 @@ but cloning. So a subclass writes each row of numbers as a text; all else of it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from glassformer.sklearn import TextClassifier, TextRegressor
 
+pytestmark = pytest.mark.usefixtures("no_plots")
 OPTIONS = {
     "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 1, "dropout": 0.0},
     "text": {"vocab_size": 400, "max_len": 16, "bigrams": 0, "ngrams": 0},
@@ -78,13 +78,6 @@ def as_texts(rows: np.ndarray) -> list[str]:
     rounded = [" ".join(f"c{i}v{round(float(value))}" for i, value in enumerate(row)) for row in rows]
     exact = [" ".join(f"r{round(float(value) * 1000)}" for value in row[:3]) for row in rows]
     return [f"{first} {second}" for first, second in zip(rounded, exact, strict=True)]
-
-
-@pytest.fixture(autouse=True)
-def _no_plots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Half of the time of so small a training is that of its plots."""
-    monkeypatch.setattr("glassformer.report.write.draw_all", lambda *_, **__: {})
-    yield
 
 
 def checks() -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,38 +12,21 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from tests.helpers.estimators import OPTIONS, lowered
 from tests.helpers.for_each import for_each
 
 from glassformer.errors import UsageError
 from glassformer.sklearn import TextRegressor
 from glassformer.sklearn.inputs import TextsError
 
-OPTIONS: dict[str, Any] = {
-    "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 1, "dropout": 0.0},
-    "text": {"vocab_size": 60, "max_len": 16, "bigrams": 0, "ngrams": 0},
-    "train.epochs": 6,
-    "train.lr": 0.02,
-    "train.adversarial": 0.0,
-    "train.batch_size": 16,
-}
+pytestmark = pytest.mark.usefixtures("no_plots")
+SETTINGS = OPTIONS | {"train.epochs": 6}
 TEXTS = [f"{' '.join(['good'] * (i % 4))} bad word{i % 13}" for i in range(80)]
 NUMBERS = [1000.0 + 50 * (i % 4) for i in range(80)]
 
 
 def regressor(**parameters: Any) -> TextRegressor:
-    return TextRegressor(**{"device": "cpu", "threads": 1, "options": OPTIONS} | parameters)
-
-
-def lowered(texts: Any) -> list[str]:
-    return [text.lower() for text in texts]
-
-
-@pytest.fixture(autouse=True)
-def _no_plots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Half of the time of so small a training is that of its plots."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.report.write.draw_all", lambda *_, **__: {})
-        yield
+    return TextRegressor(**{"device": "cpu", "threads": 1, "options": SETTINGS} | parameters)
 
 
 @pytest.fixture(scope="module")

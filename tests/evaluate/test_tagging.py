@@ -24,11 +24,11 @@ def spans(tags: str) -> list[tuple[int, int, str]]:
         ("B-X I-X O", [(0, 2, "X")]),
         ("B-X B-X", [(0, 1, "X"), (1, 2, "X")]),
         ("I-X I-X O", [(0, 2, "X")]),  # conlleval: I- at the beginning begins a span
-        ("O I-X", [(1, 2, "X")]),  # and behind O
-        ("B-X I-Y I-Y", [(0, 1, "X"), (1, 3, "Y")]),  # and behind another label
+        ("O I-X", [(1, 2, "X")]),  # and after O
+        ("B-X I-Y I-Y", [(0, 1, "X"), (1, 3, "Y")]),  # and after another label
         ("I-X I-Y", [(0, 1, "X"), (1, 2, "Y")]),
         ("B-X I-X B-X I-X I-Y O I-Y", [(0, 2, "X"), (2, 4, "X"), (4, 5, "Y"), (6, 7, "Y")]),
-        ("B-X-Y I-X-Y", [(0, 2, "X-Y")]),  # the label is all behind the first hyphen
+        ("B-X-Y I-X-Y", [(0, 2, "X-Y")]),  # the label is all after the first hyphen
         ("NOUN VERB", []),
     ],
 )
@@ -61,7 +61,7 @@ def test_scores_are_those_counted_by_hand() -> None:
     assert [counts_of(t, f) for t, f in zip(truth, found, strict=True)] == [
         (1, 0, 1, 3, 4),
         (0, 1, 0, 1, 2),
-        (1, 0, 0, 1, 2),  # I-X behind nothing is the same span, and another tag
+        (1, 0, 0, 1, 2),  # I-X after nothing is the same span, and another tag
     ]
     scores = score(truth, found, plain=False)
     assert scores["span_precision"] == scores["span_recall"] == scores["span_f1"] == pytest.approx(2 / 3)
@@ -102,7 +102,7 @@ def test_two_systems_are_compared_by_sentences() -> None:
 
 
 def made(n: int, seed: int) -> tuple[list[list[str]], list[list[str]]]:
-    """A word behind "to" is a place, whatever it is elsewhere."""
+    """A word after "to" is a place, and the same word elsewhere is none."""
     rng = np.random.default_rng(seed)
     words = [[str(word) for word in rng.choice(["to", "oslo", "rome", "we", "go"], 8)] for _ in range(n)]
     tags = [

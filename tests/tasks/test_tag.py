@@ -41,7 +41,7 @@ TINY: dict[str, Any] = {
 
 
 def sentences(n: int, seed: int) -> list[tuple[list[str], list[str]]]:
-    """Make sentences in which a place is marked behind "to" alone."""
+    """Make sentences in which a place is marked after "to" alone."""
     rng, made = np.random.default_rng(seed), []
     for i in range(n):
         words, tags = [f"n{i % 7}", "goes"], ["O", "O"]
@@ -57,11 +57,6 @@ def write(path: Path, n: int = 120, seed: int = 0) -> Path:
     blocks = ("\n".join(f"{w}\t{t}" for w, t in zip(*one, strict=True)) for one in sentences(n, seed))
     path.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
     return path
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@
  *   scale [x] attrs.factor                              x · factor
  *   ngram_ids []                                        ids of each token's n-grams (L, G), padded with 0
  *   bigram_ids []                                       row of the word bigram that ends at each token (L); 0 for none
- *   segment_ids [] attrs.separator?                     segment of each token (L): 1 behind the separator of a pair, else 0
+ *   segment_ids [] attrs.separator?                     segment of each token (L): 1 after the separator of a pair, else 0
  *   embedding_bag [ngram_ids] {weight} attrs.how        "mean" or "sum" of weight[ngram_ids], without 0; zeros if there are none
  *   positions [] attrs.scheme, {weight?}                "sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight
  *   add [a, b]                                          a + b

@@ -18,7 +18,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.significance import wilson_interval
 from glassformer.text.decision import COLDEST, HOTTEST, at_temperature
 from glassformer.text.ngrams import mostly_unspaced
-from glassformer.text.pairs import sides_of
+from glassformer.text.pairs import split_pairs
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -303,7 +303,7 @@ def tfidf_features(
     """Return the TF-IDF of training and test texts as sparse matrices, and of what; None for texts without a word.
 
     In scripts without spaces a "word" would be a clause that never recurs, and the features too weak; there they are
-    character 1- to 3-grams. With `pairs` those of each side, and what both sides share.
+    character 1- to 3-grams. With `pairs` those of each of the two texts, and what both share.
     """
     if pairs:
         return _pair_features(train_texts, test_texts)
@@ -324,8 +324,8 @@ def _pair_features(train_texts: Sequence[str], test_texts: Sequence[str]) -> tup
     """
     from scipy.sparse import csr_matrix, hstack
 
-    sides = sides_of(train_texts)
-    if (features := tfidf_features(sides, sides_of(test_texts))) is None:
+    singles = split_pairs(train_texts)
+    if (features := tfidf_features(singles, split_pairs(test_texts))) is None:
         return None
 
     def of_pairs(x: Any) -> Any:

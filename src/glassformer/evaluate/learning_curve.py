@@ -1,7 +1,7 @@
 """A score as a function of the number of training examples, and what twice as many would give.
 
 The error falls as a power of the number of examples, to a limit: score(n) = a − b·n^(−c) (Figueroa et al. 2012;
-Hestness et al. 2017). Three sizes cannot tell c from chance, so that a and b are fitted by least squares with c fixed
+Hestness et al. 2017). Three sizes do not determine c, so that a and b are fitted by least squares with c fixed
 at the 1/2 of a sample's error, and the interval has any c from LEAST to MOST.
 """
 

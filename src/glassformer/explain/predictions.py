@@ -98,7 +98,7 @@ def number_answer(decision: Decision, output: Tensor, before: Tensor | None = No
     detail = f"{number_text(mean)} + {number_text(sd)} × {output.item():.4f}"
     if before is not None:
         was = float(decision.numbers(before.cpu().numpy()).item())
-        detail = f"{number - was:+.4g} beside {number_text(was)} without edits"
+        detail = f"{number - was:+.4g} from {number_text(was)} without edits"
     return {"headline": number_text(number).replace("-", "−"), "detail": detail.replace("-", "−")}
 
 

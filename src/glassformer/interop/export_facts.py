@@ -23,6 +23,7 @@ from glassformer.config.validation import TASK_NAMES, build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
 from glassformer.text.decision import Decision
+from glassformer.text.paired_tokenizer import PairedTokenizer
 from glassformer.text.pairs import PairTokenizer
 from glassformer.text.special_tokens import SIDES, SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
@@ -275,8 +276,7 @@ def imported_tokenizer(
 ) -> Tokenizer:
     """Return an imported tokenizer of its parsed `tokenizer.json`, and of its `SIDE_FILES` where it has some."""
     if sides:
-        paired = importlib.import_module("glassformer.text.paired_tokenizer")
-        return paired.PairedTokenizer({**content, SIDES: sides}, special, where)
+        return PairedTokenizer({**content, SIDES: sides}, special, where)
     return Tokenizer.imported(json.dumps(content), special, where)
 
 

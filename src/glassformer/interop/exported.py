@@ -244,11 +244,11 @@ class ExportedModel:
         for text, cut in zip(texts, encoded, strict=True):
             probabilities = self._answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
             if facts.kind == "regressor":
-                answer = number_answer(self.tokenizer.sides(text), float(probabilities[0]))
+                answer = number_answer(self.tokenizer.text_fields(text), float(probabilities[0]))
             elif facts.kind == "classifier":
-                answer = class_answer(self.tokenizer.sides(text), probabilities, facts.labels)
+                answer = class_answer(self.tokenizer.text_fields(text), probabilities, facts.labels)
             else:
-                answer = labels_answer(self.tokenizer.sides(text), probabilities, facts.labels, self._decision)
+                answer = labels_answer(self.tokenizer.text_fields(text), probabilities, facts.labels, self._decision)
             answers.append(answer | cut.mark)
         return answers
 

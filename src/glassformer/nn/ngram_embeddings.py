@@ -164,7 +164,7 @@ class SegmentEmbedding(nn.Module):
         self.separator: int | None = None
 
     def segment_ids(self, ids: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
-        """Return the segment of each token: the first one; of a pair the second one behind the first separator."""
+        """Return the segment of each token: the first one; of a pair the second one after the first separator."""
         if self.separator is None:
             return torch.zeros_like(ids)
         divides = (ids == self.separator).long()

@@ -36,7 +36,8 @@ from glassformer.utils.console import log_silently, log_to_stderr
 if TYPE_CHECKING:
     from glassformer.run import Run
 
-TEXTS = "texts.jsonl"
+TEXTS, ANSWERS = "texts.jsonl", "label"
+"""The file of the texts of a training, and its column of answers."""
 NOT_PICKLED = {"checkpoints", "snapshots", "exports", "means"}
 """Folders of a run that only training, or looking into it, needs; they are made again or are not there."""
 OF_TEXTS = {f.name for f in fields(FilesConfig)} | {"dataset", "data_dir", "files"}
@@ -49,15 +50,14 @@ _one_training = threading.Lock()
 class TextEstimator(BaseEstimator):
     """What estimators of texts have in common: parameters, training, the run, and how it is pickled.
 
-    A subclass names its task and the column of its answers, and calls `train_run` in its `fit`.
+    A subclass names its task, whose recipe is the default, and calls `train_run` in its `fit`.
     """
 
     task: ClassVar = ""
-    answer_column: ClassVar = ""
 
     def __init__(
         self,
-        recipe: str | Path | Config = "classify",
+        recipe: str | Path | Config | None = None,
         *,
         out: str | Path | None = None,
         init_from: str | Path | None = None,
@@ -121,16 +121,16 @@ class TextEstimator(BaseEstimator):
         try:
             _check_new(out, table)
             out.parent.mkdir(parents=True, exist_ok=True)
-            rows = ({"text": text, self.answer_column: answer} for text, answer in zip(texts, answers, strict=True))
+            rows = ({"text": text, ANSWERS: answer} for text, answer in zip(texts, answers, strict=True))
             atomic_write_text(table, "".join(json_line(row) + "\n" for row in rows))
             data = settings.pop("data", {}) | {
                 "dataset": "files",
                 "train_file": str(table),
                 "text_column": "text",
-                f"{self.answer_column}_column": self.answer_column,
+                "label_column": ANSWERS,
             }
             with _one_training, self._logging(), cache_in(private / "cache"):
-                run = api.train(self.recipe, out=out, data=data, **settings)
+                run = api.train(self.recipe or self.task, out=out, data=data, **settings)
         except Interrupted as error:
             where = f"{error.message}; {error.hint}" if self.out is not None else "the training was stopped"
             raise (
@@ -152,7 +152,8 @@ class TextEstimator(BaseEstimator):
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings of `glassformer.train`, by section."""
-        config = self.recipe if isinstance(self.recipe, Config) else load_recipe(self.recipe)
+        recipe = self.recipe or self.task
+        config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
         if config.task != self.task:
             message = f"{type(self).__name__} trains recipes of the task {self.task}, not {config.task or 'none'}"
             raise UsageError(message, f"name another recipe, such as {self.task!r}")

@@ -18,7 +18,7 @@ class TextClassifier(ClassifierMixin, TextEstimator):
     with the setting `data.limit`, has the probability 0.
 
     Args:
-        recipe: the name of a recipe that classifies, the path of a TOML file, or a `Config`.
+        recipe: the name of a recipe that classifies, the path of a TOML file, or a `Config`; None for `classify`.
         out: a new folder to keep the run in, and its texts in `OUT.texts.jsonl`; without it the run is removed with the
             estimator.
         init_from: a run to initialise from (fine-tuning).
@@ -33,7 +33,6 @@ class TextClassifier(ClassifierMixin, TextEstimator):
     """
 
     task = "classify"
-    answer_column = "label"
 
     def fit(self, X: Any, y: Any) -> TextClassifier:  # noqa: N803
         """Train a new run; errors as of `train_run`."""

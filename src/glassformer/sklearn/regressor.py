@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from glassformer.config import Config
 from glassformer.sklearn.base import TextEstimator
 from glassformer.sklearn.inputs import checked_numbers, checked_texts
 
@@ -18,7 +15,7 @@ class TextRegressor(RegressorMixin, TextEstimator):
     """A regressor of texts: `fit(X, y)` with a list, array or Series of texts and one of numbers; `score` is R².
 
     Args:
-        recipe: the name of a recipe for numbers, the path of a TOML file, or a `Config`.
+        recipe: the name of a recipe for numbers, the path of a TOML file, or a `Config`; None for `regress`.
         out: a new folder to keep the run in, and its texts in `OUT.texts.jsonl`; without it the run is removed with the
             estimator.
         init_from: a run to initialise from (fine-tuning).
@@ -30,30 +27,6 @@ class TextRegressor(RegressorMixin, TextEstimator):
     """
 
     task = "regress"
-    answer_column = "label"
-
-    def __init__(
-        self,
-        recipe: str | Path | Config = "regress",
-        *,
-        out: str | Path | None = None,
-        init_from: str | Path | None = None,
-        random_state: Any = None,
-        device: str | None = None,
-        threads: int | None = None,
-        options: Mapping[str, Any] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            recipe,
-            out=out,
-            init_from=init_from,
-            random_state=random_state,
-            device=device,
-            threads=threads,
-            options=options,
-            verbose=verbose,
-        )
 
     def fit(self, X: Any, y: Any) -> TextRegressor:  # noqa: N803
         """Train a new run; errors as of `train_run`."""

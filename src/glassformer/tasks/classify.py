@@ -46,7 +46,7 @@ from glassformer.tasks.probe import fit_probe
 from glassformer.tasks.vectors import corpus_vectors
 from glassformer.text.answers import check_probabilities, class_answer, cut_message
 from glassformer.text.ngrams import mean_words
-from glassformer.text.pairs import PairTokenizer, sides_of
+from glassformer.text.pairs import PairTokenizer, split_pairs
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import counted
 
@@ -197,7 +197,7 @@ class Classify(Task):
     @classmethod
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Classify:
         if config.data.files.pair_column is not None:
-            trained = tokenizer or Tokenizer.train(sides_of(data.train.text), config.text, data.extra_tokens)
+            trained = tokenizer or Tokenizer.train(split_pairs(data.train.text), config.text, data.extra_tokens)
             tokenizer = PairTokenizer.of(trained)
         task = cast(Classify, super().from_data(config, data, tokenizer))
         if config.train.class_weight == "balanced":
@@ -348,7 +348,7 @@ class Classify(Task):
         return [answer | cut.mark for answer, cut in zip(answers, encoded, strict=True)]
 
     def _answer(self, text: str, probabilities: Any, /) -> dict[str, Any]:
-        return class_answer(self.tokenizer.sides(text), probabilities, self.labels)
+        return class_answer(self.tokenizer.text_fields(text), probabilities, self.labels)
 
     def start_head(self, model: nn.Module, corpus: EncodedCorpus) -> bool:
         """Set the head of each member to a logistic regression on the pooled vectors of the training texts."""

@@ -114,14 +114,7 @@ class MultiLabelReport(TaskReport):
         return [*sentences, precision_table("label", labels)]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
-        """Return warnings about a model that is not better than a baseline."""
-        score = evaluation.value("micro_f1")
-        found: list[str] = []
-        for key, title in self.baselines.items():
-            rival = evaluation.baselines.get(key, {}).get("micro_f1")
-            if score is not None and rival is not None and rival >= score:
-                found.append(f"“{title}” does as well or better here (micro F1 {percent(rival)}).")
-        return found
+        return self.beaten(evaluation)
 
     def counts(self, scores: JsonObject) -> Counts:
         answers, truth = ([row[key] for row in scores["predictions"]] for key in ("labels", "truth"))
@@ -250,7 +243,7 @@ class MultiLabel(Classify):
         return scores | self._answers(split, probabilities, [labels_of(answer) for answer in split.answers])
 
     def _answer(self, text: str, probabilities: np.ndarray) -> dict[str, Any]:
-        return labels_answer(self.tokenizer.sides(text), probabilities, self.labels, self.decision)
+        return labels_answer(self.tokenizer.text_fields(text), probabilities, self.labels, self.decision)
 
     def _fit_head(self, vectors: np.ndarray, corpus: EncodedCorpus, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return weight and bias of a logistic regression for each label, on pooled vectors of the texts at `index`."""

@@ -164,7 +164,7 @@ class Regress(Classify):
         return scores | self._answers(split, numbers, truth.tolist())
 
     def _answer(self, text: str, probabilities: np.ndarray, /) -> dict[str, Any]:
-        return number_answer(self.tokenizer.sides(text), float(probabilities))
+        return number_answer(self.tokenizer.text_fields(text), float(probabilities))
 
     def _fit_head(self, vectors: np.ndarray, corpus: EncodedCorpus, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return weight and bias of a ridge regression on the pooled vectors of the texts at `index`."""

@@ -90,14 +90,7 @@ class RegressReport(TaskReport):
         return [f"The true numbers have mean {number(mean)} and standard deviation {number(sd)}."]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
-        """Return warnings about a model that is not better than a baseline."""
-        error = evaluation.value("mae")
-        found: list[str] = []
-        for key, title in self.baselines.items():
-            rival = evaluation.baselines.get(key, {}).get("mae")
-            if error is not None and rival is not None and rival <= error:
-                found.append(f"“{title}” does as well or better here (mean absolute error {number(rival)}).")
-        return found
+        return self.beaten(evaluation)
 
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
         image = scatter(evaluation)

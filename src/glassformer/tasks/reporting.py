@@ -102,6 +102,16 @@ class TaskReport:
         """Return what a reader must know before believing a score."""
         return []
 
+    def beaten(self, evaluation: Evaluation) -> list[str]:
+        """Return a warning for each baseline whose headline score is as good as the model's, or better."""
+        metric, score, _ = self.score(evaluation)
+        found: list[str] = []
+        for key, title in self.baselines.items():
+            rival = evaluation.baselines.get(key, {}).get(metric.name)
+            if score is not None and rival is not None and not metric.better(score, rival):
+                found.append(f"“{title}” does as well or better here ({metric.title} {metric.write(rival)}).")
+        return found
+
     def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
         """Draw an evaluation's own pictures: PNG by name, each with a caption in `captions`."""
         return {}

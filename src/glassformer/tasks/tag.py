@@ -38,7 +38,7 @@ from glassformer.tasks.tag_report import TagReport
 from glassformer.text.answers import check_probabilities
 from glassformer.text.tags import OUTSIDE, are_plain, marks_span, outside_of, spans_of, tag_names, tags_answer, tags_at
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.words import NO_TOKEN, ReadText, encoded_words, read_running
+from glassformer.text.words import NO_TOKEN, EncodedWords, ReadText, encoded_words, read_running
 from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
@@ -158,13 +158,13 @@ class Tag(Task):
         known = split.answer is not None
         answers = [self._numbers(answer, split.source) for answer in split.answers] if known else None
         texts = (of_joined(text) for text in split.text)
-        self._write(writer, texts, answers)
+        self._write(writer, encoded_words(self.tokenizer, texts, self.config.text.max_len), answers)
         writer.stats["n"] += len(split)
 
-    def _write(self, writer: CorpusWriter, texts: Iterable[ReadText], answers: list[list[int]] | None) -> None:
+    def _write(self, writer: CorpusWriter, encoded: Iterable[EncodedWords], answers: list[list[int]] | None) -> None:
         ids, target, surfaces = writer.sequences("ids"), writer.numbers("target"), writer.surfaces()
         writer.stats["n_words_cut"] = 0
-        for number, found in enumerate(encoded_words(self.tokenizer, texts, self.config.text.max_len)):
+        for number, found in enumerate(encoded):
             ids.append(writer.truncate(found.ids))
             if surfaces is not None:
                 surfaces.append_surfaces(found.surfaces)
@@ -250,7 +250,7 @@ class Tag(Task):
     def cut_message(self, n_words: int) -> str:
         """Return a sentence about words that were not read."""
         longest = counted(self.config.text.max_len, "tokens")
-        beyond = f"{counted(n_words, 'words')} behind {longest} of their text, or without a token"
+        beyond = f"{counted(n_words, 'words')} beyond {longest} of their text, or without a token"
         return f"{beyond}, get the tag {self.tags[self.outside]}"
 
     def predict(
@@ -262,11 +262,11 @@ class Tag(Task):
         `max_len` has "truncated": True; "unknown" counts the tokens that the vocabulary lacks.
         """
         several, longest = [read_running(text) for text in texts], self.config.text.max_len
-        arrays = ArrayWriter(None)
+        encoded, arrays = list(encoded_words(self.tokenizer, several, longest)), ArrayWriter(None)
         writer = CorpusWriter(arrays, self.tokenizer, self.config.text)
-        self._write(writer, several, None)
+        self._write(writer, encoded, None)
         corpus = EncodedCorpus.from_arrays(arrays.in_memory(), writer.stats, str)
-        marks = [found.mark(self.tokenizer, longest) for found in encoded_words(self.tokenizer, several, longest)]
+        marks = [found.mark(self.tokenizer, longest) for found in encoded]
         return [
             tags_answer(text, read.words, read.spans, tags, shares) | mark
             for text, read, (tags, shares), mark in zip(

@@ -58,14 +58,7 @@ class TagReport(TaskReport):
         return {} if image is None else {"confusion": image}
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
-        """Return warnings about a model that is not better than a baseline."""
-        metric, score, _ = self.score(evaluation)
-        found: list[str] = []
-        for key, title in self.baselines.items():
-            rival = evaluation.baselines.get(key, {}).get(metric.name)
-            if score is not None and rival is not None and rival >= score:
-                found.append(f"“{title}” does as well or better here ({metric.title} {percent(rival)}).")
-        return found
+        return self.beaten(evaluation)
 
     def counts(self, scores: JsonObject) -> Counts:
         """Return the counts of spans and tags by sentence, of which the headline is a function."""

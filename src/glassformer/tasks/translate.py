@@ -138,7 +138,7 @@ def confidence_sentence(scores: JsonObject) -> list[str]:
     low, high = found["ci95"]
     worst, *_, best = found["chrf_by_quarter"]
     return [
-        f"Is its confidence earned? Spearman's correlation of the mean log-probability of a translation with the chrF "
+        "Confidence: Spearman's correlation of the mean log-probability of a translation with the chrF "
         f"of its sentence is {found['spearman']:.2f} (95%: {low:.2f} to {high:.2f}). The quarter of which it is least "
         f"sure has chrF {worst:.1f}, that of which it is most sure {best:.1f}."
     ]

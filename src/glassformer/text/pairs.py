@@ -1,8 +1,8 @@
 """Pairs of texts, such as premise and hypothesis: how a pair is written as one text, and how it becomes tokens.
 
 A pair is written `first [SEP] second`. A text that holds "[SEP]" itself is refused, so a text has one meaning. Each
-side is encoded as a text of its own; between the two stands the separator of the tokenizer, a special token, which is
-found in no text: [SEP] in BERT, `</s></s>` in RoBERTa, [EOS] in a tokenizer that was trained here.
+of the two is encoded as a text of its own; between them stands the separator of the tokenizer, a special token, which
+is found in no text: [SEP] in BERT, `</s></s>` in RoBERTa, [EOS] in a tokenizer that was trained here.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ DOUBLED = "</s>"
 def pair_issue(first: str, second: str) -> str:
     """Return what is wrong with the two texts of a pair in training or test data; "" where nothing is."""
     for name, text in (("first", first), ("second", second)):
-        if SEPARATOR in text:
-            return f"the {name} text holds {SEPARATOR}, which divides the two texts of a pair"
+        if issue := _holds_separator(name, text):
+            return issue
         if not text.strip():
             return f"the {name} text of the pair is empty"
     return ""
 
 
+def _holds_separator(name: str, text: str) -> str:
+    return f"the {name} text holds {SEPARATOR}, which divides the two texts of a pair" if SEPARATOR in text else ""
+
+
 def join_pair(first: str, second: str) -> str:
     """Return two texts as one; raise DataError where one of them holds the separator."""
-    for name, text in (("first", first), ("second", second)):
-        if SEPARATOR in text:
-            message = f"the {name} text holds {SEPARATOR}, which divides the two texts of a pair"
-            raise DataError(message, "write it in another way")
+    if issue := _holds_separator("first", first) or _holds_separator("second", second):
+        raise DataError(issue, "write it in another way")
     return f"{first} {SEPARATOR} {second}"
 
 
@@ -58,9 +60,9 @@ def split_pair(text: str) -> tuple[str, str]:
     return parts[0].removesuffix(" "), parts[1].removeprefix(" ")
 
 
-def sides_of(texts: Iterable[str]) -> list[str]:
+def split_pairs(texts: Iterable[str]) -> list[str]:
     """Return the first and the second text of each pair, one after the other."""
-    return [side for text in texts for side in split_pair(text)]
+    return [one for text in texts for one in split_pair(text)]
 
 
 def with_second(tokenizer: Tokenizer, text: str, second: str | None, where: object) -> str:
@@ -124,12 +126,12 @@ class PairTokenizer(Tokenizer):
         return PairTokenizer.of(Tokenizer(self._backend, self.special).without_ngrams())
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        sides = iter(super().encode_batch(self._sides(texts)))
-        return [[*first, *self.separator, *second] for first, second in zip(sides, sides, strict=True)]
+        encoded = iter(super().encode_batch(self._split(texts)))
+        return [[*first, *self.separator, *second] for first, second in zip(encoded, encoded, strict=True)]
 
     def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-        sides = super().encode_with_surfaces(self._sides(texts))
-        for (first, words), (second, more) in zip(sides, sides, strict=True):
+        encoded = super().encode_with_surfaces(self._split(texts))
+        for (first, words), (second, more) in zip(encoded, encoded, strict=True):
             yield [*first, *self.separator, *second], [*words, *[""] * len(self.separator), *more]
 
     def encode_cut(self, texts: Sequence[str], max_len: int, keep: str = "head") -> list[CutText]:
@@ -166,7 +168,7 @@ class PairTokenizer(Tokenizer):
         between = [(at, at + len(SEPARATOR))] * len(self.separator)
         return [*super().offsets(first), *between, *((start + a, start + b) for a, b in super().offsets(second))]
 
-    def sides(self, text: str) -> dict[str, str]:
+    def text_fields(self, text: str) -> dict[str, str]:
         first, second = split_pair(text)
         return {"text": first, "pair": second}
 
@@ -176,7 +178,7 @@ class PairTokenizer(Tokenizer):
     def _content(self) -> dict[str, Any]:
         return super()._content() | {PAIRS: True}
 
-    def _sides(self, texts: Sequence[str]) -> list[str]:
+    def _split(self, texts: Sequence[str]) -> list[str]:
         if not all(isinstance(text, str) for text in texts):
             raise not_text(texts)
-        return sides_of(texts)
+        return split_pairs(texts)

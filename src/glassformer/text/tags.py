@@ -1,6 +1,6 @@
 """Tags of words and the spans that they mark. No torch is imported here.
 
-Spans are written as IOB2: B-X begins a span of the label X, I-X goes on with it, O is outside of all. Other schemes are
+Spans are written as IOB2: B-X begins a span of the label X, I-X continues it, O is outside of all. Other schemes are
 brought to it: IOB1 (I-X also begins a span), BIOES and BILOU (E-X, L-X end a span, S-X, U-X are one of one word).
 """
 
@@ -55,7 +55,7 @@ def as_iob2(tags: Sequence[str]) -> list[str]:
 def spans_of(tags: Sequence[str]) -> list[TagSpan]:
     """Return the spans of a sentence as conlleval and seqeval's default mode count them.
 
-    I-X behind O or behind another label begins a span; one ends before each word that does not go on with it.
+    I-X after O or after another label begins a span; one ends before each word that does not continue it.
     """
     spans: list[TagSpan] = []
     start, label = 0, ""

@@ -205,7 +205,7 @@ class Tokenizer:
         """Return of the tokens of a text what `long_text.truncate` keeps, or of other values of theirs."""
         return truncate(ids if values is None else values, max_len, keep)
 
-    def sides(self, text: str) -> dict[str, str]:
+    def text_fields(self, text: str) -> dict[str, str]:
         """Return a text as an answer names it: {"text"}, of a pair {"text", "pair"}."""
         return {"text": text}
 

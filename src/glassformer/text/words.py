@@ -44,7 +44,7 @@ def word_spans(text: str) -> list[Span]:
 
 
 def _joins(text: str, end: int, mark: Span, after: Span) -> bool:
-    """Return whether a mark joins what ends at `end` with what is behind it."""
+    """Return whether a mark joins what ends at `end` with what follows."""
     if mark != (end, end + 1) or after[0] != end + 1 or not _is_letter(text[end + 1]):
         return False
     return text[end] in JOINERS or (text[end] in OF_NUMBERS and text[end - 1].isdigit() and text[end + 1].isdigit())
@@ -110,7 +110,7 @@ def first_tokens(starts: Sequence[int], words: Sequence[str], offsets: Sequence[
     first = [NO_TOKEN] * len(words)
     ends = [start + len(word) for start, word in zip(starts, words, strict=True)]
     for token, (start, end) in enumerate(offsets):
-        word = bisect_right(ends, start)  # the first that ends behind the token's start
+        word = bisect_right(ends, start)  # the first that ends after the token's start
         if end > start and word < len(words) and starts[word] < end and first[word] < 0:
             first[word] = token
     return first

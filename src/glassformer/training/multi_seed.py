@@ -124,7 +124,7 @@ def _evaluate_ensemble(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
 
 
 def train_or_resume(config: Config, run: RunFolder, on_step: OnStep | None, track: str | None) -> None:
-    """Train a run from its beginning, or go on with it where it was begun."""
+    """Train a run from its beginning, or resume it where it was begun."""
     if run.resumable:
         resume_run(run, on_step, track)
         return

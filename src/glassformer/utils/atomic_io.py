@@ -189,7 +189,7 @@ def remove_leftovers(parent: Path, name: str = "", older_than: float = 0.0) -> N
 
 
 def remove_leftovers_of(path: Path) -> None:
-    """Remove what processes that died while they wrote a file left beside it; no other may be writing it now."""
+    """Remove what processes that died while they wrote a file left next to it; no other may be writing it now."""
     prefix = f".tmp-{path.name}-"
     for other in sorted(path.parent.iterdir()):
         process, _, count = other.name.removeprefix(prefix).partition("-")

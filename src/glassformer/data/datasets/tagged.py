@@ -100,7 +100,7 @@ def read_tagged(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Row
 
 
 def _read_columns(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None:
-    """Read lines of columns, separated by tabs or blanks; an empty line ends a sentence, DOCUMENT_START is none."""
+    """Read lines of columns, separated by tabs or blanks; an empty line, or one of DOCUMENT_START, ends a sentence."""
     of_conllu = path.name.lower().removesuffix(".gz").endswith(".conllu")
     word_at, tag_at = (_column(spec) for spec in specs)
     if of_conllu:

@@ -51,9 +51,8 @@ def keep(explanation: Explanation, out: Path | str) -> Path:
     prefix = f"members.{explanation.request.member - 1}." if isinstance(whole, Ensemble) else ""
     learned = {f"{prefix}{name}": p.detach() for name, p in explanation.subject.model.named_parameters()}
     labels = explanation.labels
-    if (
-        labels is not None and labels.each[labels.shown].threshold is not None
-    ):  # of which one learned: its row of the head
+    # Of several labels the one that learned has a row of the head; the tag of a word shares the whole head.
+    if labels is not None and labels.each[labels.shown].threshold is not None:
         for name in (f"{prefix}head.weight", f"{prefix}head.bias"):
             rows = weights[name].clone()
             rows[labels.shown] = learned[name][0]
