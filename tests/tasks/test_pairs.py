@@ -22,11 +22,13 @@ from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.classification import fit_baselines
+from glassformer.explain.learn.learning import known_answers
 from glassformer.explain.page.service import Service
+from glassformer.explain.watch.probes import default_texts
 from glassformer.interop import import_check
 from glassformer.run import Run
 from glassformer.tasks.classify import Classify
-from glassformer.text.pairs import PairTokenizer, join_pair, split_pair
+from glassformer.text.pairs import SEPARATOR, PairTokenizer, join_pair, split_pair
 from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
 
@@ -365,3 +367,20 @@ def test_the_page_says_how_a_pair_is_written() -> None:
     with pytest.raises(DataError, match="reads two texts") as error:
         Service(matrix_run("pairs")).trace({"text": "a b"})
     assert error.value.hint == "write the pair as: first text [SEP] second text"
+
+
+def test_learning_a_pair_shows_what_other_pairs_lose(run: Run, trained: Path) -> None:
+    """The others are those that the run was evaluated on, each with both of its texts."""
+    learned = run.learn(("red dog", "there is red"), "yes", steps=2).learning
+    assert learned is not None and learned.learned is not None
+    others = learned.learned.others
+    assert others and all(SEPARATOR in other.text for other in others)
+    answers = glassformer.load(trained).predict([text for text, _ in known_answers(run)])
+    assert all(answer["pair"] for answer in answers)
+
+
+def test_probes_of_pairs_are_never_half_a_pair(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.explain.watch.probes.examples", lambda subject: [])
+    assert all(SEPARATOR in text for text in default_texts(run)["texts"])
+    monkeypatch.setattr("glassformer.explain.watch.probes.MAX_PROBE_CHARACTERS", 5)
+    assert default_texts(run)["texts"] == []

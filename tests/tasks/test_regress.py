@@ -370,3 +370,9 @@ def test_a_number_of_a_pair_of_texts(tmp_path: Path) -> None:
     run.export("onnx", tmp_path / "onnx")
     exported = glassformer.load(tmp_path / "onnx").predict(("a 1 b", "c 1 d"))
     assert exported["number"] == pytest.approx(answer["number"], abs=0.05), "the run may compute in bf16"
+
+
+def test_an_edit_prints_the_numbers_and_no_table_of_logits(trained: Path, capfd: Any) -> None:
+    assert main(["explain", str(trained), "a good b", "--edit", "encoder.0.self.out=0"]) == 0
+    printed = capfd.readouterr().out
+    assert "before" in printed and "after" in printed and "logit" not in printed and "log p" not in printed

@@ -39,7 +39,8 @@ def show_effect(explanations: Sequence[Any], edits: Sequence[str], as_json: bool
         numbers = effect.log_prob_before, effect.log_prob_after, effect.difference_before, effect.difference_after
         at = "" if effect.position is None else str(effect.position)
         rows.append((at, effect.target, effect.before, effect.after, *(f"{number:.3f}" for number in numbers)))
-    console.write_table(("position", "token", "before", "after", *numbers_of), rows)
+    if rows:  # a vector and a number have no logits
+        console.write_table(("position", "token", "before", "after", *numbers_of), rows)
 
 
 def show_sweep(kind: str, explanations: Sequence[Any], edits: Sequence[str], as_json: bool) -> None:

@@ -52,6 +52,7 @@ from glassformer.models.encoder_models import TokenClassifier
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
+from glassformer.text.pairs import text_of
 from glassformer.utils.device import tuned
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def known_answers(subject: Subject) -> list[tuple[str, str]]:
     except CheckpointError:
         return []
     rows = evaluation.examples if evaluation else []
-    found = [(str(row.get("text", "")), _known_answer(subject, row)) for row in rows]
+    found = [(text_of(row), _known_answer(subject, row)) for row in rows if "text" in row]
     return [(text, answer) for text, answer in found if text and answer]
 
 

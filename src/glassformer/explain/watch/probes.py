@@ -130,6 +130,8 @@ def default_texts(subject: Subject) -> ProbeTexts:
         message = error.message if isinstance(error, GlassformerError) else str(error)
         return {"texts": [], "missing": f"The texts of this run cannot be read: {message}"}
     texts = [text for text in map(str, data.valid.text[:200]) if text.strip()]
+    if subject.task.tokenizer.separator:  # half of a pair is none
+        texts = [text for text in texts if len(text) <= MAX_PROBE_CHARACTERS]
     short = sorted(dict.fromkeys(texts), key=len)[:N_DEFAULT]
     short = [from_border(text[:MAX_PROBE_CHARACTERS]) if is_cut else text[:MAX_PROBE_CHARACTERS] for text in short]
     return {"texts": short, "missing": None if short else "The validation split of this run holds no text."}
