@@ -197,6 +197,7 @@ class Run:
         checkpoint: str = "model",
         member: int = 1,
         label: str | None = None,
+        calibrated: bool = False,
         **options: Any,
     ) -> Explanation:
         """Look at one text as the model does: every tensor, every prediction, every step of decoding.
@@ -208,13 +209,15 @@ class Run:
             member: which model of an ensemble, counted from 1.
             label: which of several labels, where a text may have them; the most probable one by default. Of a tagger
                 which word, by itself or by its number from 1; the first that is tagged by default.
+            calibrated: whether the probability of a class or label is that at the temperature fitted on validation.
             options: fields of `DecodeConfig`.
 
         Raises:
             UsageError, CheckpointError, DivergedError: see `explain.explanation.explain`.
         """
         self._decode(options)  # refuses options that are none
-        return self._explained(text, target=target, checkpoint=checkpoint, member=member, label=label, decode=options)
+        weights = {"checkpoint": checkpoint, "member": member, "label": label, "calibrated": calibrated}
+        return self._explained(text, target=target, decode=options, **weights)
 
     def learn(self, text: GivenText, answer: str, *, steps: int = 0, **options: Any) -> Explanation:
         """Look at one step of learning: the loss of an answer, the gradient of every tensor, and what steps change.

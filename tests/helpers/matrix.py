@@ -137,6 +137,15 @@ def matrix_run(task: str, members: int = 1, max_len: int = MAX_LEN, seed: int = 
     return Run(Path("runs") / task, built, network.eval(), CPU)
 
 
+def with_temperature(run: Run, temperature: float | None = 2.5) -> Run:
+    """Return a run whose validation split chose a temperature."""
+    run = Run(
+        run.path, type(run.task)(run.task.config, run.task.tokenizer, run.task.label_names), run.model, run.device
+    )
+    run.task.decision = replace(run.task.decision, temperature=temperature)
+    return run
+
+
 def stack_of(task: str) -> str:
     """Return the first stack of a family."""
     return "decoder" if task == "lm" else "encoder"

@@ -145,6 +145,19 @@ def shares(answers: list[dict[str, Any]]) -> np.ndarray:
     return np.array([[*answer["probabilities"].values()] for answer in answers])
 
 
+def test_explain_shows_and_saves_calibrated_probabilities(trained: Path, capfd: Any, tmp_path: Path) -> None:
+    shares = glassformer.load(trained).predict(TEXTS[0], calibrated=True)["probabilities"].values()
+    expected = f"{100 * max(shares):.1f}%, calibrated"
+    capfd.readouterr()
+    assert main(["explain", str(trained), TEXTS[0], "--calibrated", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["manifest"]["together"]["answer"]["detail"] == expected
+    assert main(["explain", str(trained), TEXTS[0], "--calibrated", "-o", str(tmp_path / "page.html")]) == 0
+    assert expected in (tmp_path / "page.html").read_text("utf-8")
+    for flags in ([TEXTS[0], "--learn", "good"], ["--check", "x.toml"]):
+        assert main(["explain", str(trained), *flags, "--calibrated"]) == 2
+        assert "--calibrated is about the answers of the finished model" in capfd.readouterr().err
+
+
 def test_calibrated_answers_are_the_same_labels(trained: Path) -> None:
     run = glassformer.load(trained)
     plain, calibrated = run.predict(TEXTS), run.predict(TEXTS, calibrated=True)

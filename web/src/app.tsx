@@ -85,7 +85,7 @@ function Main() {
   return (
     <main id="main" tabIndex={-1} data-screen={screen} aria-busy={waits !== null}>
       {content}
-      {!(traced && here) && <p class="waiting">{waits ? `${waits} …` : "Nothing has been traced yet."}</p>}
+      {!(traced && here) && <p class="waiting">{waits ? `${waits} …` : "No text is traced yet."}</p>}
       <p class="visually-hidden" role="status">{waits}</p>
     </main>
   );

@@ -33,6 +33,8 @@ export interface Manifest {
   answer: Answer;
   /** Of a classifier of several labels all of them, and which is looked at; null for any other. */
   labels: Labels | null;
+  /** Of a classifier the one that was fitted on the validation texts; null where none was, or to other weights. */
+  temperature: number | null;
   /** The member of an ensemble that is traced, and the answer of all. null: a single model. */
   together: EnsembleMember | null;
   /** In order of computation, with an answer to learn up to its loss. */
@@ -123,6 +125,8 @@ export interface TraceRequest {
   other_text?: string;
   /** Of several labels the one that is looked at; null: that of the answer, or the most probable one. Of a tagger the word, or its number from 1; null: the first whose tag is not O. */
   label?: string;
+  /** Whether the probability of a class or label is that at the temperature which was fitted on the validation texts; with an answer to learn it is that of the model. */
+  calibrated?: boolean;
   /** The answer to learn: a class, a translation, the next words, the words at [MASK]. */
   answer?: string;
   /** Steps of the optimizer on the answer, before the pass that is shown. */

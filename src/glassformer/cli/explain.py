@@ -17,6 +17,7 @@ from glassformer.cli import explain_edits, explain_follow, explain_learning, fla
 from glassformer.cli.predict import stdin_lines
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
+from glassformer.text.confidence import AnswerRule
 from glassformer.text.pairs import with_second
 from glassformer.utils import console
 from glassformer.utils.atomic_io import atomic_write_text
@@ -79,6 +80,8 @@ class ExplainArguments:
     """Of a classifier of several labels the one to look at; the most probable when absent."""
     word: str | None = None
     """Of a tagger the word to look at, itself or its number from 1; the first that is tagged when absent."""
+    calibrated: bool = False
+    """Probability of the class or label at the temperature fitted on validation, as of predict --calibrated."""
     method: Literal["erase", "integrated_gradients"] = "erase"
     """How words are weighed, for --figure attribution and --json."""
     follow: bool = False
@@ -118,6 +121,8 @@ def run(argv: Sequence[str]) -> int:
 
     trained = glassformer.load(folder, device=arguments.device)
     trained.allow_changed_data = arguments.allow_changed_data
+    if arguments.calibrated:
+        AnswerRule.of(trained.task.explain_as, trained.task.decision, {"calibrated": True})
     text = with_second(trained.task.tokenizer, text, arguments.pair, path) if text is not None else None
     requests = requests_of(arguments, text)
     with tuned_process(trained.device):  # the page's questions too, which other threads answer
@@ -151,6 +156,9 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     of_learning = {name: getattr(arguments, name) for name in ("steps", "lr", "optimizer", "keep")}
     others = {name: getattr(arguments, name) for name in ("figure", "compare", "edit", "sweep", "target", "check")}
     explain_learning.check_learning(arguments.learn, of_learning, others, has_text)
+    if arguments.calibrated and (arguments.learn is not None or arguments.check is not None):
+        message = "--calibrated is about the answers of the finished model, and not about --learn or --check"
+        raise UsageError(message, "leave out --calibrated")
     out, figure = arguments.out, arguments.figure
     suffix = Path(out).suffix.lower() if out is not None else None
     if (out is not None or (arguments.json and arguments.check is None)) and not has_text:
@@ -208,7 +216,8 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
     """Return the `TraceRequest`s of the flags: none, one, or two to compare."""
     looked_at = arguments.label or arguments.word
-    weights = {"checkpoint": arguments.checkpoint, "member": arguments.member, "label": looked_at}
+    weights: dict[str, Any] = {"checkpoint": arguments.checkpoint, "member": arguments.member, "label": looked_at}
+    weights |= {"calibrated": arguments.calibrated or None}
     learning = {"answer": arguments.learn, "learn_steps": arguments.steps}
     learning |= {"lr": arguments.lr, "optimizer": arguments.optimizer}
     requests = [
@@ -305,7 +314,8 @@ def serve(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
         logger.info(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")
         console.write(address)
 
-    server.serve(trained, port=arguments.port, start=explanations, open_browser=arguments.browser, on_ready=announce)
+    shown: Any = {"start": explanations, "calibrated": arguments.calibrated}
+    server.serve(trained, port=arguments.port, open_browser=arguments.browser, on_ready=announce, **shown)
     logger.info("ended")
 
 

@@ -38,14 +38,16 @@ from glassformer.explain.predictions import (
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
-from glassformer.explain.subject import Subject, with_checkpoint, with_member
+from glassformer.explain.subject import MODEL, Subject, with_checkpoint, with_member
 from glassformer.models.ensemble import Ensemble
+from glassformer.text.confidence import KINDS, AnswerRule
 from glassformer.utils.device import tuned
 
 
 def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
     """Encode and decode a text as `predict` would, record one forward pass, and return all that is known of it."""
     started = time.perf_counter()
+    check_calibrated(subject, request)
     with tuned(subject.device):
         run, (whole, labels) = subject, of_one_label(with_checkpoint(subject, request.checkpoint), request)
         subject = with_member(whole, request.member)
@@ -80,12 +82,14 @@ def explain_encoded(
     logits = rows_of(output_of(records))[: len(encoded.positions)]
     predictions = top_predictions(subject.task, logits, encoded.positions, encoded.following)
     decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
-    output = _answer(subject, predictions, decode, encoded, records)
+    fitted = fitted_temperature(run, request)
+    own = None if isinstance(whole.model, Ensemble) else fitted  # that of an ensemble is of its mean probabilities
+    output = _answer(subject, predictions, decode, encoded, records, own if request.calibrated else None)
     checks = [*records.checks, *_decoding_check(predictions, decode, encoded)]
     member, warnings = None, encoded.warnings
     if isinstance(whole.model, Ensemble):
-        together = _ensemble_answer(whole, request, encoded)
-        member = EnsembleMember(len(whole.model.members), request.member, together)
+        answer = _ensemble_answer(whole, request, encoded, fitted if request.calibrated else None)
+        member = EnsembleMember(len(whole.model.members), request.member, answer)
         warnings = [*warnings, member.warning(output)]
     return Explanation(
         subject=subject,
@@ -104,7 +108,27 @@ def explain_encoded(
         warnings=warnings,
         seconds=time.perf_counter() - started,
         run=run,
+        temperature=own,
     )
+
+
+def fitted_temperature(run: Subject, request: TraceRequest) -> float | None:
+    """Return the temperature that was fitted on the validation texts, to the model of a request; None where none was.
+
+    It is of the finished model: neither of an earlier checkpoint, nor of one that learns an answer.
+    """
+    of_other_weights = request.checkpoint != MODEL or request.answer is not None
+    return None if of_other_weights or run.task.explain_as not in KINDS else run.task.decision.temperature
+
+
+def check_calibrated(run: Subject, request: TraceRequest) -> None:
+    """Raise UsageError where calibrated probabilities are requested of a model to which no temperature was fitted."""
+    if not request.calibrated:
+        return
+    AnswerRule.of(run.task.explain_as, run.task.decision, {"calibrated": True})
+    if request.checkpoint != MODEL:
+        message = f"the temperature was fitted to the finished model, and not to {request.checkpoint}"
+        raise UsageError(message, "leave out calibrated, or the checkpoint")
 
 
 def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog, Answer, list[Stream]]:
@@ -135,7 +159,12 @@ def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
 
 
 def _answer(
-    subject: Subject, predictions: list[Prediction], decode: DecodeLog, encoded: EncodedText, records: RecordStore
+    subject: Subject,
+    predictions: list[Prediction],
+    decode: DecodeLog,
+    encoded: EncodedText,
+    records: RecordStore,
+    temperature: float | None,
 ) -> Answer:
     if (masked := encoded.generation.masked) is not None:
         return filled_answer(subject, encoded.streams[0].text, records["logits"].value[masked])
@@ -143,10 +172,12 @@ def _answer(
         return number_answer(subject.task.decision, finite(output_of(records)))
     if not predictions:
         return vector_answer(output_of(records))
-    return text_answer(encoded.answer, decode) if decode.hypotheses else class_answer(predictions[0])
+    if decode.hypotheses:
+        return text_answer(encoded.answer, decode)
+    return class_answer(predictions[0], rows_of(output_of(records))[0], temperature)
 
 
-def _ensemble_answer(whole: Subject, request: TraceRequest, encoded: EncodedText) -> Answer:
+def _ensemble_answer(whole: Subject, request: TraceRequest, encoded: EncodedText, temperature: float | None) -> Answer:
     """Return the class or text that an ensemble predicts, or its probability of a given target."""
     if whole.task.explain_as == "regressor":
         with exact_no_grad(whole.model):
@@ -155,7 +186,8 @@ def _ensemble_answer(whole: Subject, request: TraceRequest, encoded: EncodedText
     if family_of(whole.task).is_classifier:
         with exact_no_grad(whole.model):
             logits = exact_forward(whole.model, **encoded.model_inputs)
-        return class_answer(top_predictions(whole.task, logits, [None], [None])[0])
+        prediction = top_predictions(whole.task, logits, [None], [None])[0]
+        return class_answer(prediction, logits[0], temperature)
     if (masked := encoded.generation.masked) is not None:
         with exact_no_grad(whole.model):
             logits = exact_forward(whole.model, **encoded.model_inputs)[0]

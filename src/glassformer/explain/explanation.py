@@ -77,6 +77,8 @@ class Explanation:
         generation: where the generated tokens begin.
         decode: how the target was generated.
         answer: the output in one line, with its probability.
+        temperature: of a classifier the one that was fitted on the validation texts, to the weights that are explained;
+            None where none was.
         labels: of a classifier of several labels all of them, and which is looked at; None for any other.
         together: the member of an ensemble that is explained, and the answer of all; None for a single model.
         records: every tensor by id, a mapping like a trace.
@@ -111,6 +113,7 @@ class Explanation:
     other: Explanation | None = None
     learning: LearningFacts | None = None
     labels: Labels | None = None
+    temperature: float | None = None
 
     def __repr__(self) -> str:
         answer = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"

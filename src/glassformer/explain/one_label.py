@@ -83,7 +83,13 @@ def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
     probabilities = logits.double().softmax(dim=-1)[:, 1].cpu().numpy()
     shown = _index(request, names, probabilities)
     thresholds = decision.thresholds_of(names)
-    each = [LabelChoice(*facts) for facts in zip(names, probabilities.tolist(), thresholds, strict=True)]
+    if request.calibrated:  # of one answer all probabilities are, those from which a label is answered too
+        probabilities, thresholds = (
+            decision.calibrated(np.array(p), several=True) for p in (probabilities, thresholds)
+        )
+    each = [
+        LabelChoice(*facts) for facts in zip(names, probabilities.tolist(), np.array(thresholds).tolist(), strict=True)
+    ]
     members = [member.of_label(shown) for member in members_of(whole.model) if isinstance(member, TextClassifier)]
     model: nn.Module = members[0] if len(members) == 1 else Ensemble(members)
     task = Classify(whole.task.config, whole.task.tokenizer, [f"{NOT}{names[shown]}", names[shown]])

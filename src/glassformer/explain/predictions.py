@@ -27,7 +27,7 @@ from glassformer.explain.capture.tape import Step
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
-from glassformer.text.decision import Decision, number_text
+from glassformer.text.decision import Decision, at_temperature, number_text
 from glassformer.text.long_text import length_limit
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import shortened
@@ -102,11 +102,16 @@ def number_answer(decision: Decision, output: Tensor, before: Tensor | None = No
     return {"headline": number_text(number).replace("-", "−"), "detail": detail.replace("-", "−")}
 
 
-def class_answer(prediction: Prediction) -> Answer:
-    """Return the answer of a classifier: its most probable class."""
-    best = prediction.top[0]
-    percent = 100 * math.exp(best.log_prob)
-    return {"headline": best.piece, "detail": ">99.9%" if percent > 99.9 else f"{percent:.1f}%"}
+def class_answer(prediction: Prediction, logits: Tensor, temperature: float | None) -> Answer:
+    """Return the answer of a classifier: its most probable class, by its logits (C,).
+
+    Where there is a temperature, the probability is that at it.
+    """
+    best, how = prediction.top[0], ""
+    p = math.exp(best.log_prob)
+    if temperature is not None:
+        p, how = float(at_temperature(logits.double().softmax(-1).cpu().numpy(), temperature)[best.id]), ", calibrated"
+    return {"headline": best.piece, "detail": (">99.9%" if p > 0.999 else f"{100 * p:.1f}%") + how}
 
 
 def text_answer(text: str, decode: DecodeLog) -> Answer:

@@ -196,6 +196,8 @@ class Manifest(TypedDict):
     answer: Answer
     labels: Annotated[Json, Labels] | None
     """Of a classifier of several labels all of them, and which is looked at; null for any other."""
+    temperature: float | None
+    """Of a classifier the one that was fitted on the validation texts; null where none was, or to other weights."""
     together: Annotated[Json, EnsembleMember] | None
     """The member of an ensemble that is traced, and the answer of all. null: a single model."""
     nodes: list[TraceNode]
@@ -232,6 +234,7 @@ def manifest(explanation: Explanation) -> Manifest:
         "streams": [stream.to_json() for stream in explanation.streams],
         "answer": explanation.answer,
         "labels": explanation.labels and asdict(explanation.labels),
+        "temperature": explanation.temperature,
         "together": explanation.together and asdict(explanation.together),
         "nodes": [node_json(step) for id, step in steps.items() if not is_gradient(id)],
         "gradients": [node_json(step) for id, step in reversed(steps.items()) if is_gradient(id)],

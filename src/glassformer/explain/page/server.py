@@ -305,6 +305,7 @@ class PageServer:
         port: the port, 0 for any free one, None for the first that is free from 8317 on.
         start: what the page begins with: explanations, or `TraceRequest`s as JSON, traced when the page asks. It opens
             on the screen Learn where the first has an answer to learn.
+        calibrated: whether the probabilities of answers are calibrated.
         limits: of the connections.
 
     Attributes:
@@ -317,6 +318,7 @@ class PageServer:
         *,
         port: int | None = None,
         start: Sequence[Explanation | Mapping[str, Any]] = (),
+        calibrated: bool = False,
         limits: ConnectionLimits | None = None,
     ) -> None:
         import uvicorn
@@ -327,7 +329,7 @@ class PageServer:
         self._listener = listen(port)
         self._workers, self.door = (Worker(), Worker()), AccessControl()
         self.port: int = self._listener.getsockname()[1]
-        app = build_app(Service(subject, start), self._workers, self.port, self.door)
+        app = build_app(Service(subject, start, calibrated), self._workers, self.port, self.door)
         config = uvicorn.Config(
             app,
             http=guarded(self.door, limits or ConnectionLimits()),
@@ -379,11 +381,12 @@ def serve(
     *,
     port: int | None = None,
     start: Sequence[Explanation | Mapping[str, Any]] = (),
+    calibrated: bool = False,
     open_browser: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve the page until Ctrl-C."""
-    server = PageServer(subject, port=port, start=start)
+    server = PageServer(subject, port=port, start=start, calibrated=calibrated)
 
     def announce() -> None:
         if on_ready is not None:

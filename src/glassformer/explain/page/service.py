@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
@@ -43,7 +43,7 @@ from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manife
 from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.saved_page import SavedView, saved_page_html
 from glassformer.explain.request import IDS, Request, TraceRequest
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import MODEL, Subject
 from glassformer.explain.watch.followed import Followed
 from glassformer.explain.watch.probes import MAX_PROBES, ProbeAnswer, ProbeRequest, ProbeTexts, default_texts, probe
 from glassformer.explain.watch.replay import saved_training
@@ -181,9 +181,16 @@ class Service:
     Args:
         subject: the run; of one that is followed, what gives it, with its training.
         start: what the page shows first: explanations, which are kept, or requests.
+        calibrated: whether the probabilities of answers are calibrated, for every text of the page.
     """
 
-    def __init__(self, subject: Subject | Followed, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
+    def __init__(
+        self,
+        subject: Subject | Followed,
+        start: Sequence[Explanation | Mapping[str, Any]] = (),
+        calibrated: bool = False,
+    ) -> None:
+        self._calibrated = calibrated
         self.followed = subject if isinstance(subject, Followed) else None
         self._subject = None if isinstance(subject, Followed) else subject
         self._training = self.followed.training if self.followed else Training(subject.path)
@@ -239,7 +246,12 @@ class Service:
 
         Where edits are refused, no trace is kept, and none is dropped.
         """
-        return manifest(self._explain(_trace_request(body)))
+        return manifest(self._explain(self._request(body)))
+
+    def _request(self, body: Any) -> TraceRequest:
+        """Return the validated request of a page, calibrated where the page is."""
+        request = _trace_request(body)
+        return replace(request, calibrated=True) if self._calibrated and request.checkpoint == MODEL else request
 
     def _explain(self, request: TraceRequest) -> Explanation:
         """Return the explanation of a request; it is kept, and so are those it is computed from."""
@@ -269,9 +281,9 @@ class Service:
         """
         training, dropped = self._replay_texts(body), list[str]()
         begin: SavedView = {"view": body["view"]} if body.get("view") else {}
-        first = self._explain(_trace_request(body.get("request")))
+        first = self._explain(self._request(body.get("request")))
         base = first.base or first
-        second = None if body.get("other") is None else self._explain(_trace_request(body["other"]).without_edits())
+        second = None if body.get("other") is None else self._explain(self._request(body["other"]).without_edits())
         other = None if second is None or second.request == base.request else second
         edited = None if first.base is None else first
         settings: dict[str, Any] = {"edited": edited, "other": other, "view": begin}

@@ -16,7 +16,10 @@ export function ClassifierView({ manifest }: { manifest: Manifest }) {
   const { params } = useValue(route);
   const prediction = manifest.predictions[0];
   if (!prediction) return <p>This trace has no prediction.</p>;
-  const temperature = Math.max(0, Number(params["heat"] ?? 1) || 0);
+  const { temperature: fitted, request: { calibrated } } = manifest;
+  const initial = (calibrated && fitted) || 1;
+  const temperature = Math.max(0, Number(params["heat"] ?? initial) || 0);
+  const heat = (value: number) => setParams({ heat: value === initial ? null : value });
   const chosen = prediction.top.find((c) => String(c.id) === params["class"]) ?? prediction.top[0]!;
   const logits = [...prediction.top].sort((a, b) => a.id - b.id);
   const p = softmax(logits.map((c) => c.logit), temperature);
@@ -34,7 +37,8 @@ export function ClassifierView({ manifest }: { manifest: Manifest }) {
         <section aria-labelledby="probability-title">
           <h2 id="probability-title">From {binary ? "logit" : "logits"} to probability</h2>
           {binary && temperature > 0 && <Sigmoid logit={second!.logit - first!.logit} temperature={temperature} names={[second!.piece, first!.piece]} />}
-          <SamplingSlider param="temperature" value={temperature} onInput={(value) => setParams({ heat: value === 1 ? null : value })} />
+          <SamplingSlider param="temperature" value={Number(temperature.toFixed(3))} onInput={heat} />
+          {fitted && <p class="note">Fitted on validation: <button class="quiet" data-role="fitted" onClick={() => heat(fitted)}>{number(fitted)}</button></p>}
           <Bars
             label="Classes" bars={prediction.top.map((c, rank) => ({
               key: c.id, label: c.piece, value: p[c.id]!, text: percent(p[c.id]!), note: `logit ${number(c.logit)}`, strong: c === chosen,
@@ -59,7 +63,7 @@ function LabelsSection({ labels: { shown, each } }: { labels: Labels }) {
   return (
     <section aria-labelledby="labels-title" data-role="labels">
       <h2 id="labels-title">Each label by itself</h2>
-      <p>A text may have several labels, or none: each is a decision of its own, on the same vector. This page looks at one, {each[shown]!.name}. A label is answered from its threshold on, which was chosen on the validation texts.</p>
+      <p>A text may have several labels, or none: each is a decision of its own, on the same vector. This page looks at one, {each[shown]!.name}. A label is answered from its threshold on, chosen on validation.</p>
       <Bars
         label="Labels" bars={order.map(({ name, probability, threshold, i }) => ({
           key: i, label: name, value: probability, text: percent(probability), note: `threshold ${percent(threshold!)}`, strong: probability >= threshold!,

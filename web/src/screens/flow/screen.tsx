@@ -62,7 +62,7 @@ const introduction = ({ family, d_model, n_params }: ModelInfo, difference: bool
   + (difference
     ? "The heat maps show how the tensors of this text change, after minus before, one row per token. Orange: larger after; blue: smaller after; blank: no change."
     : backward ? "The heat maps show how the loss changes with each number, one row per token. Orange: it grows with the number; blue: it shrinks."
-    : "The heat maps show the tensors of this text, one row per token. Orange: positive values; blue: negative values; green: values from 0 to 1.")
+    : "The heat maps show the tensors of this text, one row per token. Orange: positive; blue: negative; green: from 0 to 1.")
   + " Select one to open its step.";
 
 function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
