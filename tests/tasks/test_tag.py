@@ -186,6 +186,9 @@ def test_an_explanation_is_of_one_word(members: int, monkeypatch: pytest.MonkeyP
         assert e.labels is not None and e.labels.shown == number - 1
         assert e.labels.each[number - 1].name == f"{number} {word} {answer['tags'][number - 1]}"
         assert run.explain(text, label=e.labels.each[number - 1].name).labels == e.labels
+        about = f", word {number} “{word}”"
+        assert e.answer["detail"].endswith(about)
+        assert e.what_if("encoder.0.self.head1=0").answer["detail"].endswith(about)
         best = (e.together.answer if e.together else e.answer)["headline"]
         assert best == answer["tags"][number - 1]
         record = e.records["pooled"]

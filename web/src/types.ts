@@ -189,6 +189,8 @@ export interface LabelChoice {
   probability: number;
   /** From this probability on a label is answered; null for a word. */
   threshold: number | null;
+  /** The word; null for a label. */
+  word: string | null;
 }
 
 /** The model of an ensemble that is traced. */

@@ -19,7 +19,7 @@ from glassformer.explain.capture.tape import Check
 from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode, family_of, filled_answer
-from glassformer.explain.one_label import of_one_label
+from glassformer.explain.one_label import Labels, of_one_label
 from glassformer.explain.predictions import (
     Answer,
     DecodeLog,
@@ -54,7 +54,14 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
         encoded = encode(subject, request)
         records = RecordStore(subject.model, encoded.model_inputs, encoded.streams)
         explained = explain_encoded(run, whole, subject, request, encoded, records, trace_id, started)
-        return replace(explained, labels=labels)
+        return with_labels(explained, labels)
+
+
+def with_labels(explanation: Explanation, labels: Labels | None) -> Explanation:
+    """Return an explanation with the labels, or the words, of which it looks at one."""
+    if labels is None:
+        return explanation
+    return replace(explanation, labels=labels, answer=labels.about(explanation.answer))
 
 
 def explain_encoded(

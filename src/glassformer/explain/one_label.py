@@ -20,6 +20,7 @@ from glassformer.data.datasets.labels import normalised_label
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.inputs.encoded_text import EncodedText, encode_for_classifier, encode_for_tagger
+from glassformer.explain.predictions import Answer
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.models.encoder_models import TextClassifier, TokenClassifier
@@ -27,10 +28,12 @@ from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.tasks.classify import Classify
 from glassformer.text.tags import OUTSIDE
 from glassformer.text.words import first_tokens, read_running
+from glassformer.utils.formatting import shortened
 
 if TYPE_CHECKING:
     from glassformer.tasks.tag import Tag
 
+MAX_WORD_CHARS = 40
 NOT = "not "
 """Before the name of a label that a text has not."""
 
@@ -45,6 +48,8 @@ class LabelChoice:
     """Of the label, or of the word's tag."""
     threshold: float | None
     """From this probability on a label is answered; null for a word."""
+    word: str | None = None
+    """The word; null for a label."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,14 @@ class Labels:
     shown: int
     """Its index."""
     each: list[LabelChoice]
+
+    def about(self, answer: Answer) -> Answer:
+        """Return an answer with the word that it is about."""
+        word = self.each[self.shown].word
+        if word is None:
+            return answer
+        where = f"word {self.shown + 1} “{shortened(word, MAX_WORD_CHARS)}”"
+        return {"headline": answer["headline"], "detail": f"{answer['detail']}, {where}"}
 
 
 def has_several_labels(subject: Subject) -> bool:
@@ -117,7 +130,8 @@ def _of_one_word(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
         raise UsageError(f"the model has no token for word {shown + 1}, {words[shown][:40]!r}", "choose another word")
     named = [f"{n} {word} {tag}" for n, (word, tag) in enumerate(zip(words, tags, strict=True), start=1)]
     known = [1.0 if place < 0 else float(shares[place]) for place in places]
-    each = [LabelChoice(name, share, None) for name, share in zip(named, known, strict=True)]
+    choices = zip(named, known, words, strict=True)
+    each = [LabelChoice(name, share, None, word) for name, share, word in choices]
     members = [cast(TokenClassifier, member).at_token(places[shown]) for member in members_of(whole.model)]
     model: nn.Module = members[0] if len(members) == 1 else Ensemble(members)
     task = WordTag(tagger.config, tagger.tokenizer, tagger.tags)

@@ -88,7 +88,7 @@ export function Answer({ trace }: { trace: Manifest }) {
       )}
       {source.live && trace.labels && (
         <label>
-          Label <select data-role="label" value={trace.labels.each[trace.labels.shown]!.name} onChange={({ currentTarget }) => ask({ ...trace.request, label: currentTarget.value })}>
+          Shown <select data-role="label" value={trace.labels.each[trace.labels.shown]!.name} onChange={({ currentTarget }) => ask({ ...trace.request, label: currentTarget.value })}>
             {[...trace.labels.each].sort((a, b) => b.threshold! && b.probability - a.probability).map(({ name, probability }) => <option key={name} value={name}>{name} {percent(probability)}</option>)}
           </select>
         </label>

@@ -267,7 +267,8 @@ def _decode_again(
         return vector_answer(output_of(edited), output_of((explanation.base or explanation).records)), ""
     if explanation.is_classifier:
         temperature = explanation.temperature if request.calibrated else None
-        return class_answer(after[0], rows_of(output_of(edited))[0], temperature), ""
+        answer = class_answer(after[0], rows_of(output_of(edited))[0], temperature)
+        return (explanation.labels.about(answer) if explanation.labels else answer), ""
     if (masked := explanation.generation.masked) is not None:
         return filled_answer(subject, request.text, edited["logits"].value[masked]), ""
     if request.target is not None:

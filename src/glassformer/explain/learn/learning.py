@@ -28,7 +28,7 @@ from glassformer.config import TrainConfig
 from glassformer.config.validation import nearest
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.tape import Check
-from glassformer.explain.compute import compute_decoding, explain_encoded
+from glassformer.explain.compute import compute_decoding, explain_encoded, with_labels
 from glassformer.explain.inputs.families import counted_tokens
 from glassformer.explain.learn.backward import BackwardPass
 from glassformer.explain.learn.learner import (
@@ -300,7 +300,7 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
             records = LearningStore(model.model, answer, config.label_smoothing, taken)
             own_request = replace(request, learn_steps=steps)
             explained = explain_encoded(subject, together, model, own_request, answer.encoded, records, id, started)
-            return replace(explained, labels=labels)
+            return with_labels(explained, labels)
 
         base = explained(member, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)
