@@ -23,7 +23,7 @@ from glassformer.text.answers import (
 )
 from glassformer.text.confidence import AnswerRule, to_rank
 from glassformer.text.long_text import chunks_of
-from glassformer.text.pairs import GivenText, given_texts
+from glassformer.text.pairs import GivenText, checked_pairs, given_texts
 from glassformer.utils.console import log_to_stderr
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Run:
     ) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned
 
-        for chunk in chunks_of(lines, PREDICTED_TOGETHER):
+        for chunk in checked_pairs(self.task.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), done):
             with tuned(self.device):
                 answers = self.task.predict(self._answering, chunk, decode, first=done, **of_task)
             yield from answers

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.tiny_runs import Runs
 
-from glassformer.cli.explain import _long_out
+from glassformer.cli.flags import long_out
 from glassformer.explain.record_store import RecordStore
 
 
@@ -112,8 +112,8 @@ def test_no_run_is_a_checkpoint_error(cli: Callable, runs: Runs, tmp_path: Path)
 
 
 def test_o_is_out_only_before_the_texts() -> None:
-    assert _long_out(["r", "-o", "a", "--", "-o"]) == ["r", "--out", "a", "--", "-o"]
-    assert _long_out(["-o=a.html"]) == ["--out=a.html"]
+    assert long_out(["r", "-o", "a", "--", "-o"]) == ["r", "--out", "a", "--", "-o"]
+    assert long_out(["-o=a.html"]) == ["--out=a.html"]
 
 
 @pytest.mark.skipif("os.name == 'nt'", reason="signals are POSIX's")

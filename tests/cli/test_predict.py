@@ -227,3 +227,22 @@ def test_a_wrong_type_is_answered_with_a_sentence(runs: Runs) -> None:
     for call in wrong:
         with pytest.raises((UsageError, DataError), match=r"must be|expected|no recipe|not "):
             call()
+
+
+def test_the_name_of_a_file_and_a_table_on_stdin_are_noted(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    table = tmp_path / "in.csv"
+    table.write_text("id,text\n1,a good film\n", encoding="utf-8")
+    named = cli("predict", runs.classify, str(table), "a good film", "x" * 5000, "")
+    assert named.code == 0 and len(named.out.splitlines()) == 4
+    assert named.err.count("is a file, and its name is answered as a text") == 1 and "--file" in named.err
+    piped = cli("predict", runs.classify, stdin=table.read_bytes())
+    assert len(piped.out.splitlines()) == 2 and "the first line is that of a table" in piped.err
+    for line in (b'{"text": "a good film"}', b"Text;Label", b'"review"\t"stars"'):
+        assert "--file" in cli("predict", runs.classify, stdin=line + b"\n").err
+    for line in (b"a good film", b"text", b"in this review, he says it is good", b"{a}", b"good, bad"):
+        assert "--file" not in cli("predict", runs.classify, stdin=line + b"\n").err
+
+
+def test_empty_texts_are_counted(cli: Callable, runs: Runs) -> None:
+    assert "1 of 3 texts is empty" in cli("predict", runs.classify, "a", " ", "b").err
+    assert "empty" not in cli("predict", runs.classify, "a").err

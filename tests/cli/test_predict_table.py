@@ -355,3 +355,16 @@ def test_a_killed_command_continues(runs: Runs, cli: Callable, tmp_path: Path) -
     assert done.code == 0 and json.loads(done.out)["answered_before"] > 0
     whole = cli(*arguments[:5], tmp_path / "whole.csv", *arguments[6:])
     assert whole.code == 0 and (tmp_path / "whole.csv").read_bytes() == out.read_bytes()
+
+
+def test_the_least_sure_rows_of_a_table_are_printed(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    texts = ["a good film", "two, of them", "", "a bad film", "nothing"]
+    table = tmp_path / "in.csv"
+    table.write_text("id,text\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(texts)), encoding="utf-8")
+    ranked = cli("predict", runs.classify, "--most-uncertain", "3", "--file", str(table), "--json")
+    assert ranked.code == 0 and "text is column 'text', as in training" in ranked.err
+    assert ranked.out == cli("predict", runs.classify, *texts, "--most-uncertain", "3", "--json").out
+    refused = cli("predict", runs.classify, "--most-uncertain", "3", "--file", str(table), "-o", "out.csv")
+    assert refused.code == 2 and "--most-uncertain prints its answers" in refused.err
+    written = cli("predict", runs.classify, "--file", str(table), "-o", str(tmp_path / "out.csv"))
+    assert written.code == 0 and "1 of 5 texts is empty" in written.err and (tmp_path / "out.csv").is_file()

@@ -221,6 +221,75 @@ def test_labels_with_one_example_are_counted(tmp_path):
     assert report.ok and report.counts == {"train: labels with one example": 2}
 
 
+def test_empty_texts_and_missing_labels_are_counted_apart(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\nok,a\n,a\ngood one,b\nbad,\n", encoding="utf-8")
+    report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
+    assert report.counts["train: empty"] == 1
+    assert [(p.line, p.message) for p in report.errors] == [(5, "the label is empty")]
+
+
+def test_lines_that_cannot_be_decoded_are_not_empty(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\nschön,a\n\nfine,b\nnaïve,a\n".encode("cp1252"))
+    report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
+    assert report.counts["empty lines"] == 1
+    assert [p.line for p in report.errors if p.kind == "encoding"] == [2, 5]
+    assert "in Windows-1252 the byte is ö" in report.errors[0].message
+
+
+@pytest.mark.parametrize("names", ["1 2", "2 3 1"])
+def test_columns_of_a_table_without_a_header_have_numbers(tmp_path, names):
+    path, numbers = tmp_path / "a.csv", names.split()
+    fields = {"1": "the film {i} was fine, too", "2": "x{c}", "3": "it was {i} days old"}
+    if len(numbers) == 3:  # text, pair, label
+        fields = {"1": "x{c}", "2": "the film {i} was fine, too", "3": "it was {i} days old"}
+    lines = [",".join(f'"{fields[k].format(i=i, c="ab"[i % 2])}"' for k in sorted(numbers)) for i in range(40)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text, *pair, label = numbers
+    options = {"text_column": text, "label_column": label, "pair_column": pair[0] if pair else None}
+    read = load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), **options)))
+    everything = [*read.train.text, *read.valid.text]
+    assert len(everything) == 40 and {*read.train.answers} == {"xa", "xb"}
+    assert all(text.startswith("the film") and ("[SEP]" in text) == bool(pair) for text in everything)
+
+
+def test_a_number_is_the_header_where_a_column_is_called_so(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("2,1\n" + "".join(f"the text {i},{'ab'[i % 2]}\n" for i in range(20)), encoding="utf-8")
+    files = FilesConfig(train_file=str(path), text_column="2", label_column="1")
+    assert {*load(TASKS["classify"].schema, DataConfig(files=files)).train.answers} == {"a", "b"}
+    with pytest.raises(UsageError, match="there is no column '3'"):
+        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), text_column="3")))
+
+
+@pytest.mark.parametrize(
+    ("cells", "hint"),
+    [
+        (["food & drink, price", "room quality", "room quality, staff", "staff, price", "price"], "if ',' parts them"),
+        (["food price", "food", "price staff", "staff"], "if ' ' parts them"),
+        (["room quality", "food", "staff", "price"], ""),
+        (['["room quality"]', '["food"]', "[]", '["food"]'], ""),
+    ],
+)
+def test_the_separator_of_labels_is_suggested_where_labels_come_again(tmp_path, cells, hint):
+    path = tmp_path / "a.jsonl"
+    rows = [json.dumps({"text": f"text {i}", "labels": cells[i % len(cells)]}) for i in range(20)]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    report = check_data(TASKS["multilabel"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
+    [note] = [note for note in report.notes if "no text has more than one label" in note]
+    assert hint in note and ("parts them" in note) == bool(hint)
+
+
+def test_tags_that_are_spelled_alike_are_noted(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("a NOUN\nb Noun\n\nc NOUN\nd X\u200b\n\n" * 12, encoding="utf-8")
+    report = check_data(TASKS["tag"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
+    assert report.counts["labels that differ in case, spaces or number form alone"] == 2
+    assert report.counts["labels without their zero-width characters"] == 12
+    assert any("'NOUN' (24), 'Noun' (12)" in note for note in report.notes)
+
+
 @pytest.mark.parametrize(
     ("rows", "message"), [(["same,a", "same,b"], "nothing to validate on"), (None, "texts are the same")]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from glassformer.explain.watch.probes import default_texts
 from glassformer.interop import import_check
 from glassformer.run import Run
 from glassformer.tasks.classify import Classify
+from glassformer.text.long_text import ArrivingLines
 from glassformer.text.pairs import SEPARATOR, PairTokenizer, join_pair, split_pair
 from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
@@ -367,6 +369,40 @@ def test_the_page_says_how_a_pair_is_written() -> None:
     with pytest.raises(DataError, match="reads two texts") as error:
         Service(matrix_run("pairs")).trace({"text": "a b"})
     assert error.value.hint == "write the pair as: first text [SEP] second text"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes that can be waited for")
+def test_pairs_are_answered_as_they_arrive_and_a_wrong_line_has_its_number(run: Run) -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as stream:
+        answers = run.predict_stream(ArrivingLines(stream))
+        for line in ("red dog [SEP] there is dog", "sun moon [SEP] there is cat"):
+            os.write(write, line.encode() + b"\n")
+            answer = next(answers)
+            assert join_pair(answer["text"], answer["pair"]) == line
+        os.write(write, b"a [SEP] b\nno pair\nc [SEP] d\n")
+        os.close(write)
+        assert next(answers)["text"] == "a"
+        with pytest.raises(DataError, match="text 4: this model reads two texts"):
+            next(answers)
+
+
+def test_a_table_of_pairs_without_a_header_is_read_whole(trained: Path, tmp_path: Path, capfd: Any) -> None:
+    data, numbers = write(tmp_path / "a.csv", rows(40), None), ["--text-column", "1", "--pair-column", "2"]
+    known = ["--label-column", "3", "--train-file", str(data)]
+    assert main(["data", "check", "classify", *known, *numbers]) == 0
+    assert "examples in train  40" in capfd.readouterr().out
+    assert main(["evaluate", str(trained), "--test-file", str(data), *numbers, "--label-column", "3", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["n"] == 40
+    assert main(["predict", str(trained), "--file", str(data), "--out", str(tmp_path / "o.csv"), *numbers]) == 0
+    assert len((tmp_path / "o.csv").read_text("utf-8").splitlines()) == 40
+    out = tmp_path / "run"
+    columns = {"text_column": "1", "pair_column": "2", "label_column": "3"}
+    glassformer.train("classify", out=out, train_file=data, **columns, **TINY)
+    other = write(tmp_path / "b.csv", rows(30, seed=1), None)
+    capfd.readouterr()
+    assert main(["evaluate", str(out), "--test-file", str(other), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["n"] == 30
 
 
 def test_learning_a_pair_shows_what_other_pairs_lose(run: Run, trained: Path) -> None:

@@ -146,8 +146,9 @@ def shares(answers: list[dict[str, Any]]) -> np.ndarray:
 
 
 def test_explain_shows_and_saves_calibrated_probabilities(trained: Path, capfd: Any, tmp_path: Path) -> None:
-    shares = glassformer.load(trained).predict(TEXTS[0], calibrated=True)["probabilities"].values()
-    expected = f"{100 * max(shares):.1f}%, calibrated"
+    run = glassformer.load(trained)
+    now, was = (max(run.predict(TEXTS[0], calibrated=c)["probabilities"].values()) for c in (True, False))
+    expected = f"{100 * now:.1f}%, calibrated from {100 * was:.1f}%"
     capfd.readouterr()
     assert main(["explain", str(trained), TEXTS[0], "--calibrated", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["manifest"]["together"]["answer"]["detail"] == expected

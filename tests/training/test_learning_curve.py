@@ -15,6 +15,7 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.evaluate.learning_curve import Counts, expected, forecast, power_law
+from glassformer.evaluate.significance import FEW
 from glassformer.runs.folder import RunFolder
 from glassformer.training import learning_curve as module
 from glassformer.training.learning_curve import FOLDER, learning_curve, with_auto
@@ -127,7 +128,9 @@ def test_the_command_trains_on_parts_and_forecasts(trained: Path, capsys: pytest
     assert (trained / "report.md").read_bytes() == before and glassformer.load(trained).path == trained
     assert main(["data", "curve", str(trained)]) == 0, "nothing is trained again"
     printed = capsys.readouterr()
-    assert f"{2 * n:,}" in printed.out and "training" not in printed.err.lower().replace("training examples", "")
+    assert f"{2 * n:,}" in printed.out and ("Only " in printed.out) == (found["n_valid"] < FEW)
+    assert "of the fitted curve now" in printed.out or found["law"]["b"] == 0
+    assert "training" not in printed.err.lower().replace("training examples", "")
     shutil.rmtree(trained / FOLDER)
 
 

@@ -64,7 +64,10 @@ def run(argv: Sequence[str]) -> int:
 
     schema = task_class(config.task).schema
     if schema.columns is not None and schema.columns[-1].separator is not None:
-        raise UsageError("an audit reads texts with one label each", "audit each label as a table of its own: classify")
+        raise UsageError(
+            "an audit reads texts with one label each",
+            "write a table with one label, yes or no for each text, and audit it: classify",
+        )
     if schema.target == "number":
         hint = "look at their range: glassformer data check regress"
         raise UsageError("an audit looks for wrong labels and pairs, and the answers here are numbers", hint)

@@ -81,7 +81,9 @@ def _check(config: Config, as_json: bool) -> int:
         if shown[kind] <= MOST_ALIKE:
             console.write(str(problem))
         elif shown[kind] == alike[kind]:
-            console.write(f"… and {alike[kind] - MOST_ALIKE:,} lines more of {problem.path}: {problem.message}")
+            console.write(
+                f"… and {counted(alike[kind] - MOST_ALIKE, 'lines')} more of {problem.path}: {problem.message}"
+            )
     if report.n_errors > len(report.errors):
         console.write(f"… and {report.n_errors - len(report.errors):,} more")
     found = {f"examples in {part}": size for part, size in report.sizes.items()} | report.counts
@@ -93,7 +95,7 @@ def _check(config: Config, as_json: bool) -> int:
         console.write_table(("numbers in", *names), rows)
     if not report.ok:
         raise DataError(
-            f"{counted(report.n_errors, 'problems')} to mend before training", "each is listed with file and line"
+            f"{counted(report.n_errors, 'problems')} to mend before training", "each is listed above with its file"
         )
     logger.info("nothing stands in the way of training")
     return 0

@@ -7,7 +7,6 @@ is said in `glassformer.explain`.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -102,7 +101,7 @@ class ExplainArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, flag_args = flags.split_words(ExplainArguments, _long_out(argv), "explain")
+    words, flag_args = flags.split_words(ExplainArguments, flags.long_out(argv), "explain")
     arguments = flags.parse(ExplainArguments, flag_args, "explain RUN [TEXT]")
     if not words:
         raise UsageError("explain takes a run folder", 'as in: glassformer explain runs/imdb "I loved it"')
@@ -121,6 +120,7 @@ def run(argv: Sequence[str]) -> int:
 
     trained = glassformer.load(folder, device=arguments.device)
     trained.allow_changed_data = arguments.allow_changed_data
+    check_looked_at(arguments, trained.task.explain_as)
     if arguments.calibrated:
         AnswerRule.of(trained.task.explain_as, trained.task.decision, {"calibrated": True})
     text = with_second(trained.task.tokenizer, text, arguments.pair, path) if text is not None else None
@@ -211,6 +211,15 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
         raise UsageError(f"--figure {figure} is drawn without edits", "draw the effect of the edits: --figure effect")
     if arguments.edit is not None and out is not None and arguments.json:
         raise UsageError("--json prints the effect, and --out writes it", "leave one of them out")
+
+
+def check_looked_at(arguments: ExplainArguments, kind: str | None) -> None:
+    """Refuse --label of a tagger, and --word of what is none, with a UsageError that names the other flag."""
+    if arguments.label is not None and kind == "tagger":
+        raise UsageError("--label is of a classifier of several labels, and this run tags words", "name one: --word")
+    if arguments.word is not None and kind != "tagger":
+        hint = "name a label: --label" if kind == "multilabel_classifier" else "leave it out"
+        raise UsageError("--word is of a tagger, and this run is none", hint)
 
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:
@@ -317,10 +326,3 @@ def serve(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
     shown: Any = {"start": explanations, "calibrated": arguments.calibrated}
     server.serve(trained, port=arguments.port, open_browser=arguments.browser, on_ready=announce, **shown)
     logger.info("ended")
-
-
-def _long_out(argv: Sequence[str]) -> list[str]:
-    """Return the arguments with -o spelled --out."""
-    words = list(argv)
-    end = words.index("--") if "--" in words else len(words)
-    return [re.sub("^-o(?==|$)", "--out", word) for word in words[:end]] + words[end:]

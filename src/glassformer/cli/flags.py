@@ -75,6 +75,13 @@ def known_flags(cls: type) -> dict[str, bool]:
     return {name: not flag.off for flag in flags_of(cls) for name in (flag.name, flag.off) if name}
 
 
+def long_out(argv: Sequence[str]) -> list[str]:
+    """Return the arguments with -o spelled --out."""
+    words = list(argv)
+    end = words.index("--") if "--" in words else len(words)
+    return [re.sub("^-o(?==|$)", "--out", word) for word in words[:end]] + words[end:]
+
+
 def split_words(cls: type, argv: Sequence[str], verb: str) -> tuple[list[str], list[str]]:
     """Split a command's arguments into words and flags with their values, as `--name=value`.
 

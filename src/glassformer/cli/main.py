@@ -103,6 +103,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:  # a panic of the tokenizers library is no Exception
         if isinstance(error, BrokenPipeError) and not works:  # the reader, `head` perhaps, has seen enough
             console.discard(sys.stdout)
+            if isinstance(error, console.StdoutLost) and error.__cause__ is None:
+                with console.log_to_stderr():
+                    logger.warning(f"{error}: the answer was not printed")
             return 0
         _write_error(error, as_json, debug)
         return as_known(error).exit_code

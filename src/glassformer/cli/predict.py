@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -59,7 +59,8 @@ class PredictArguments:
     min_probability: float | None = None
     """Probability below which a classifier answers no label, 0 to 1."""
     most_uncertain: int | None = None
-    """Number of texts to print, those of which the model is least sure, the least first, with their row numbers."""
+    """Number of answers to print, those of which the model is least sure, the least first, after their row numbers, and
+    with --json after their texts; also of a table, --file."""
     token_probabilities: bool = False
     """Probability of each token and word of a translation given those before it, and their mean."""
     json: bool = False
@@ -71,7 +72,7 @@ class PredictArguments:
     pair_column: str | None = None
     """Column of --file with the second text of each pair; as in training when absent."""
     out: str | None = None
-    """With --file: where the table goes, with columns of answers, in the format of this name."""
+    """With --file (also -o): where the table goes, with columns of answers, in the format of this name."""
     probabilities: bool = False
     """With --file: a column with the probability of each class."""
     prefix: str | None = None
@@ -80,7 +81,7 @@ class PredictArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    words, flag_args = flags.split_words(PredictArguments, argv, "predict")
+    words, flag_args = flags.split_words(PredictArguments, flags.long_out(argv), "predict")
     if not words:
         if "--help" in flag_args:
             flags.parse(PredictArguments, flag_args, "predict RUN[,RUN,…] [TEXT ...]")
@@ -95,6 +96,7 @@ def run(argv: Sequence[str]) -> int:
         options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
     request = _table_request(arguments, texts)
+    _note_files(texts)
 
     import glassformer
 
@@ -102,9 +104,11 @@ def run(argv: Sequence[str]) -> int:
     logger.info(f"computed by torch, {trained.precision}")
     texts = _with_pair(trained.task.tokenizer, texts, arguments, trained.path)
     options |= _rules(arguments)
+    if request is not None and arguments.most_uncertain is None:
+        return request.answered(request.answerer_of_run(trained, options))
     if request is not None:
-        return request.answered_by_run(trained, options)
-    answers = _answers(trained, arguments, texts or stdin_lines(), options)
+        texts = request.texts(request.answerer_of_run(trained, options))
+    answers = _answers(trained, arguments, texts or lines_to_answer(), options)
     return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
 
 
@@ -171,16 +175,39 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
         options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
     request = _table_request(arguments, texts)
+    _note_files(texts)
     texts = _with_pair(model.tokenizer, texts, arguments, path)
     logger.info(f"computed by {model.facts.target}, {model.facts.precision}")
     options |= _rules(arguments)
+    if request is not None and arguments.most_uncertain is None:
+        return request.answered(request.answerer_of_export(model, options))
     if request is not None:
-        return request.answered_by_export(model, options)
+        texts = request.texts(request.answerer_of_export(model, options))
     return _write(
-        _answers(model, arguments, texts or stdin_lines(), options),
+        _answers(model, arguments, texts or lines_to_answer(), options),
         model.answer_lines,
         model.facts.precision if arguments.json else None,
     )
+
+
+def _note_files(texts: Sequence[str]) -> None:
+    """Warn of a text that is the name of a file, which is answered as any other text."""
+    for text in texts:
+        try:
+            is_file = Path(text).is_file()
+        except (OSError, ValueError):  # too long for a name, or with a NUL
+            continue
+        if is_file:
+            instead = "--file, or its lines through a pipe" if has_columns(text) else "its lines through a pipe"
+            logger.warning(
+                f"{text} is a file, and its name is answered as a text; to answer what it holds give {instead}"
+            )
+
+
+def has_columns(name: str) -> bool:
+    """Return whether the name of a file is that of a table."""
+    suffix = Path(name.lower().removesuffix(".gz")).suffix
+    return suffix in (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".parquet", ".arrow")
 
 
 def _with_pair(tokenizer: Tokenizer, texts: list[str], arguments: PredictArguments, where: Path) -> list[str]:
@@ -197,8 +224,6 @@ def _table_request(arguments: PredictArguments, texts: list[str]) -> TableReques
     given = arguments.file, arguments.out, arguments.text_column, arguments.pair_column, arguments.prefix
     if not (any(value is not None for value in given) or arguments.probabilities):
         return None
-    if arguments.most_uncertain is not None:
-        raise UsageError("--most-uncertain prints texts, and --file answers a whole table", "leave out one of them")
     from glassformer.cli.predict_table import TableRequest
 
     return TableRequest.of_flags(arguments, texts)
@@ -233,8 +258,35 @@ def _write(
     return 0
 
 
-def stdin_lines() -> ArrivingLines:
+class LinesToAnswer(ArrivingLines):
+    """The lines of stdin, with a warning where they are those of a table."""
+
+    def chunks(self, most: int) -> Iterator[list[str]]:
+        for number, lines in enumerate(super().chunks(most)):
+            if number == 0 and lines and heads_table(lines[0]):
+                logger.warning(
+                    "the first line is that of a table, and each line is answered as a text; --file reads one"
+                )
+            yield lines
+
+
+def heads_table(line: str) -> bool:
+    """Return whether a line is the header of a table, with a usual name for a text, or an object of JSON Lines."""
+    from glassformer.data.datasets.columns import TEXT
+
+    if line.startswith("{") and line.endswith("}"):
+        return re.match(r'\{\s*"', line) is not None
+    rows = ([cell.strip().strip('"').lower() for cell in line.split(delimiter)] for delimiter in ",;\t")
+    return any(len(cells) > 1 and not {*cells}.isdisjoint(TEXT.usual) and max(map(len, cells)) <= 30 for cells in rows)
+
+
+def lines_to_answer() -> ArrivingLines:
+    """Return the lines of stdin, each a text to answer."""
+    return stdin_lines(LinesToAnswer)
+
+
+def stdin_lines(kind: type[ArrivingLines] = ArrivingLines) -> ArrivingLines:
     """Return the lines of stdin; of one that is closed there are none."""
     if console.is_terminal(sys.stdin):
         logger.info("reading texts from the keyboard, one a line; end with Ctrl-D (Windows: Ctrl-Z and Enter)")
-    return ArrivingLines(sys.stdin.buffer if sys.stdin is not None else None)
+    return kind(sys.stdin.buffer if sys.stdin is not None else None)

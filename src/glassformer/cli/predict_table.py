@@ -55,7 +55,7 @@ class TableRequest:
     """What the flags ask for.
 
     Attributes:
-        file: the table. out: where it goes with its answers.
+        file: the table. out: where it goes with its answers; None where the least sure answers are printed.
         text_column: the column of the texts; None to look for it.
         pair_column: the column of the second texts of pairs; None for that of training.
         probabilities: whether the probability of every class is a column.
@@ -64,7 +64,7 @@ class TableRequest:
     """
 
     file: Path
-    out: Path
+    out: Path | None
     text_column: str | None
     pair_column: str | None
     probabilities: bool
@@ -86,6 +86,8 @@ class TableRequest:
             return None
         if texts:
             raise UsageError("texts and --file were given", "give one of them")
+        if arguments.most_uncertain is not None:
+            return TableRequest._to_rank(arguments)
         if arguments.out is None:
             raise UsageError("--file needs --out", "name the table to write, as in: --out out.csv")
         file, out = Path(arguments.file), Path(arguments.out)
@@ -95,11 +97,31 @@ class TableRequest:
         columns = arguments.text_column, arguments.pair_column
         return TableRequest(file, out, *columns, arguments.probabilities, arguments.prefix or "", arguments.json)
 
-    def answered_by_run(self, trained: Run, options: dict[str, Any]) -> int:
-        """Call `predict_table` with a run, or several joined ones."""
+    @staticmethod
+    def _to_rank(arguments: Any) -> TableRequest:
+        """Return the request for the texts of a table, of which the least sure answers are printed."""
+        for name in ("out", "probabilities", "prefix"):
+            if getattr(arguments, name):
+                message = f"--most-uncertain prints its answers, and --{name} is of a table that is written"
+                raise UsageError(message, "leave out one of them; --json prints the texts, too")
+        return TableRequest(Path(arguments.file), None, arguments.text_column, arguments.pair_column, False, "", False)
+
+    def texts(self, answerer: Answerer) -> Iterator[str]:
+        """Yield the texts of the table, each pair as one, after reading it once; raises as `scan_table`."""
+        table = scan_table(self.file, *answerer.specs(self))
+        for note in table.notes:
+            logger.info(note)
+        return table.texts()
+
+    def answered(self, answerer: Answerer) -> int:
+        """Call `predict_table`."""
+        return predict_table(self, answerer)
+
+    def answerer_of_run(self, trained: Run, options: dict[str, Any]) -> Answerer:
+        """Return a run, or several joined ones, as what answers."""
         folders = [RunFolder(path) for path in (trained.path, *trained.joined)]
         known = known_columns(folders[0].read_data())
-        answerer = Answerer(
+        return Answerer(
             trained,
             options,
             _decode_of(trained.config, options),
@@ -110,16 +132,14 @@ class TableRequest:
             known.columns.headers if known else (),
             pairs=bool(trained.task.tokenizer.separator),
         )
-        return predict_table(self, answerer)
 
-    def answered_by_export(self, model: ExportedModel, options: dict[str, Any]) -> int:
-        """Call `predict_table` with an exported model, without importing torch."""
+    def answerer_of_export(self, model: ExportedModel, options: dict[str, Any]) -> Answerer:
+        """Return an exported model as what answers, without importing torch."""
         facts, decode = model.facts, _decode_of(model.config, options)
         engine = {"engine": facts.target, "device": model.device, "precision": facts.precision}
         columns = (SOURCE,) if facts.kind == "translator" else None
         pairs, labels = bool(model.tokenizer.separator), facts.labels or None
-        answerer = Answerer(model, options, decode, [model.path / MANIFEST], engine, columns, labels, pairs=pairs)
-        return predict_table(self, answerer)
+        return Answerer(model, options, decode, [model.path / MANIFEST], engine, columns, labels, pairs=pairs)
 
 
 def _decode_of(config: Config, options: dict[str, Any]) -> DecodeConfig:
@@ -168,6 +188,8 @@ def predict_table(request: TableRequest, answerer: Answerer) -> int:
         UsageError: a column has the name of an answer, or answers that were begun depend on something else.
         Interrupted: a signal came; the message says how to continue.
     """
+    assert request.out is not None
+    out = request.out
     if request.probabilities and not answerer.labels:
         raise UsageError("--probabilities is for classifiers", "leave it out")
     state: list[PartialAnswers] = []
@@ -184,8 +206,8 @@ def predict_table(request: TableRequest, answerer: Answerer) -> int:
         n_rows = table.n_rows
         for note in table.notes:
             logger.info(note)
-        refuse_unwritable(table, request.out)
-        with partial_answers(request.out, PREDICTED_TOGETHER) as partial:
+        refuse_unwritable(table, out)
+        with partial_answers(out, PREDICTED_TOGETHER) as partial:
             partial.open(_facts(table, request, answerer), n_rows)
             state.append(partial)
             n_before = partial.n_rows
@@ -194,10 +216,10 @@ def predict_table(request: TableRequest, answerer: Answerer) -> int:
             _answer(table, partial, request, answerer)
             columns = column_kinds(next(_named(partial, request.prefix)))
             output = OutputTable(table, _named(partial, request.prefix), columns, _free_text(answerer.labels))
-            atomic_write_chunks(request.out, table_bytes(output, request.out))
-    logger.info(f"written: {request.out}, {counted(n_rows, 'rows')} with {', '.join(columns)}")
+            atomic_write_chunks(out, table_bytes(output, out))
+    logger.info(f"written: {out}, {counted(n_rows, 'rows')} with {', '.join(columns)}")
     if request.json:
-        facts = {"out": str(request.out), "rows": n_rows, "columns": list(columns), "answered_before": n_before}
+        facts = {"out": str(out), "rows": n_rows, "columns": list(columns), "answered_before": n_before}
         console.write_json(facts | dict(answerer.engine))
     return 0
 

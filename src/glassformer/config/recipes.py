@@ -28,6 +28,7 @@ from glassformer.errors import UsageError
 
 BUDGETS = ("epochs", "steps", "minutes")
 """What says when a run ends."""
+DATA_SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".conll", ".txt")
 _FOLDER = Path(__file__).parents[1] / "recipes"
 
 
@@ -50,6 +51,9 @@ def load_recipe(name_or_path: str | Path) -> Config:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}", "save the recipe as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
+        if Path(path.name.lower().removesuffix(".gz")).suffix in DATA_SUFFIXES:
+            message = f"{path} is a file of data, and a recipe is expected"
+            raise UsageError(message, f"name one before it, as in: classify --train-file {path}") from error
         hint = "strings need quotes; see: glassformer recipes imdb"
         raise UsageError(f"{path}: not TOML: {error}", hint) from error
     where = f"recipe {path.stem}" if path.parent == _FOLDER else str(path)

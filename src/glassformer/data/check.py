@@ -80,7 +80,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     if data.dataset == "files" and not diagnostics.n_issues:
         _check_trainable(schema, data, diagnostics)
     several = schema.columns is not None and schema.columns[-1].separator is not None
-    _count(splits, diagnostics.counts, schema.columns is None, several)
+    _count(splits, diagnostics.counts, schema, several)
     for name, split in splits.items():
         diagnostics.counts.update({f"{name}: {what}": n for what, n in schema.count(split).items()})
     if schema.target == "label":
@@ -124,17 +124,17 @@ def _check_pretokenized(schema: DataSchema, data: DataConfig) -> CheckReport:
     return CheckReport([], 0, counts, sizes, [*loaded.notes, *map(str, loaded.findings)])
 
 
-def _count(splits: dict[str, Split], counts: Counter[str], running_text: bool, several: bool) -> None:
-    """Count empty examples, duplicates within a part, and texts shared with training; several labels may be none."""
+def _count(splits: dict[str, Split], counts: Counter[str], schema: DataSchema, several: bool) -> None:
+    """Count empty texts, or pairs with an empty side; duplicates within a part, and texts shared with training."""
     for name, split in splits.items():
-        columns = [split.text] if split.answer is None or several else [split.text, split.answer]
+        columns = [split.text, split.answers] if schema.parallel else [split.text]
         if several:
             counts[f"{name}: texts without a label"] += sum(not answer for answer in split.answers)
         examples = list(zip(*columns, strict=True))
         counts[f"{name}: empty"] += sum(not all(side.strip() for side in example) for example in examples)
         counts[f"{name}: duplicates"] += n_duplicates(split)
         if name != "train" and "train" in splits:
-            overlap = overlap_with_training(split, splits["train"], running_text)
+            overlap = overlap_with_training(split, splits["train"], schema.columns is None)
             counts[f"{name}: also in training"] += overlap.n_shared if overlap else 0
 
 

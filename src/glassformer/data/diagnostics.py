@@ -105,6 +105,7 @@ class Diagnostics:
     Args:
         issues: the first MAX_KEPT errors, in the order they were met.
         n_issues: all of them.
+        n_unreadable: lines of which nothing could be decoded.
         counts: harmless things by name, such as "CRLF line ends".
         notes: what a person should be told, such as which columns were chosen.
         hashes: path as given → sha256 of its bytes, as they are stored.
@@ -113,6 +114,7 @@ class Diagnostics:
 
     issues: list[DataIssue] = field(default_factory=list)
     n_issues: int = 0
+    n_unreadable: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
@@ -248,20 +250,23 @@ def _raw_lines(file: BinaryIO) -> Iterator[bytes]:
 
 def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> str:
     """Return the line as text; "" after recording why it cannot be decoded."""
+    kind: IssueKind
     if len(raw) > MAX_LINE_BYTES:
         end = " and holds carriage returns: save the file with line feeds" if b"\r" in raw[:-1] else ""
-        diagnostics.error(path, number, "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes{end}")
-        return ""
-    if b"\0" in raw:
-        what = f"byte {raw.index(0) + 1} of the line is NUL, which no text holds"
-        diagnostics.error(path, number, "nul", what)
-        return ""
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        found = f"byte {error.start + 1} of the line (0x{raw[error.start]:02X}) is not UTF-8"
-        diagnostics.error(path, number, "encoding", f"{found}; save the file as UTF-8")
-        return ""
+        kind, what = "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes{end}"
+    elif b"\0" in raw:
+        kind, what = "nul", f"byte {raw.index(0) + 1} of the line is NUL, which no text holds"
+    else:
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            found = f"byte {error.start + 1} of the line (0x{raw[error.start]:02X}) is not UTF-8"
+            character = raw[error.start : error.start + 1].decode("cp1252", "ignore")
+            likely = f" (in Windows-1252 the byte is {character})" if character.isalpha() else ""
+            kind, what = "encoding", f"{found}; save the file as UTF-8{likely}"
+    diagnostics.error(path, number, kind, what)
+    diagnostics.n_unreadable += 1
+    return ""
 
 
 def encoding_issue(text: str) -> tuple[IssueKind, str] | None:

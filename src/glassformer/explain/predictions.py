@@ -105,13 +105,14 @@ def number_answer(decision: Decision, output: Tensor, before: Tensor | None = No
 def class_answer(prediction: Prediction, logits: Tensor, temperature: float | None) -> Answer:
     """Return the answer of a classifier: its most probable class, by its logits (C,).
 
-    Where there is a temperature, the probability is that at it.
+    Where there is a temperature, the probability at it comes before that of the model, which the steps lead to.
     """
-    best, how = prediction.top[0], ""
-    p = math.exp(best.log_prob)
+    best = prediction.top[0]
+    shares = [math.exp(best.log_prob)]
     if temperature is not None:
-        p, how = float(at_temperature(logits.double().softmax(-1).cpu().numpy(), temperature)[best.id]), ", calibrated"
-    return {"headline": best.piece, "detail": (">99.9%" if p > 0.999 else f"{100 * p:.1f}%") + how}
+        shares.insert(0, float(at_temperature(logits.double().softmax(-1).cpu().numpy(), temperature)[best.id]))
+    written = [">99.9%" if p > 0.999 else f"{100 * p:.1f}%" for p in shares]
+    return {"headline": best.piece, "detail": ", calibrated from ".join(written)}
 
 
 def text_answer(text: str, decode: DecodeLog) -> Answer:

@@ -51,7 +51,7 @@ from glassformer.text.answers import (
 from glassformer.text.confidence import AnswerRule, to_rank
 from glassformer.text.decision import Decision, labels_answer, labels_lines, number_answer, number_lines
 from glassformer.text.long_text import chunks_of, length_limit, window_start
-from glassformer.text.pairs import GivenText, given_texts
+from glassformer.text.pairs import GivenText, checked_pairs, given_texts
 from glassformer.text.tags import tags_answer, tags_at, tags_lines
 from glassformer.text.words import encoded_words, read_running
 from glassformer.utils.safe_read import sha256_regular
@@ -182,7 +182,7 @@ class ExportedModel:
         return answered_frame(table, specs, lambda texts: map(columns_of, self.predict(texts, **options)))
 
     def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
-        for chunk in chunks_of(lines, PREDICTED_TOGETHER):
+        for chunk in checked_pairs(self.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), first):
             yield from self._answers(chunk, first, decode)
             first += len(chunk)
 

@@ -247,10 +247,14 @@ def _how_it_went(facts: RunRecord) -> list[str]:
     return lines
 
 
+PROPORTIONS = ("accuracy", "exact_match")
+"""Scores that are the share of examples that are right; an F1 score is none."""
+
+
 def _interval(facts: RunRecord, share: float) -> str:
     """Return the interval of a validation score that is a proportion of few examples."""
     n = facts.data.splits.get("valid", SplitRecord()).n
-    if not 0 < n < FEW or not facts.metric.write(0.5).endswith("%"):
+    if not 0 < n < FEW or facts.metric.name not in PROPORTIONS:
         return ""
     return f" of {n} examples, 95% interval {facts.metric.between(wilson_interval(round(share * n), n))}"
 

@@ -24,6 +24,7 @@ from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import LABEL, TEXT, DataSchema, Rows
 from glassformer.data.datasets.labels import normalised_label, similarity_key
+from glassformer.data.datasets.numbers import is_number
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
@@ -55,8 +56,7 @@ LONG = 60
 LONGEST = 512
 """Words of a text that count: longer ones are cut."""
 STEPS, MIN_STEPS = 1000, 600
-"""About how many steps a small set needs, and at least, where it is soon learned by heart; batches are made small
-enough."""
+"""About how many steps a small set needs, and at least, where it is soon learned by heart, in batches that small."""
 FROM_PRETRAINED = 600
 """About how many steps a pretrained model needs; fewer passes than 3 are not made, nor more than 15."""
 BIGRAMS = 100_000
@@ -136,6 +136,10 @@ def class_names(labels: Sequence[str]) -> list[str]:
     return names
 
 
+MANY_NUMBERS = 5
+"""So many labels that are all numbers may be amounts."""
+
+
 def check_labels(rows: Mapping[str, Rows], diagnostics: Diagnostics, known: Sequence[str] | None = None) -> None:
     """Note labels that are not among the known ones, by file and line; without any those of training are known."""
     if known is None:
@@ -145,6 +149,9 @@ def check_labels(rows: Mapping[str, Rows], diagnostics: Diagnostics, known: Sequ
             diagnostics.error(rows["train"].path, 0, "label", error.message)
             return
         _check_guess(rows["train"], known, diagnostics)
+        if len(known) >= MANY_NUMBERS and all(map(is_number, known)):
+            note = f"the {len(known)} labels are numbers; if they are amounts, train regress answers with a number"
+            diagnostics.notes.append(note)
     unknown = known_labels(known)
     for part in rows.values():
         for line, label in zip(part.lines, part.answer, strict=True):

@@ -118,6 +118,8 @@ def coverage(evaluation: Evaluation) -> bytes | None:
 def calibration_sentence(evaluation: Evaluation) -> list[str]:
     """Say what the temperature that validation chose does to the calibration error, where there is one."""
     temperature, before, after = (evaluation.value(name) for name in ("temperature", "ece", "ece_calibrated"))
+    if before is not None and temperature is None:
+        return ["No temperature was fitted: that takes 50 validation texts, not all of them answered rightly."]
     if temperature is None or before is None or after is None:
         return []
     return [
@@ -133,12 +135,21 @@ NEARLY_ALL = 0.95
 
 
 def precision_table(unit: str, rows: Sequence[JsonObject]) -> str:
-    """Return precision, recall and F1 of each class or label as Markdown; `unit` is the header of their names."""
+    """Return precision, recall and F1 of each class, or label with its threshold, as Markdown.
+
+    `unit` is the header of their names.
+    """
     cells = [
         [row["label"], percent(row["precision"]), percent(row["recall"]), percent(row["f1"]), f"{row['support']:,}"]
         for row in rows
     ]
-    return table([unit, "precision", "recall", "F1", "examples"], cells)
+    header = [unit, "precision", "recall", "F1", "examples"]
+    if rows and all("threshold" in row for row in rows):
+        header, cells = (
+            [*header, "threshold"],
+            [[*c, percent(r["threshold"])] for c, r in zip(cells, rows, strict=True)],
+        )
+    return table(header, cells)
 
 
 class ClassifyReport(TaskReport):

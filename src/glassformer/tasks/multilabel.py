@@ -235,6 +235,8 @@ class MultiLabel(Classify):
         decisions = truth.ravel().astype(np.int64), yes_and_no(probabilities.ravel())
         if calibrated := calibrated_scores(*decisions, self.decision.temperature):
             scores |= {"ece": calibration(*decisions)[0]} | calibrated
+        for row, threshold in zip(scores["per_label"], self.decision.thresholds_of(self.labels), strict=True):
+            row["threshold"] = threshold
         scores |= self._count_cut(corpus, len(split))
         if train is not None:
             logger.info(f"fitting the baselines to {counted(len(train), 'training texts')}")

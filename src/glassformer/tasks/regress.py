@@ -51,7 +51,10 @@ def check_numbers(rows: Mapping[str, Rows], diagnostics: Diagnostics) -> None:
     train = rows.get("train")
     if train is not None and train.label_guessed and number_rank(train.answer)[0]:
         shown = repr(train.columns[-1]) if train.columns[-1] else f"with {train.answer[0][:40]!r}"
-        what = f"no column of numbers was found, and column {shown} is the nearest; choose one with --label-column"
+        wrong = next(filter(None, map(why_no_number, train.answer)), "")
+        what = (
+            f"no column of numbers was found, and column {shown} is the nearest ({wrong}); or name one: --label-column"
+        )
         diagnostics.error(train.path, 0, "label", what)
         return
     n_before = diagnostics.n_issues

@@ -92,7 +92,7 @@ class TaskReport:
     def names(self, evaluation: Evaluation) -> list[str]:
         """Return the scores of the result table that an evaluation has."""
         known = self.table_metrics or [*(metric.name for metric in self.metrics), *METRICS]
-        return [name for name in known if evaluation.value(name) is not None]
+        return [name for name in dict.fromkeys(known) if evaluation.value(name) is not None]
 
     def details(self, evaluation: Evaluation) -> list[str]:
         """Return what follows the result table, such as how answers were decoded, or a table of classes."""

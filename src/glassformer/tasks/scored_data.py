@@ -61,7 +61,7 @@ class ScoredData:
     def facts(self) -> JsonObject:
         """Return what a result says of its data; log how many of its texts are in training too."""
         facts: dict[str, Any] = {}
-        if self.name != "train" and self.train is not None:
+        if self.name != "train" and self.train is not None and not self.changed:
             overlap = overlap_with_training(self.split, self.train, self.running_text)
             if overlap is not None:
                 facts["also_in_training"], facts["compared_with_training"] = overlap
@@ -103,13 +103,17 @@ def scored_data(run: Scored, name: str, data: DataConfig | None, allow_changed: 
     else:
         everything, changed = load_text_data(task.schema, data, known_columns(RunFolder(run.path).read_data())), []
     if (chosen := everything.splits().get(name)) is None:
-        raise DataError(f"this run's data has no {name} split", "use --split valid, or give test files")
+        raise DataError(f"this run's data has no {name} split", VALID_INSTEAD)
     if chosen.shards is not None:
         message = f"the {name} split was encoded ahead, and its text is not kept"
-        raise DataError(message, "use --split valid, or give a test file")
+        raise DataError(message, VALID_INSTEAD)
     _log(everything.notes)
     train = everything.train
     return ScoredData(chosen, name, train, True, task.running_text, changed, everything.notes, everything.counts)
+
+
+VALID_INSTEAD = 'score the validation split: --split valid (in Python split="valid"); or give test files'
+"""What to do where a run has no test split."""
 
 
 def _of_files(run: Scored, data: DataConfig, allow_changed: bool) -> ScoredData:

@@ -115,6 +115,10 @@ def checked_lines(lines: Any) -> Iterable[str]:
     return lines
 
 
+FROM_TEXT = frozenset({"label", "labels", "number", "tags"})
+"""Answers that say nothing of a text that is empty."""
+
+
 @dataclass
 class TextsAnswered:
     """Counts, over the texts that were answered, of what their answers say of them."""
@@ -123,15 +127,19 @@ class TextsAnswered:
     n_cut: int = 0
     n_with_unknown: int = 0
     n_unknown: int = 0
+    n_empty: int = 0
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Count a text by its answer."""
         unknown = answer.get("unknown", 0)
+        self.n_empty += not FROM_TEXT.isdisjoint(answer) and not str(answer.get("text", "-")).strip()
         self.n, self.n_cut = self.n + 1, self.n_cut + ("truncated" in answer)
         self.n_with_unknown, self.n_unknown = self.n_with_unknown + (unknown > 0), self.n_unknown + unknown
 
     def warn(self, max_len: int) -> None:
         """Log what a reader of the answers must know."""
+        if self.n_empty:
+            logger.warning(f"{self.n_empty:,} of {self.n:,} texts {'is' if self.n_empty == 1 else 'are'} empty")
         if self.n_cut:
             logger.warning(cut_message(self.n_cut, self.n, max_len))
         if self.n_unknown:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from glassformer.errors import DataError, UsageError
-from glassformer.text.long_text import CutText, not_text, truncate
+from glassformer.text.long_text import ArrivingLines, CutText, not_text, truncate
 from glassformer.text.special_tokens import PAIRS
 from glassformer.text.tokenizer import Tokenizer
 
@@ -89,8 +89,28 @@ def given_texts(tokenizer: Tokenizer, texts: Any) -> Any:
         return join_pair(*texts)
     if not isinstance(texts, Iterable):
         return texts
+    if isinstance(texts, ArrivingLines):
+        return texts
     joined = (join_pair(*text) if _is_pair(text, (tuple, list)) else text for text in texts)
     return joined if isinstance(texts, Iterator) else list(joined)
+
+
+def checked_pairs(tokenizer: Tokenizer, chunks: Iterator[list[str]], first: int) -> Iterator[list[str]]:
+    """Yield lists of texts, of which the first has the row `first` from 0; where the model reads pairs all are such.
+
+    Raises:
+        DataError: a text is no pair; the message has its row, from 1, and those before it were yielded.
+    """
+    for chunk in chunks:
+        for i, text in enumerate(chunk if tokenizer.separator else ()):
+            try:
+                split_pair(text)
+            except DataError as error:
+                if i:
+                    yield chunk[:i]
+                raise DataError(f"text {first + i + 1}: {error.message}", error.hint) from None
+        yield chunk
+        first += len(chunk)
 
 
 def _is_pair(value: Any, kind: type | tuple[type, ...]) -> bool:

@@ -15,6 +15,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.evaluate.learning_curve import Counts, forecast
 from glassformer.evaluate.metrics import Metric
+from glassformer.evaluate.significance import FEW
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_weights
 from glassformer.runs.records import JsonObject
@@ -107,21 +108,21 @@ def counts_of(run: RunFolder, split: Split) -> Counts:
 def curve_sentence(found: JsonObject, metric: Metric) -> str:
     """Return what to expect of twice the data."""
     now, (low, high) = found["points"][-1], found["gain_ci95"]
+    few = f" Only {counted(found['n_valid'], 'examples')} were scored." if found["n_valid"] < FEW else ""
     if found["law"]["b"] == 0:
-        first = found["points"][0]["n"]
-        return (
-            f"{metric.title} on validation is no better with {now['n']:,} than with {first:,}, so nothing is forecast."
-        )
+        than = f"with {now['n']:,} than with {found['points'][0]['n']:,}"
+        return f"{metric.title} on validation is no better {than}, so nothing is forecast.{few}"
     if metric.higher_is_better:
         scale, unit = (100, " points") if metric.write(0.5).endswith("%") else (1, "")
         gain, low, high = (f"{scale * each:.1f}" for each in (found["gain"], low, high))
     else:  # in the unit of the data, which may be small
         gain, low, high, unit = *map(metric.write, (found["gain"], low, high)), ""
     more = "more" if metric.higher_is_better else "less"
+    fitted = found["score"] - (found["gain"] if metric.higher_is_better else -found["gain"])
     return (
         f"{metric.title} on validation is {metric.write(now['score'])} with {now['n']:,} examples; "
         f"with {found['n']:,}, expect {metric.write(found['score'])} (95% interval {metric.between(found['ci95'])}), "
-        f"{gain}{unit} {more} than the curve has now (95%: {low} to {high})."
+        f"{gain}{unit} {more} than the {metric.write(fitted)} of the fitted curve now (95%: {low} to {high}).{few}"
     )
 
 

@@ -33,6 +33,7 @@ from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.text.pairs import join_pair, pair_issue
+from glassformer.utils.formatting import counted
 
 SAMPLE_ROWS = 1000
 """Rows read before columns are chosen."""
@@ -48,6 +49,7 @@ class ColumnSpec:
         usual: usual headers, the likeliest first.
         requested: the header given with the flag; None to guess.
         separator: what parts the labels of a cell, where a text may have several.
+        trained: the header of the column in training, where that is known.
     """
 
     name: str
@@ -55,6 +57,7 @@ class ColumnSpec:
     usual: tuple[str, ...]
     requested: str | None = None
     separator: str | None = None
+    trained: str | None = None
 
     @property
     def is_label(self) -> bool:
@@ -91,7 +94,7 @@ def text_spec(columns: ColumnSpecs | None, known: str | None, requested: str | N
     """
     spec = (columns or (TEXT,))[0].preferring(known)
     usual = (*spec.usual, *(name for name in TEXT.usual if name not in spec.usual))
-    return replace(spec, name="text", flag="--text-column", usual=usual, requested=requested)
+    return replace(spec, name="text", flag="--text-column", usual=usual, requested=requested, trained=known)
 
 
 @dataclass(frozen=True)
@@ -115,10 +118,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class ResolvedColumns:
-    """The columns to read by position (JSON: by name), their headers, the fields per row, and whether a header exists.
-
-    `n_fields` is 0 for JSON, whose rows may have any number.
-    """
+    """The columns to read by position (JSON: by name), their headers, and the fields per row; 0 in JSON: any number."""
 
     keys: tuple[int, ...] | tuple[str, ...]
     headers: tuple[str | None, ...]
@@ -208,11 +208,12 @@ def _resolve_json(path: Path, sample: list[Row], specs: ColumnSpecs) -> Resolved
 def _resolve_delimited(path: Path, sample: list[Row], specs: ColumnSpecs) -> ResolvedColumns:
     names, *body = [row.fields for row in sample if isinstance(row.fields, list)]
     body = [fields for fields in body if len(fields) == len(names)]
-    if any(spec.requested for spec in specs) or _has_header(names, body, specs):
+    numbers = [_number(spec, names) for spec in specs]
+    by_name = any(spec.requested and number is None for spec, number in zip(specs, numbers, strict=True))
+    if by_name or _has_header(names, body, specs):
         chosen = _by_values(_by_header(path, names, specs), body, specs, len(names))
         return ResolvedColumns(chosen, tuple(names[i] for i in chosen), len(names), has_header=True)
-    nothing: list[int | None] = [None] * len(specs)
-    chosen = _by_values(nothing, [names, *body], specs, len(names))
+    chosen = _by_values(numbers, [names, *body], specs, len(names))
     return ResolvedColumns(chosen, (None,) * len(specs), len(names))
 
 
@@ -220,6 +221,9 @@ def _note_guess(path: Path, columns: ResolvedColumns, specs: ColumnSpecs, diagno
     named = None not in columns.headers
     shown = [repr(name) for name in columns.headers] if named else [f"number {int(key) + 1}" for key in columns.keys]
     free = [(spec, column) for spec, column in zip(specs, shown, strict=True) if not spec.requested]
+    if named and tuple(spec.trained for spec in specs) == columns.headers:
+        known = ", ".join(f"{spec.name} is column {spec.trained!r}" for spec in specs)
+        return diagnostics.notes.append(f"{path.name}: {known}, as in training")
     guesses = ", ".join(f"{spec.name} is column {column}" for spec, column in free)
     nothing = "" if named else "there is no header line; "
     flags = nothing + " and ".join(spec.flag for spec, _ in free) + (" choose" if len(free) > 1 else " chooses")
@@ -241,9 +245,12 @@ def _by_header(path: Path, names: Sequence[str], specs: ColumnSpecs) -> list[int
             continue
         wanted = spec.requested if spec.requested in names else headers.plain(spec.requested)
         found = [i for i, name in enumerate(names if spec.requested in names else lowered) if name == wanted]
+        if not found and (number := _number(spec, names)) is not None:
+            found = [number]
         if not found:
             close = difflib.get_close_matches(spec.requested, names, 1)
-            hint = f"did you mean {spec.flag} {_quoted(close[0])}?" if close else f"its columns: {', '.join(names)}"
+            all_of = f"its columns: {', '.join(names)}; or give a number from 1 to {len(names)}"
+            hint = f"did you mean {spec.flag} {_quoted(close[0])}?" if close else all_of
             raise UsageError(f"{path}: there is no column {spec.requested!r}", hint)
         if found[0] in chosen and any(other.name == "pair" for other in specs):
             twice = specs[chosen.index(found[0])].flag
@@ -256,6 +263,14 @@ def _by_header(path: Path, names: Sequence[str], specs: ColumnSpecs) -> list[int
             if (first := chosen[k]) is not None:
                 _only(path, [i for i, name in enumerate(lowered) if name == lowered[first]], names)
     return chosen
+
+
+def _number(spec: ColumnSpec, names: Sequence[str]) -> int | None:
+    """Return the place of the column that is requested by its number, counted from 1; a header goes first."""
+    wanted = spec.requested
+    if wanted is None or wanted in names or not (wanted.isascii() and wanted.isdigit()):
+        return None
+    return int(wanted) - 1 if 1 <= int(wanted) <= len(names) else None
 
 
 def _only(path: Path, found: Sequence[int], names: Sequence[str]) -> int:
@@ -316,7 +331,8 @@ def _row_values(
 ) -> tuple[str, ...] | None:
     if isinstance(row.fields, list):
         if len(row.fields) != columns.n_fields:
-            message = f"{columns.n_fields} columns are expected, but there are {len(row.fields)}"
+            are = "is" if columns.n_fields == 1 else "are"
+            message = f"{counted(columns.n_fields, 'columns')} {are} expected, but there are {len(row.fields)}"
             diagnostics.error(path, row.line, "columns", message)
             return None
         return tuple(row.fields[int(key)] for key in columns.keys)

@@ -110,7 +110,7 @@ def _heads_labels(
     names: Sequence[str], lowered: list[str], below: list[list[str]], usual: Sequence[tuple[str, ...]]
 ) -> bool:
     """Return whether the line is a header: the first label of a table without one recurs below."""
-    of_texts, of_labels = usual
+    of_texts, of_labels = usual[0], usual[-1]
     named = {i for i, name in enumerate(lowered) if name in of_labels}
     if not below:
         return bool(named) or any(name in of_texts for name in lowered)

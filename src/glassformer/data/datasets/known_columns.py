@@ -89,6 +89,9 @@ class KnownColumns:
         body = [row.fields for row in sample if isinstance(row.fields, list) and len(row.fields) == len(first)]
         if found := self._by_name(path, first, specs, diagnostics, in_json=False):
             return found
+        if len(specs) > 2 and not self.columns.has_header and len(first) == self.columns.n_fields:
+            diagnostics.notes.append(f"{path.name}: there is no header line; columns as in training")
+            return self.columns
         if len(specs) > 2:
             raise self._missing(path)
         if (found := self._by_position(body, specs)) is None:
@@ -156,7 +159,9 @@ class KnownColumns:
         """Return the error of a table of pairs without the columns of training, which are not guessed."""
         named = ", ".join(repr(header) for header in self.columns.headers)
         what = f"{path}: not all columns of training are in it ({named})"
-        return UsageError(what, "name them: --text-column, --pair-column and --label-column")
+        return UsageError(
+            what, "name them: --text-column, --pair-column and --label-column, or give their numbers, from 1"
+        )
 
     def _note_guess(self, path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> None:
         named = [repr(header) for header in self.columns.headers if header is not None]

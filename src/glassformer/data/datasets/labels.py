@@ -158,10 +158,26 @@ def clean_label_sets(
     if twice := sum(len(labels) - len(found) for labels, found in zip(parted, sets, strict=True)):
         diagnostics.counts["labels that stand twice in a text"] += twice
     if sets and not any(len(found) > 1 for found in sets):
-        other = max("|,;/ \t", key=lambda c: sum(c in cell for cell in cells))
-        hint = f"; if {other!r} parts them, --label-separator '{other}'" if any(other in cell for cell in cells) else ""
+        other = _likely_separator(cells)
+        hint = "" if other is None else f"; if {other!r} parts them, --label-separator '{other}'"
         diagnostics.notes.append(f"{path.name}: no text has more than one label, parted by {separator!r}{hint}")
     return ["\n".join(found) for found in sets]
+
+
+def _likely_separator(cells: Sequence[str]) -> str | None:
+    """Return what may part the labels of cells: where it does, the same few labels come again in many of them.
+
+    A space parts them only where nothing else does, since labels may have several words.
+    """
+    if any(cell.startswith("[") and cell.endswith("]") for cell in cells):
+        return None
+    whole = set(cells)
+    for candidates in ("|,;/\t", " "):
+        parts = {c: {part.strip() for cell in whole for part in cell.split(c)} for c in candidates}
+        found = [c for c in candidates if any(c in cell for cell in whole) and len(parts[c]) < len(whole)]
+        if found:
+            return min(found, key=lambda c: len(parts[c]))
+    return None
 
 
 def _parted(cell: str, separator: str) -> list[str]:
@@ -174,6 +190,16 @@ def _parted(cell: str, separator: str) -> list[str]:
         if isinstance(labels, list) and all(isinstance(label, str) for label in labels):
             return [label for label in labels if label.strip()]
     return [part for part in cell.split(separator) if part.strip()]
+
+
+def note_spellings(path: Path, tags: Counter[str], diagnostics: Diagnostics) -> None:
+    """Count the tags that were spelled another way, and report those that are easily confused."""
+    clean = {tag: normalised_label(tag) for tag in tags}
+    _note_changes(path, tags, clean, diagnostics)
+    counts: Counter[str] = Counter()
+    for tag, n in tags.items():
+        counts[clean[tag]] += n
+    _note_similar(path, counts, diagnostics)
 
 
 def _note_changes(path: Path, written: Counter[str], clean: dict[str, str], diagnostics: Diagnostics) -> None:

@@ -214,7 +214,7 @@ def read_parts(
 def _columns_of(schema: DataSchema, data: DataConfig, known: KnownColumns | None) -> ColumnSpecs:
     """Return the columns of the schema, with one of second texts where it is named, or a run was trained on pairs."""
     columns, second = schema.columns or (), data.files.pair_column
-    pairs = second is not None or (known is not None and second_of(known.columns.headers) is not None)
+    pairs = second is not None or (known is not None and len(known.columns.headers) > 2)
     return with_second(columns) if pairs and columns and columns[-1].is_label else columns
 
 

@@ -45,4 +45,4 @@ def text_specs(
     if (second := requested[1] or second_of(known)) is None:
         raise UsageError("the model reads two texts", "name the column of the second: --pair-column")
     usual = dict.fromkeys((*text.usual[:1], *FIRST.usual, *text.usual))
-    return (replace(text, usual=tuple(usual)), replace(SECOND, requested=second))
+    return (replace(text, usual=tuple(usual)), replace(SECOND, requested=second, trained=second_of(known)))

@@ -76,11 +76,13 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
                 f"{path}: a table's name ends in .csv, .tsv or .jsonl, .parquet or .arrow, not {other or 'nothing'!r}",
                 hint="rename the file after what it holds",
             )
+    n_empty, before = 0, diagnostics.n_unreadable  # a line that could not be decoded came as an empty one
     for row in rows:
         if row.fields or isinstance(row.fields, dict):
             yield row
         else:
-            diagnostics.counts["empty lines"] += 1
+            n_empty += 1
+    diagnostics.counts["empty lines"] += max(0, n_empty - (diagnostics.n_unreadable - before))
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ line.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, Rows
-from glassformer.data.datasets.labels import normalised_label
+from glassformer.data.datasets.labels import normalised_label, note_spellings
 from glassformer.data.datasets.tables import read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue, numbered_lines
 from glassformer.data.sources import format_of, is_columnar
@@ -40,6 +41,7 @@ class _Sentences:
     texts: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    written: Counter[str] = field(default_factory=Counter)
 
     def add(self, line: int, words: Sequence[str], tags: Sequence[str]) -> None:
         """Add a sentence, or report what is wrong in it."""
@@ -51,6 +53,7 @@ class _Sentences:
         if issue := encoding_issue(joined):
             self.diagnostics.error(self.path, line, *issue)
             return
+        self.written.update(tags)
         found = as_iob2(clean)
         self.diagnostics.counts["tags brought to IOB2"] += sum(a != b for a, b in zip(clean, found, strict=True))
         self.texts.append(joined)
@@ -58,6 +61,7 @@ class _Sentences:
         self.lines.append(line)
 
     def rows(self) -> Rows:
+        note_spellings(self.path, self.written, self.diagnostics)
         return Rows(self.texts, self.answers, self.lines, self.path)
 
 
@@ -91,7 +95,7 @@ def read_tagged(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Row
         raise UsageError(
             f"{path}: tagged sentences are in a .conll file, a word and its tag a line, or in .jsonl, not "
             f"{suffix or 'without a suffix'!r}",
-            "rename the file after what it holds",
+            'write a sentence as {"words": […], "tags": […]} on a line of .jsonl, or rename a file of the first kind',
         )
     return sentences.rows()
 

@@ -43,7 +43,8 @@ def audit_data(schema: DataSchema, data: DataConfig, vectors: Vectors | None = N
         DataError: a file cannot be read as it stands.
     """
     if schema.target not in ("label", "target"):
-        raise UsageError(f"{schema.task} has no answers to audit", "audit classify or translate")
+        what = "no answers" if schema.columns is None else "no answers of one label"
+        raise UsageError(f"{schema.task} has {what} to audit", "audit classify or translate")
     parts, notes = _read(schema, data)
     return audit_parts(parts, schema.target == "target", vectors, notes)
 
