@@ -125,11 +125,11 @@ class FilesConfig:
     test_tgt_file: str | None = None
     """Target sentences of the test split."""
     text_column: str | None = None
-    """Name of the text column; without it, it is guessed and printed."""
+    """Name of the text column, or its number from 1; without it, it is guessed and printed."""
     pair_column: str | None = None
     """Name of the column of second texts (hypothesis, answer), where each text is a pair; without it, none is."""
     label_column: str | None = None
-    """Name of the label column; without it, it is guessed and printed."""
+    """Name of the label column, or its number from 1; without it, it is guessed and printed."""
     label_separator: str = string(8, ";", (".+", "one character or more"))
     """What parts the labels of a cell, where a text may have several; JSONL may hold lists instead."""
     src_column: str | None = None
