@@ -259,6 +259,10 @@ def test_a_number_is_the_header_where_a_column_is_called_so(tmp_path):
     path.write_text("2,1\n" + "".join(f"the text {i},{'ab'[i % 2]}\n" for i in range(20)), encoding="utf-8")
     files = FilesConfig(train_file=str(path), text_column="2", label_column="1")
     assert {*load(TASKS["classify"].schema, DataConfig(files=files)).train.answers} == {"a", "b"}
+    (tmp_path / "b.csv").write_text("".join(f"{i % 2 + 1},the text {i}\n" for i in range(20)), encoding="utf-8")
+    files = FilesConfig(train_file=str(tmp_path / "b.csv"), text_column="2", label_column="1")
+    read = load(TASKS["classify"].schema, DataConfig(files=files))
+    assert len(read.train) + len(read.valid) == 20, "a value of the first row is no header"
     with pytest.raises(UsageError, match="there is no column '3'"):
         load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), text_column="3")))
 

@@ -210,7 +210,7 @@ def _resolve_delimited(path: Path, sample: list[Row], specs: ColumnSpecs) -> Res
     body = [fields for fields in body if len(fields) == len(names)]
     numbers = [_number(spec, names) for spec in specs]
     by_name = any(spec.requested and number is None for spec, number in zip(specs, numbers, strict=True))
-    if by_name or _has_header(names, body, specs):
+    if by_name or _has_header(names, body, specs):  # a name that is a number is that of a header, where there is one
         chosen = _by_values(_by_header(path, names, specs), body, specs, len(names))
         return ResolvedColumns(chosen, tuple(names[i] for i in chosen), len(names), has_header=True)
     chosen = _by_values(numbers, [names, *body], specs, len(names))
@@ -266,11 +266,9 @@ def _by_header(path: Path, names: Sequence[str], specs: ColumnSpecs) -> list[int
 
 
 def _number(spec: ColumnSpec, names: Sequence[str]) -> int | None:
-    """Return the place of the column that is requested by its number, counted from 1; a header goes first."""
+    """Return the place of the column that is requested by its number, counted from 1; None for a name."""
     wanted = spec.requested
-    if wanted is None or wanted in names or not (wanted.isascii() and wanted.isdigit()):
-        return None
-    return int(wanted) - 1 if 1 <= int(wanted) <= len(names) else None
+    return int(wanted) - 1 if wanted in [str(number + 1) for number in range(len(names))] else None
 
 
 def _only(path: Path, found: Sequence[int], names: Sequence[str]) -> int:
