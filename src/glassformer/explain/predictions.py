@@ -89,6 +89,11 @@ NUMBER = "number"
 """What the only output of a regressor is called."""
 
 
+def written_number(number: float) -> str:
+    """Write the number of a text as its answer is written."""
+    return number_text(number).replace("-", "−")
+
+
 def number_answer(decision: Decision, output: Tensor, before: Tensor | None = None) -> Answer:
     """Return the answer of a regressor: the number of its output (1,), and how it is computed from that.
 
@@ -99,7 +104,7 @@ def number_answer(decision: Decision, output: Tensor, before: Tensor | None = No
     if before is not None:
         was = float(decision.numbers(before.cpu().numpy()).item())
         detail = f"{number - was:+.4g} from {number_text(was)} without edits"
-    return {"headline": number_text(number).replace("-", "−"), "detail": detail.replace("-", "−")}
+    return {"headline": written_number(number), "detail": detail.replace("-", "−")}
 
 
 def class_answer(prediction: Prediction, logits: Tensor, temperature: float | None) -> Answer:

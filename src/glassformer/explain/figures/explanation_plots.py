@@ -311,6 +311,8 @@ class ExplanationPlots(TracePlots):
             hint = "as in: explain(run, TraceRequest(text, edits=…))"
             raise UsageError("this explanation has no edits whose effect could be drawn", hint)
         self._explanation.check_has_answer()
+        if self._explanation.is_number:
+            raise UsageError("the effect on a number is no figure", "compare the numbers: `edited` has both")
         return draw_effect(self._explanation.edited)
 
 
