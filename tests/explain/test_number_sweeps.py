@@ -148,9 +148,15 @@ def test_no_text_speaks_of_classes_or_tokens() -> None:
         assert not re.search(NOT_OF_NUMBERS, repr(result)), repr(result)
 
 
-def test_the_figure_of_an_effect_is_refused_in_words_about_numbers() -> None:
-    with pytest.raises(UsageError, match="the effect on a number is no figure"):
-        explained("edited").plot.effect()
+@for_each("case", ["edited", "edited ensemble"])
+def test_the_figure_of_an_effect_is_of_the_number(case: str) -> None:
+    e = explained(case)
+    assert e.base is not None
+    figure = e.plot.effect()
+    [axes] = [one for one in figure.axes if one.get_xlabel()]
+    assert axes.get_xlabel().startswith("number;") and [t.get_text() for t in axes.get_yticklabels()] == ["number"]
+    drawn = next([*map(float, line.get_xdata())] for line in axes.lines[1:] if len(line.get_xdata()) == 2)
+    assert drawn == pytest.approx([number_of(e.base), number_of(e)], abs=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from glassformer.explain.capture.tape import Step
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
-from glassformer.text.decision import Decision, at_temperature, number_text
+from glassformer.text.decision import Decision, at_temperature, number_text, written_number
 from glassformer.text.long_text import length_limit
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import shortened
@@ -87,11 +87,6 @@ def vector_answer(vector: Tensor, before: Tensor | None = None) -> Answer:
 
 NUMBER = "number"
 """What the only output of a regressor is called."""
-
-
-def written_number(number: float) -> str:
-    """Write the number of a text as its answer is written."""
-    return number_text(number).replace("-", "−")
 
 
 def number_answer(decision: Decision, output: Tensor, before: Tensor | None = None) -> Answer:

@@ -23,11 +23,12 @@ from glassformer.explain.edits.grammar import KINDS, Edit, resolve, state_before
 from glassformer.explain.edits.reference import Means, has_mean, means_of_run
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import counted_tokens
-from glassformer.explain.predictions import readable, rows_of, written_number
+from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.record_store import axis_indices, weak_cache
 from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS
 from glassformer.explain.trace import trace
 from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.text.decision import written_number
 from glassformer.utils.device import tuned
 from glassformer.utils.process_settings import check_cancelled
 

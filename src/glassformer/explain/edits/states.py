@@ -23,7 +23,8 @@ from torch import Tensor
 from glassformer.errors import UsageError
 from glassformer.explain.edits.apply import Unit, base_logits, check_whole, edited_logits, followed, unit_of
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.predictions import readable, written_number
+from glassformer.explain.predictions import readable
+from glassformer.text.decision import written_number
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ from glassformer.explain.edits.what_if import predictions_of, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import filled_answer
 from glassformer.explain.one_label import of_one_label
-from glassformer.explain.predictions import readable, rows_of, written_number
+from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.subject import LoadedSubject, Subject, list_checkpoints, with_checkpoint, with_member
 from glassformer.models.ensemble import members_of
+from glassformer.text.decision import written_number
 from glassformer.utils.device import tuned
 from glassformer.utils.process_settings import check_cancelled
 
