@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.browser.app import App
 from tests.helpers.matrix import matrix_run
@@ -55,3 +57,28 @@ def test_an_edit_changes_the_number(app: Callable[..., App]) -> None:
     page = app(matrix_run("regress"), "flow", text=TEXT, edits="encoder.0.self.context[head:0]=0")
     page.page.wait_for_selector("[data-role=effect]")
     assert "without edits" in page.page.inner_text("[data-role=effect]")
+
+
+def test_sweeps_are_in_the_units_of_the_number(app: Callable[..., App]) -> None:
+    page = app(matrix_run("regress"), "why", why="parts", text=TEXT)
+    e = matrix_run("regress").explain(TEXT)
+    other = matrix_run("regress").explain("g d good a c")
+    shown = {"parts": "[data-part]", "keys": "[data-part*=blocked]", "layers": "[data-layer]"}
+    shown |= {"contributions": "[data-direct]", "states": "[data-role=states]"}
+    texts = {}
+    for why, selector in shown.items():
+        page.go("why", why=why, text=TEXT, **({"o.text": other.request.text} if why == "states" else {}))
+        page.page.wait_for_selector(selector)
+        texts[why] = page.page.inner_text("main")
+        assert not re.search(r"nats|log-prob|log p|probabilit|logit|rank", texts[why]), why
+        if why in ("parts", "keys"):
+            parts, keys = [part.off for part in e.sweep_parts().parts], e.sweep_keys().strongest(15)
+            of_page = "all => all.map(one => +one.dataset.change)"
+            changes = page.page.locator("[data-change]").evaluate_all(of_page)
+            expected = [effect.change for effect in (parts if why == "parts" else keys)]
+            np.testing.assert_allclose(changes, expected, atol=1e-4)
+    assert all(number in texts["layers"] for row in e.sweep_layers().stacks[0].rows for number in row.tokens)
+    assert "Number minus mean of the training numbers" in texts["contributions"]
+    assert e.answer["headline"] in texts["states"] and other.answer["headline"] in texts["states"]
+    page.page.locator("[data-why=checkpoints]").click()
+    assert "Make an edit first" in page.page.inner_text("main")

@@ -113,7 +113,7 @@ def test_the_manifest_says_what_is_refused(family: str, case: str, tmp_path: Pat
     if cell.edited and family == "number":  # which learns no answer with edits or without
         assert "for classes and tokens" in stated.pop("learn")
     assert stated == refused
-    always = {"masked": {"contributions"}, "number": {"contributions", "learn"}}.get(family, set[str]())
+    always = {"masked": {"contributions"}, "number": {"learn"}}.get(family, set[str]())
     if cell.edited:
         always -= {"learn"}
     expected = {"edits", "learn", "contributions"} if case == "long" else always

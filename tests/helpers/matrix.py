@@ -291,18 +291,6 @@ CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": R
 
 NOT_EDITED = "words are weighed without edits only"
 REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
-    *(
-        (name, lambda c: c.task == "regress", "the answer of this model is a number")
-        for name in ("sweep_parts", "sweep_keys", "sweep_layers", "sweep_states", "contributions")
-    ),
-    *(
-        (f"sweep:{name}", lambda c: c.task == "regress", "the answer of this model is a number")
-        for name in ("parts", "keys", "layers", "states", "contributions")
-    ),
-    ("sweep_checkpoints", lambda c: c.task == "regress" and c.edited, "the answer of this model is a number"),
-    ("sweep:checkpoints", lambda c: c.task == "regress" and c.edited, "the answer of this model is a number"),
-    ("check_has_answer", lambda c: c.task == "regress", "the answer of this model is a number"),
-    ("effect", lambda c: c.task == "regress" and c.edited, "the answer of this model is a number"),
     ("learn", lambda c: c.task == "regress", "for classes and tokens"),
     ("trace:answer", lambda c: c.task == "regress" and not c.edited, "for classes and tokens"),
     ("attribute", lambda c: c.edited, NOT_EDITED),

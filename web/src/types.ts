@@ -700,8 +700,10 @@ export interface SweepRequest {
 export interface PartsSweep {
   /** In order of computation. */
   parts: Part[];
-  /** Largest change of the log-probability, in size, when a part of the same model with initial weights is off. */
+  /** Largest change, in size, when a part of the same model with initial weights is off. */
   untrained: number;
+  /** Of the changes: "nats" of log-probability, or "number", the unit of the training numbers. */
+  unit: "nats" | "number";
 }
 
 /** A part of the model, and what follows when it is switched off, or works alone. */
@@ -722,13 +724,13 @@ export interface Part {
 export interface VariantEffect {
   /** The edits. */
   edits: string[];
-  /** Change of the log-probability of what is predicted without edits, summed over the predictions, in nats. */
+  /** Change of the log-probability of what is predicted without edits, summed over the predictions; or of a number. */
   change: number;
-  /** Number of predictions that differ. */
+  /** Number of predictions that differ; a number differs where its text does. */
   n_changed: number;
-  /** Position where the log-probability falls most; null for a classifier. */
+  /** Position where the log-probability falls most; null for a classifier or a number. */
   position: number | null;
-  /** The most probable class or token there without edits. */
+  /** The most probable class or token there without edits, or the number. */
   before: string;
   /** The same with edits. */
   after: string;
@@ -738,6 +740,8 @@ export interface VariantEffect {
 export interface KeysSweep {
   /** In order of computation. */
   grids: KeysGrid[];
+  /** Of the changes: "nats" of log-probability, or "number", the unit of the training numbers. */
+  unit: "nats" | "number";
 }
 
 /** The heads of one attention block, each kept from attending to each token. */
@@ -752,10 +756,12 @@ export interface KeysGrid {
 
 /** The predictions after each layer. */
 export interface LayersSweep {
-  /** Position of each prediction; null for a classifier. */
+  /** Position of each prediction; null for a classifier or a number. */
   positions: (number | null)[];
   /** The encoder before the decoder. */
   stacks: LayersStack[];
+  /** Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers. */
+  unit: "nats" | "number";
 }
 
 /** The predictions by layer of one stack; the other stack acts whole. */
@@ -770,30 +776,34 @@ export interface LayersStack {
 export interface LayerRow {
   /** Number of layers that act, from 0; those after them are skipped. */
   layer: number;
-  /** The most probable class or token of each prediction. */
+  /** The most probable class or token of each prediction; or the number, as text. */
   tokens: string[];
-  /** Log-probability of what the whole model predicts, in nats. */
+  /** Log-probability of what the whole model predicts, in nats; empty for a number. */
   log_probs: number[];
-  /** Number of classes or tokens with a larger logit than it. */
+  /** Number of classes or tokens with a larger logit than it; empty for a number. */
   ranks: number[];
-  /** Kullback–Leibler divergence of this distribution from that of the whole model, in nats. */
+  /** Kullback–Leibler divergence of this distribution from that of the whole model, in nats; empty for a number. */
   kl: number[];
+  /** The number; empty for classes and tokens. */
+  numbers: number[];
 }
 
 /** The parts of one logit difference. */
 export interface Contributions {
-  /** Position of the prediction; null for a classifier. */
+  /** Position of the prediction; null for a classifier or a number. */
   position: number | null;
-  /** The class or token that is followed. */
+  /** The class or token that is followed; or "number". */
   target: string;
-  /** What it is compared with. */
+  /** What it is compared with; for a number "mean of the training numbers". */
   contrast: string;
-  /** Logit of the target minus that of the contrast. */
+  /** Logit of the target minus that of the contrast; or the number minus that mean. */
   difference: number;
   /** The sum of the direct contributions minus this difference, which only rounding should leave. */
   error: number;
   /** In order of computation. */
   parts: Contribution[];
+  /** Of the difference: "nats", as of log-probabilities, or "number", the unit of the training numbers. */
+  unit: "nats" | "number";
 }
 
 /** What one part adds to a logit difference. */
@@ -810,18 +820,20 @@ export interface Contribution {
 
 /** Every state of the residual stream, exchanged between two texts. */
 export interface StatesSweep {
-  /** Position of the first prediction that differs; null for classifiers. */
+  /** Position of the first prediction that differs; null for a classifier or a number. */
   position: number | null;
   /** What is predicted there in the first text. */
   answer: string;
   /** What is predicted there in the second text. */
   other_answer: string;
-  /** Logit of the first answer minus that of the second, in the first text. */
+  /** Logit of the first answer minus that of the second, in the first text; or its number minus the training mean. */
   difference: number;
   /** The same in the second text. */
   other_difference: number;
   /** One grid per stream. */
   grids: StatesGrid[];
+  /** Of the differences: "nats", as of log-probabilities, or "number", the unit of the training numbers. */
+  unit: "nats" | "number";
 }
 
 /** The states of one stream of tokens, by depth. */
@@ -848,6 +860,8 @@ export interface StateRow {
 export interface CheckpointsSweep {
   /** The first training step first. */
   checkpoints: CheckpointEffect[];
+  /** Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers. */
+  unit: "nats" | "number";
 }
 
 /** What edits change in one checkpoint of a run. */
@@ -856,14 +870,18 @@ export interface CheckpointEffect {
   checkpoint: string;
   /** Its training step. */
   step: number | null;
-  /** What it predicts without edits: the class; or after each of the tokens that all checkpoints read, the next. */
+  /** What it answers without edits: class, number; or after each of the tokens that all checkpoints read, the next. */
   answer_before: string;
   /** The same with edits. */
   answer_after: string;
-  /** Log-probability of the tokens, or of the class, without edits, in nats. */
-  log_prob_before: number;
+  /** Log-probability of the tokens, or of the class, without edits, in nats; null for a number. */
+  log_prob_before: number | null;
   /** The same with edits. */
-  log_prob_after: number;
+  log_prob_after: number | null;
+  /** The number without edits; null for classes and tokens. */
+  number_before: number | null;
+  /** The same with edits. */
+  number_after: number | null;
 }
 
 /** The data of a saved page. */

@@ -15,6 +15,17 @@ logger = logging.getLogger(__name__)
 N_KEYS = 15
 """Blocked keys in the table, those with the largest effect."""
 Rows = list[tuple[object, ...]]
+OF_CHANGES = {"nats": "+.3f", "number": "+.4g"}
+"""How a change is written, by its unit: numbers are of any size."""
+OF_NUMBER = {
+    "log p changes by": "number changes by",
+    "off: log p changes by": "off: number changes by",
+    "alone: log p changes by": "alone: number changes by",
+    "predicts": "number",
+}
+"""Columns of a number in the place of those of classes and tokens."""
+NOT_OF_NUMBER = ("differ", "predictions that differ", "position", "log p of the answer", "rank", "KL")
+NOT_OF_NUMBER += ("log p before", "log p after")
 
 
 def show_effect(explanations: Sequence[Any], edits: Sequence[str], as_json: bool) -> None:
@@ -57,7 +68,7 @@ def show_sweep(kind: str, explanations: Sequence[Any], edits: Sequence[str], as_
         columns = ("step", "checkpoint", "before", "after", "log p before", "log p after")
         rows = [
             (e.step or 0, e.checkpoint, e.answer_before, e.answer_after)
-            + (f"{e.log_prob_before:.3f}", f"{e.log_prob_after:.3f}")
+            + tuple("" if number is None else f"{number:.3f}" for number in (e.log_prob_before, e.log_prob_after))
             for e in result.checkpoints
         ]
     elif kind == "states":
@@ -70,38 +81,50 @@ def show_sweep(kind: str, explanations: Sequence[Any], edits: Sequence[str], as_
     elif kind == "contributions":
         result = contributions.contributions(first)
         columns = ("part", "direct", "off: the difference falls by")
-        rows = [(p.name, f"{p.direct:+.3f}", "" if p.total is None else f"{p.total:+.3f}") for p in result.parts]
+        sign = OF_CHANGES[result.unit]
+        rows = [(p.name, f"{p.direct:{sign}}", "" if p.total is None else f"{p.total:{sign}}") for p in result.parts]
     elif kind == "keys":
         result = sweeps.sweep_keys(first)
         columns = ("edit", "log p changes by", "predictions that differ", "before", "after")
         rows = [
-            (*e.edits, f"{e.change:+.3f}", e.n_changed, e.before, e.after)
+            (*e.edits, f"{e.change:{OF_CHANGES[result.unit]}}", e.n_changed, e.before, e.after)
             for e in result.strongest(N_KEYS)
-            if e.change < 0
+            if e.change < 0 or result.unit == "number"
         ]
     else:
         result = sweeps.sweep_parts(first)
         columns = ("part", "off: log p changes by", "differ", "before", "after", "alone: log p changes by", "differ")
-        rows = [_part_row(part) for part in result.parts]
+        rows = [_part_row(part, OF_CHANGES[result.unit]) for part in result.parts]
     if as_json:
         console.write_json(asdict(result))
         return
+    if result.unit == "number":
+        columns, rows = _of_number(columns, rows)
     if kind == "contributions":
         at = "" if result.position is None else f" at position {result.position}"
-        console.write(f"logit of {result.target!r} minus that of {result.contrast!r}{at}: {result.difference:.3f}")
+        what = f"logit of {result.target!r} minus that of {result.contrast!r}{at}: {result.difference:.3f}"
+        of_number = f"{result.target} minus {result.contrast}: {result.difference:+.4g}"
+        console.write(of_number if result.unit == "number" else what)
     console.write_table(columns, rows)
     if kind == "contributions":
         console.write(f"the direct contributions sum to the difference within {abs(result.error):.1e}")
     if kind == "parts":
-        console.write(f"by comparison, with initial weights: at most {result.untrained:.3f} in size")
+        untrained = f"{result.untrained:{OF_CHANGES[result.unit][1:]}}"
+        console.write(f"by comparison, with initial weights: at most {untrained} in size")
 
 
-def _part_row(part: Any) -> tuple[object, ...]:
+def _of_number(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> tuple[list[str], Rows]:
+    """Return the table of a sweep of a number: without columns about classes and tokens."""
+    kept = [i for i, name in enumerate(columns) if name not in NOT_OF_NUMBER]
+    return [OF_NUMBER.get(columns[i], columns[i]) for i in kept], [tuple(row[i] for i in kept) for row in rows]
+
+
+def _part_row(part: Any, sign: str) -> tuple[object, ...]:
     name = part.step if part.head is None else f"{part.step.removesuffix('.weights')}.head{part.head}"
     if part.kind == "heads":
         name = f"{part.step.removesuffix('.weights')}: all heads"
-    off = (f"{part.off.change:+.3f}", part.off.n_changed, part.off.before, part.off.after)
-    alone = ("", "") if part.alone is None else (f"{part.alone.change:+.3f}", part.alone.n_changed)
+    off = (f"{part.off.change:{sign}}", part.off.n_changed, part.off.before, part.off.after)
+    alone = ("", "") if part.alone is None else (f"{part.alone.change:{sign}}", part.alone.n_changed)
     return (name, *off, *alone)
 
 
@@ -118,6 +141,8 @@ def _state_rows(result: Any, explanation: Any) -> Rows:
 
 
 def _layer_rows(result: Any) -> Rows:
+    if result.unit == "number":
+        return [(stack.stack, row.layer, "", *row.tokens, "", "", "") for stack in result.stacks for row in stack.rows]
     return [
         (stack.stack, row.layer, "" if position is None else position, token, f"{log_prob:.3f}", rank, f"{kl:.3f}")
         for stack in result.stacks

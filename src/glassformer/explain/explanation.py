@@ -56,10 +56,6 @@ class Omitted(TypedDict):
     why: str
 
 
-OF_CLASSES = "the answer of this model is a number, and this is about logits of classes or tokens"
-"""Why something is refused for a regressor."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Explanation:
     """The explanation of one text.
@@ -135,10 +131,8 @@ class Explanation:
         return self.subject.task.explain_as == "regressor"
 
     def check_has_answer(self) -> None:
-        """Check that the model predicts a class or tokens; raise UsageError of a bare encoder, and of a regressor."""
-        if self.is_number:
-            raise UsageError(OF_CLASSES, "weigh the words, or edit a step and compare the numbers")
-        if not self.predictions:
+        """Check that the model predicts a class, tokens or a number; raise UsageError of a bare encoder."""
+        if not self.predictions and not self.is_number:
             hint = "edit a step, as in --edit encoder.0.self.head1=0, or train a classifier from it: --init-from"
             raise UsageError("a bare encoder gives a vector, and no answer to explain", hint)
 
@@ -258,7 +252,7 @@ class Explanation:
         return sweep_keys(self)
 
     def sweep_layers(self) -> LayersSweep:
-        """Return what the model would predict after each layer, with the later ones skipped."""
+        """Return what the model would answer after each layer, with the later ones skipped."""
         from glassformer.explain.edits.states import sweep_layers
 
         return sweep_layers(self)
@@ -287,13 +281,16 @@ class Explanation:
     def contributions(self, prediction: int | None = None) -> Contributions:
         """Return the parts whose sum is the logit of a prediction minus that of its contrast.
 
+        Of a regressor that is its number minus the mean of the training numbers.
+
         Args:
             prediction: index of the prediction, by default the first generated token.
         """
         from glassformer.explain.edits.contributions import contributions
 
         if prediction is not None:
-            check_type(prediction, Integral, "the index of a prediction", f"from 0 to {len(self.predictions) - 1}")
+            last = max(0, len(self.predictions) - 1)
+            check_type(prediction, Integral, "the index of a prediction", f"from 0 to {last}")
             prediction = int(prediction)
         return contributions(self, prediction)
 

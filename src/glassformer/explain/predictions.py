@@ -27,7 +27,7 @@ from glassformer.explain.capture.tape import Step
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
-from glassformer.text.decision import Decision, at_temperature, number_text
+from glassformer.text.decision import Decision, at_temperature, number_text, written_number
 from glassformer.text.long_text import length_limit
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import shortened
@@ -99,7 +99,7 @@ def number_answer(decision: Decision, output: Tensor, before: Tensor | None = No
     if before is not None:
         was = float(decision.numbers(before.cpu().numpy()).item())
         detail = f"{number - was:+.4g} from {number_text(was)} without edits"
-    return {"headline": number_text(number).replace("-", "−"), "detail": detail.replace("-", "−")}
+    return {"headline": written_number(number), "detail": detail.replace("-", "−")}
 
 
 def class_answer(prediction: Prediction, logits: Tensor, temperature: float | None) -> Answer:

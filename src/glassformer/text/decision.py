@@ -133,6 +133,11 @@ def number_text(value: float) -> str:
     return f"{value:.{DIGITS}g}"
 
 
+def written_number(value: float) -> str:
+    """Write a number as `number_text` does, with a minus sign in the place of a hyphen, as an explanation has it."""
+    return number_text(value).replace("-", "−")
+
+
 def number_answer(text: Mapping[str, str], number: float) -> dict[str, Any]:
     """Return the number of a text, or pair of texts."""
     return {**text, "number": float(number)}

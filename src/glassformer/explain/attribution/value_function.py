@@ -277,8 +277,7 @@ class EraseRequest(Request):
 
 def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:
     """Return the value function of a request."""
-    if not explanation.is_number:
-        explanation.check_has_answer()
+    explanation.check_has_answer()
     explanation.check_not_edited()
     task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
     prediction = requested_prediction(explanation, request.prediction)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -28,6 +28,7 @@ from glassformer.explain.record_store import axis_indices, weak_cache
 from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS
 from glassformer.explain.trace import trace
 from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.text.decision import written_number
 from glassformer.utils.device import tuned
 from glassformer.utils.process_settings import check_cancelled
 
@@ -293,7 +294,7 @@ class BatchedEdits:
 def edited_logits(
     explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
 ) -> Float[Tensor, "N P C"]:
-    """Return the logits of one text under each of several sets of edits, in double precision."""
+    """Return the logits, or outputs, of one text under each of several sets of edits, in double precision."""
     explanation.check_has_answer()
     check_whole(explanation, other)
     logits = torch.cat(list(_batches(explanation, variants, other))).double()
@@ -301,7 +302,7 @@ def edited_logits(
 
 
 def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
-    """Return the logits of a text without further edits, in double precision."""
+    """Return the logits, or the output, of a text without further edits, in double precision."""
     explanation.check_has_answer()
     check_whole(explanation)
     return rows_of(explanation.records["logits"].value.double())
@@ -329,6 +330,15 @@ def _repeated(value: Any, n: int) -> Any:
     return value.expand(n, *value.shape[1:])
 
 
+Unit = Literal["nats", "number"]
+"""Of what is followed: log-probabilities, or a number, in the units of the training numbers."""
+
+
+def unit_of(explanation: Explanation) -> Unit:
+    """Return the unit of what is followed."""
+    return "number" if explanation.is_number else "nats"
+
+
 @dataclass(frozen=True)
 class VariantEffect:
     """What one set of edits changes in the prediction of a text, in few numbers."""
@@ -336,13 +346,13 @@ class VariantEffect:
     edits: list[str]
     """The edits."""
     change: float
-    """Change of the log-probability of what is predicted without edits, summed over the predictions, in nats."""
+    """Change of the log-probability of what is predicted without edits, summed over the predictions; or of a number."""
     n_changed: int
-    """Number of predictions that differ."""
+    """Number of predictions that differ; a number differs where its text does."""
     position: int | None
-    """Position where the log-probability falls most; null for a classifier."""
+    """Position where the log-probability falls most; null for a classifier or a number."""
     before: str
-    """The most probable class or token there without edits."""
+    """The most probable class or token there without edits, or the number."""
     after: str
     """The same with edits."""
 
@@ -354,12 +364,16 @@ def variant_effects(
     if not variants:
         return []
     chosen = explanation.answered
-    base = base_logits(explanation)[chosen].log_softmax(dim=-1)
-    after = edited_logits(explanation, variants, other)[:, chosen].log_softmax(dim=-1)
+    base, after = base_logits(explanation), edited_logits(explanation, variants, other)
+    was, now = followed(explanation, base), followed(explanation, after)
+    change = now - was
+    if explanation.is_number:
+        before, texts = written_number(was.item()), [written_number(number) for [number] in now.tolist()]
+        rows = zip(variants, change[:, 0].tolist(), texts, strict=True)
+        return [VariantEffect([*edits], by, int(text != before), None, before, text) for edits, by, text in rows]
     predictions = [explanation.predictions[i] for i in chosen]
-    change = followed(explanation, after) - followed(explanation, base)
-    best = after.argmax(dim=-1)
-    differs = best != base.argmax(dim=-1)
+    best = after[:, chosen].argmax(dim=-1)
+    differs = best != base[chosen].argmax(dim=-1)
     worst = change.argmin(dim=-1)
     return [
         VariantEffect(
@@ -374,9 +388,12 @@ def variant_effects(
     ]
 
 
-def followed(explanation: Explanation, log_probs: Float[Tensor, "... P C"]) -> Float[Tensor, "... P"]:
-    """Return the log-probabilities of the classes or tokens that are predicted without edits."""
-    chosen = explanation.answered
-    predictions = [explanation.predictions[i] for i in chosen]
+def followed(explanation: Explanation, logits: Float[Tensor, "... P C"]) -> Float[Tensor, "... A"]:
+    """Return the log-probability of each class or token of the answer without edits; or the number, of its output."""
+    if explanation.is_number:
+        mean, sd = explanation.subject.task.decision.scale
+        return mean + sd * logits[..., 0]
+    log_probs = logits[..., explanation.answered, :].log_softmax(dim=-1)
+    predictions = [explanation.predictions[i] for i in explanation.answered]
     targets = torch.tensor([(p.actual or p.top[0]).id for p in predictions], device=log_probs.device)
     return log_probs.gather(-1, targets.expand(log_probs.shape[:-1])[..., None])[..., 0]

@@ -1,5 +1,7 @@
 """The parts whose sum is a logit difference: embedding, heads, feed-forward blocks, biases.
 
+Of a regressor the sum is its number minus the mean of the training numbers, which is in proportion to its output.
+
 The residual stream is a sum, and a norm with its statistics held is affine, so a logit is a sum over what each part
 wrote (Elhage et al. 2021, "A mathematical framework for transformer circuits"). Norms are not folded into weights: each
 part goes through every norm after it, divided by the deviation that the norm had in this forward pass; with post-norm
@@ -14,8 +16,9 @@ Of an edited pass the parts are those that it computed, and what an edit added t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -23,13 +26,15 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.tape import Step
-from glassformer.explain.edits.apply import base_logits, check_whole, edited_logits
+from glassformer.explain.edits.apply import Unit, base_logits, check_whole, edited_logits, unit_of
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.predictions import readable
+from glassformer.explain.predictions import NUMBER, readable
 from glassformer.explain.record_store import get_parameter
 
 Part = tuple[str, str, Float[Tensor, "L D"]]
 """The name of a part, the edit that switches it off ("" if there is none), and what it adds to the residual stream."""
+MEAN = "mean of the training numbers"
+"""What a number is compared with."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +56,19 @@ class Contributions:
     """The parts of one logit difference."""
 
     position: int | None
-    """Position of the prediction; null for a classifier."""
+    """Position of the prediction; null for a classifier or a number."""
     target: str
-    """The class or token that is followed."""
+    """The class or token that is followed; or "number"."""
     contrast: str
-    """What it is compared with."""
+    """What it is compared with; for a number "mean of the training numbers"."""
     difference: float
-    """Logit of the target minus that of the contrast."""
+    """Logit of the target minus that of the contrast; or the number minus that mean."""
     error: float
     """The sum of the direct contributions minus this difference, which only rounding should leave."""
     parts: list[Contribution]
     """In order of computation."""
+    unit: Unit
+    """Of the difference: "nats", as of log-probabilities, or "number", the unit of the training numbers."""
 
     def __repr__(self) -> str:
         difference = f"{self.target!r} minus {self.contrast!r} = {self.difference:.4g}"
@@ -76,48 +83,73 @@ def contributions(explanation: Explanation, prediction: int | None = None) -> Co
     explanation.check_has_answer()
     check_whole(explanation)
     if prediction is None:
-        prediction = explanation.answered[0]
-    if not 0 <= prediction < len(explanation.predictions):
-        raise UsageError(f"there is no prediction {prediction}", f"there are {len(explanation.predictions)}, from 0")
-    chosen = explanation.predictions[prediction]
-    target = (chosen.actual or chosen.top[0]).id
-    contrast = next(candidate.id for candidate in chosen.top if candidate.id != target)
-    row = base_logits(explanation)[prediction]
+        prediction = next(iter(explanation.answered), 0)
+    n = max(len(explanation.predictions), explanation.is_number)
+    if not 0 <= prediction < n:
+        raise UsageError(f"there is no prediction {prediction}", f"there are {n}, from 0")
+    summed = _summed(explanation, prediction)
+    difference = float(summed.of_logits(base_logits(explanation)[prediction]))
     parts = [
         (name, edit, value)
-        for name, edit, values in _logit_parts(explanation, target, contrast)
+        for name, edit, values in _logit_parts(explanation, summed)
         for value in [float(values if values.dim() == 0 else values[prediction])]
     ]
     if (steps := _edited_steps(explanation)) and (ends := [id for id in _ends(explanation) if id in steps]):
-        rest = float(row[target] - row[contrast]) - sum(value for _, _, value in parts)
+        rest = difference - sum(value for _, _, value in parts)
         parts.append((f"edit of {ends[-1]}", "", rest))
     edits = [[edit] for _, edit, _ in parts if edit]
     after = edited_logits(explanation, edits)[:, prediction]
-    difference = float(row[target] - row[contrast])
-    totals = iter((difference - (after[:, target] - after[:, contrast])).tolist())
-    task = explanation.subject.task
+    totals = iter((difference - summed.of_logits(after.T)).tolist())
     return Contributions(
-        position=chosen.position,
-        target=readable(task, target),
-        contrast=readable(task, contrast),
+        position=summed.position,
+        target=summed.target,
+        contrast=summed.contrast,
         difference=difference,
         error=sum(value for _, _, value in parts) - difference,
         parts=[Contribution(name, value, edit, next(totals) if edit else None) for name, edit, value in parts],
+        unit=unit_of(explanation),
     )
 
 
-def _logit_parts(explanation: Explanation, target: int, contrast: int) -> Iterator[tuple[str, str, Tensor]]:
-    """Yield the name, the edit and the share of the logit difference of each part: (P,), or for a classifier ()."""
+class _Summed(NamedTuple):
+    """What is taken apart: two logits, or the output of a regressor, as functions of rows (C, …) → (…)."""
+
+    position: int | None
+    target: str
+    contrast: str
+    of_logits: Callable[[Tensor], Tensor]
+    of_head: Callable[[Tensor], Tensor]
+    """The same of the rows of the last matrix; of two classes with one logit it has one."""
+
+
+def _summed(explanation: Explanation, prediction: int) -> _Summed:
+    """Return what is taken apart of a prediction."""
+    task = explanation.subject.task
+    if explanation.is_number:
+        _, sd = task.decision.scale
+        return _Summed(None, NUMBER, MEAN, lambda rows: sd * rows[0], lambda rows: sd * rows[0])
+    chosen = explanation.predictions[prediction]
+    target = (chosen.actual or chosen.top[0]).id
+    contrast = next(candidate.id for candidate in chosen.top if candidate.id != target)
+
+    def between(rows: Tensor) -> Tensor:
+        return rows[target] - rows[contrast]
+
+    def second(rows: Tensor) -> Tensor:
+        return rows[0] if target == 1 else -rows[0]
+
+    of_head = second if explanation.records["logits"].op == "pin_zero" else between
+    return _Summed(chosen.position, readable(task, target), readable(task, contrast), between, of_head)
+
+
+def _logit_parts(explanation: Explanation, summed: _Summed) -> Iterator[tuple[str, str, Tensor]]:
+    """Yield the name, the edit and the share of the difference of each part: (P,), or of the whole text ()."""
     records, model = explanation.records, explanation.subject.model
     logits = records["logits"]
-    sign, step = 1.0, logits
-    if logits.op == "pin_zero":  # two classes with one logit, that of the second
-        sign, step = (1.0 if target == 1 else -1.0), records[logits.inputs[0]]
-    weight = get_parameter(model, step.params["weight"]).detach().double()
-    direction = sign * weight[0] if logits.op == "pin_zero" else weight[target] - weight[contrast]
+    step = records[logits.inputs[0]] if logits.op == "pin_zero" else logits
+    direction = summed.of_head(get_parameter(model, step.params["weight"]).detach().double())
     if bias := step.params.get("bias"):
-        values = get_parameter(model, bias).detach().double()
-        yield bias, "", sign * values[0] if logits.op == "pin_zero" else values[target] - values[contrast]
+        yield bias, "", summed.of_head(get_parameter(model, bias).detach().double())
     if why := why_no_sum(records.steps):
         raise UsageError(why)
     end = records[step.inputs[0]]
@@ -127,14 +159,14 @@ def _logit_parts(explanation: Explanation, target: int, contrast: int) -> Iterat
 
 
 def why_no_sum(steps: Mapping[str, Step]) -> str | None:
-    """Return why a logit of this model is no sum of parts, as a sentence; None where it is."""
+    """Return why the output of this model is no sum of parts, as a sentence; None where it is."""
     if (logits := steps.get("logits")) is None:
         return "a bare encoder gives a vector, and has no logit"
     end = steps[(steps[logits.inputs[0]] if logits.op == "pin_zero" else logits).inputs[0]]
     if end.inputs and steps[end.inputs[0]].op == "gelu":
-        return "the head of a masked language model is not linear, so a logit is no sum of parts"
+        return "the head of a masked language model is not linear, so the output is no sum of parts"
     if end.op in ("tanh", "relu"):
-        return "the pooler before the head is not linear, so a logit is no sum of parts"
+        return "the pooler before the head is not linear, so the output is no sum of parts"
     return None
 
 
@@ -226,4 +258,4 @@ def _pooled(explanation: Explanation, pool: Step, part: Tensor) -> Tensor:
             return torch.cat([mean, largest])
         case "first":
             return part[0]
-    raise UsageError(f"{pool.attrs['how']} pooling is not linear, so a logit is no sum of parts")
+    raise UsageError(f"{pool.attrs['how']} pooling is not linear, so the output is no sum of parts")

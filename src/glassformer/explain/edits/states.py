@@ -13,16 +13,18 @@ https://arxiv.org/abs/2303.08112).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.apply import base_logits, check_whole, edited_logits, followed
+from glassformer.explain.edits.apply import Unit, base_logits, check_whole, edited_logits, followed, unit_of
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
+from glassformer.text.decision import written_number
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,15 @@ class LayerRow:
     layer: int
     """Number of layers that act, from 0; those after them are skipped."""
     tokens: list[str]
-    """The most probable class or token of each prediction."""
+    """The most probable class or token of each prediction; or the number, as text."""
     log_probs: list[float]
-    """Log-probability of what the whole model predicts, in nats."""
+    """Log-probability of what the whole model predicts, in nats; empty for a number."""
     ranks: list[int]
-    """Number of classes or tokens with a larger logit than it."""
+    """Number of classes or tokens with a larger logit than it; empty for a number."""
     kl: list[float]
-    """Kullback–Leibler divergence of this distribution from that of the whole model, in nats."""
+    """Kullback–Leibler divergence of this distribution from that of the whole model, in nats; empty for a number."""
+    numbers: list[float]
+    """The number; empty for classes and tokens."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,11 @@ class LayersSweep:
     """The predictions after each layer."""
 
     positions: list[int | None]
-    """Position of each prediction; null for a classifier."""
+    """Position of each prediction; null for a classifier or a number."""
     stacks: list[LayersStack]
     """The encoder before the decoder."""
+    unit: Unit
+    """Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers."""
 
     def __repr__(self) -> str:
         stacks = " and ".join(f"{stack.stack} ({len(stack.rows)} rows)" for stack in self.stacks)
@@ -73,32 +79,37 @@ def sweep_layers(explanation: Explanation) -> LayersSweep:
         for stack, n_layers in depth.items()
         for n in range(n_layers)
     ]
-    chosen = explanation.answered
-    whole = base_logits(explanation)[chosen]
-    early = iter(edited_logits(explanation, variants)[:, chosen])
+    whole = base_logits(explanation)
+    early = iter(edited_logits(explanation, variants))
     stacks = []
     for stack, n_layers in depth.items():
         rows = [_row(explanation, n, next(early), whole) for n in range(n_layers)]
         stacks.append(LayersStack(stack, [*rows, _row(explanation, n_layers, whole, whole)]))
-    return LayersSweep([explanation.predictions[i].position for i in chosen], stacks)
+    positions = [explanation.predictions[i].position for i in explanation.answered]
+    return LayersSweep([None] if explanation.is_number else positions, stacks, unit_of(explanation))
 
 
 def _row(explanation: Explanation, layer: int, logits: torch.Tensor, whole: torch.Tensor) -> LayerRow:
     """Return the predictions of logits (P, C), compared with those of the whole model."""
-    task = explanation.subject.task
+    task, own = explanation.subject.task, followed(explanation, logits)
+    if explanation.is_number:
+        return LayerRow(layer, [written_number(own.item())], [], [], [], own.tolist())
+    logits, whole = logits[explanation.answered], whole[explanation.answered]
     log_probs, target = logits.log_softmax(dim=-1), whole.log_softmax(dim=-1)
-    own = followed(explanation, log_probs)
     return LayerRow(
         layer=layer,
         tokens=[readable(task, id) for id in logits.argmax(dim=-1).tolist()],
         log_probs=own.tolist(),
         ranks=(log_probs > own[:, None]).sum(dim=-1).tolist(),
         kl=(target.exp() * (target - log_probs)).sum(dim=-1).tolist(),
+        numbers=[],
     )
 
 
 MIN_DIFFERENCE = 0.5
 """Smallest difference of the two texts' logit differences of which a share is given."""
+MIN_DEVIATIONS = 0.1
+"""The same of their numbers, in standard deviations of the training numbers."""
 
 
 @dataclass(frozen=True)
@@ -130,17 +141,19 @@ class StatesSweep:
     """Every state of the residual stream, exchanged between two texts."""
 
     position: int | None
-    """Position of the first prediction that differs; null for classifiers."""
+    """Position of the first prediction that differs; null for a classifier or a number."""
     answer: str
     """What is predicted there in the first text."""
     other_answer: str
     """What is predicted there in the second text."""
     difference: float
-    """Logit of the first answer minus that of the second, in the first text."""
+    """Logit of the first answer minus that of the second, in the first text; or its number minus the training mean."""
     other_difference: float
     """The same in the second text."""
     grids: list[StatesGrid]
     """One grid per stream."""
+    unit: Unit
+    """Of the differences: "nats", as of log-probabilities, or "number", the unit of the training numbers."""
 
     def __repr__(self) -> str:
         cells = sum(len(row.noising) for grid in self.grids for row in grid.rows)
@@ -151,25 +164,18 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
     """Return the share of the answer that each state of the residual stream carries."""
     explanation.check_has_answer()
     check_whole(explanation, other)
-    index, answer, other_answer = _first_difference(explanation, other)
-
-    def difference(e: Explanation) -> float:
-        row = base_logits(e)[index]
-        return float(row[answer] - row[other_answer])
-
-    m_a, m_b = difference(explanation), difference(other)
-    if abs(m_a - m_b) < MIN_DIFFERENCE:
-        message = f"the logit difference is {m_a:.2f} in one text and {m_b:.2f} in the other, too similar for shares"
-        raise UsageError(message, "choose texts whose answers are more certain")
-    position = explanation.predictions[index].position
+    compared = _compared(explanation, other)
+    m_a, m_b = (compared.measure(base_logits(e)).item() for e in (explanation, other))
+    if abs(m_a - m_b) < compared.least:
+        raise UsageError(*compared.too_similar)
+    position = compared.position
     end = None if explanation.generation.masked is not None else position
     grids = []
     for stream, states in _states(explanation):
         pairs = _pairs(explanation, other, stream, end)
         edits = [(state, i, j) for state in states for i, j in pairs]
-        measure = partial(_logit_differences, index=index, answer=answer, foil=other_answer)
-        lost = measure(explanation, other, [f"{state}[token:{i}]=B[token:{j}]" for state, i, j in edits])
-        back = measure(other, explanation, [f"{state}[token:{j}]=B[token:{i}]" for state, i, j in edits])
+        lost = _measured(compared, explanation, other, [f"{s}[token:{i}]=B[token:{j}]" for s, i, j in edits])
+        back = _measured(compared, other, explanation, [f"{s}[token:{j}]=B[token:{i}]" for s, i, j in edits])
         n_tokens = len(explanation.streams[stream])
         rows = []
         for row, state in enumerate(states):
@@ -181,18 +187,47 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
                 denoising[i] = (back[at] - m_b) / (m_a - m_b)
             rows.append(StateRow(state, noising, denoising))
         grids.append(StatesGrid(explanation.streams[stream].name, [list(pair) for pair in pairs], rows))
-    task = explanation.subject.task
-    return StatesSweep(position, readable(task, answer), readable(task, other_answer), m_a, m_b, grids)
+    return StatesSweep(position, *compared.answers, m_a, m_b, grids, unit_of(explanation))
 
 
-def _logit_differences(
-    explanation: Explanation, other: Explanation, edits: Sequence[str], index: int, answer: int, foil: int
-) -> list[float]:
-    """Return the logit difference of the two answers under each edit."""
-    if not edits:
-        return []
-    rows = edited_logits(explanation, [[edit] for edit in edits], other)[:, index]
-    return (rows[:, answer] - rows[:, foil]).tolist()
+class _Compared(NamedTuple):
+    """What is compared of two texts: a prediction and both answers, and their logit difference or the number."""
+
+    position: int | None
+    answers: tuple[str, str]
+    measure: Callable[[Tensor], Tensor]
+    """Of logits (…, P, C) the difference (…) that is shared out."""
+    least: float
+    """Smallest difference of both texts' measures of which a share is given."""
+    too_similar: tuple[str, str]
+    """Why there are no shares below that, with a hint."""
+
+
+def _compared(a: Explanation, b: Explanation) -> _Compared:
+    """Return what is compared of two texts."""
+    task = a.subject.task
+    if a.is_number:
+        mean, sd = task.decision.scale
+        one, other = (written_number(followed(e, base_logits(e)).item()) for e in (a, b))
+        why = f"the number is {one} for one text and {other} for the other, too similar for shares"
+        hint = f"choose a second text whose number is at least {MIN_DEVIATIONS * sd:.3g} away"
+        least = MIN_DEVIATIONS * sd
+        return _Compared(None, (one, other), lambda x: followed(a, x)[..., 0] - mean, least, (why, hint))
+    index, answer, foil = _first_difference(a, b)
+
+    def measure(logits: Tensor) -> Tensor:
+        return logits[..., index, answer] - logits[..., index, foil]
+
+    m_a, m_b = (measure(base_logits(e)).item() for e in (a, b))
+    why = f"the logit difference is {m_a:.2f} in one text and {m_b:.2f} in the other, too similar for shares"
+    texts = readable(task, answer), readable(task, foil)
+    hint = "choose texts whose answers are more certain"
+    return _Compared(a.predictions[index].position, texts, measure, MIN_DIFFERENCE, (why, hint))
+
+
+def _measured(compared: _Compared, e: Explanation, other: Explanation, edits: Sequence[str]) -> list[float]:
+    """Return what is compared under each edit."""
+    return compared.measure(edited_logits(e, [[edit] for edit in edits], other)).tolist() if edits else []
 
 
 def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:

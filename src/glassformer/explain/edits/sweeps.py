@@ -10,14 +10,14 @@ position fit, and the numbers of all checkpoints are of the same tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.apply import VariantEffect, edited_logits, followed, variant_effects
+from glassformer.explain.edits.apply import Unit, VariantEffect, edited_logits, followed, unit_of, variant_effects
 from glassformer.explain.edits.what_if import predictions_of, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import filled_answer
@@ -26,6 +26,7 @@ from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.subject import LoadedSubject, Subject, list_checkpoints, with_checkpoint, with_member
 from glassformer.models.ensemble import members_of
+from glassformer.text.decision import written_number
 from glassformer.utils.device import tuned
 from glassformer.utils.process_settings import check_cancelled
 
@@ -53,10 +54,14 @@ class PartsSweep:
     parts: list[Part]
     """In order of computation."""
     untrained: float
-    """Largest change of the log-probability, in size, when a part of the same model with initial weights is off."""
+    """Largest change, in size, when a part of the same model with initial weights is off."""
+    unit: Unit
+    """Of the changes: "nats" of log-probability, or "number", the unit of the training numbers."""
 
     def __repr__(self) -> str:
-        return f"<PartsSweep of {len(self.parts)} heads and blocks; needed most: {_most(p.off for p in self.parts)}>"
+        most = _most([part.off for part in self.parts], self.unit)
+        words = "needed most" if self.unit == "nats" else "with the largest effect"
+        return f"<PartsSweep of {len(self.parts)} heads and blocks; {words}: {most}>"
 
 
 @dataclass(frozen=True)
@@ -77,14 +82,17 @@ class KeysSweep:
 
     grids: list[KeysGrid]
     """In order of computation."""
+    unit: Unit
+    """Of the changes: "nats" of log-probability, or "number", the unit of the training numbers."""
 
     def __repr__(self) -> str:
-        return f"<KeysSweep of {sum(len(grid.effects) for grid in self.grids)} heads; {_most(self.strongest(1))}>"
+        n_heads = sum(len(grid.effects) for grid in self.grids)
+        return f"<KeysSweep of {n_heads} heads; {_most(self.strongest(1), self.unit)}>"
 
     def strongest(self, n: int = 10) -> list[VariantEffect]:
-        """Return the n effects that lower the log-probability most, the largest first."""
+        """Return the n effects that lower the log-probability most, or change the number most, the largest first."""
         every = [effect for grid in self.grids for row in grid.effects for effect in row]
-        return sorted(every, key=lambda effect: effect.change)[:n]
+        return sorted(every, key=_strength(self.unit))[:n]
 
 
 def sweep_parts(explanation: Explanation) -> PartsSweep:
@@ -94,7 +102,7 @@ def sweep_parts(explanation: Explanation) -> PartsSweep:
     parts = [
         Part(plan.step, plan.kind, plan.head, next(effects), next(effects) if plan.alone else None) for plan in plans
     ]
-    return PartsSweep(parts, _untrained(explanation, [plan.off for plan in plans]))
+    return PartsSweep(parts, _untrained(explanation, [plan.off for plan in plans]), unit_of(explanation))
 
 
 def sweep_keys(explanation: Explanation) -> KeysSweep:
@@ -112,7 +120,7 @@ def sweep_keys(explanation: Explanation) -> KeysSweep:
         n_heads, _, n_keys = step.shape
         rows = [[next(effects) for _ in range(n_keys)] for _ in range(n_heads)]
         grids.append(KeysGrid(step.id, step.axes[-1].stream or "", rows))
-    return KeysSweep(grids)
+    return KeysSweep(grids, unit_of(explanation))
 
 
 class _Plan(NamedTuple):
@@ -140,7 +148,7 @@ def _plans(explanation: Explanation) -> list[_Plan]:
 
 
 def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> float:
-    """Return the largest change of the log-probability by one edit alone, in the model with initial weights."""
+    """Return the largest change of what is followed by one edit alone, in the model with initial weights."""
     subject = explanation.subject
     devices = [subject.device] if subject.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
@@ -149,9 +157,7 @@ def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> f
     model = members_of(model)[0].to(subject.device).eval()
     # The edits of an edited explanation are of the trained model.
     fresh = replace(explanation.base or explanation, subject=LoadedSubject(subject, model))
-    chosen = explanation.answered
-    logits = edited_logits(fresh, [["logits*1"], *variants])[:, chosen].log_softmax(dim=-1)
-    totals = followed(explanation, logits).sum(dim=-1)
+    totals = followed(explanation, edited_logits(fresh, [["logits*1"], *variants])).sum(dim=-1)
     return float((totals[1:] - totals[0]).abs().max())
 
 
@@ -164,12 +170,16 @@ class CheckpointEffect:
     step: int | None
     """Its training step."""
     answer_before: str
-    """What it predicts without edits: the class; or after each of the tokens that all checkpoints read, the next."""
+    """What it answers without edits: class, number; or after each of the tokens that all checkpoints read, the next."""
     answer_after: str
     """The same with edits."""
-    log_prob_before: float
-    """Log-probability of the tokens, or of the class, without edits, in nats."""
-    log_prob_after: float
+    log_prob_before: float | None
+    """Log-probability of the tokens, or of the class, without edits, in nats; null for a number."""
+    log_prob_after: float | None
+    """The same with edits."""
+    number_before: float | None
+    """The number without edits; null for classes and tokens."""
+    number_after: float | None
     """The same with edits."""
 
 
@@ -179,16 +189,24 @@ class CheckpointsSweep:
 
     checkpoints: list[CheckpointEffect]
     """The first training step first."""
+    unit: Unit
+    """Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers."""
 
     def __repr__(self) -> str:
         changed = sum(one.answer_before != one.answer_after for one in self.checkpoints)
         return f"<CheckpointsSweep: another answer in {changed} of {len(self.checkpoints)} checkpoints>"
 
 
-def _most(effects: Iterable[VariantEffect]) -> str:
-    """Return the effect that lowers the log-probability most, in a few words."""
-    most = min(effects, key=lambda effect: effect.change, default=None)
-    return "nothing to switch off" if most is None else f"{'; '.join(most.edits)}, {most.change:+.3f} nats"
+def _most(effects: Iterable[VariantEffect], unit: Unit) -> str:
+    """Return the strongest effect in a few words."""
+    most = min(effects, key=_strength(unit), default=None)
+    size = None if most is None else f"{most.change:+.3f} nats" if unit == "nats" else f"{most.change:+.4g}"
+    return "nothing to switch off" if most is None else f"{'; '.join(most.edits)}, {size}"
+
+
+def _strength(unit: Unit) -> Callable[[VariantEffect], float]:
+    """Return the key by which the strongest effect is first: an answer loses probability; a number rises or falls."""
+    return lambda effect: -abs(effect.change) if unit == "number" else effect.change
 
 
 def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
@@ -206,9 +224,10 @@ def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
         result = what_if(at, request.edits, None if other is None else _at(other, model), again=False)
         logits = [rows_of(one.records["logits"].value) for one in (at, result)]
         before, after = (_answer(base, one) for one in logits)
-        log_probs = (float(followed(base, one[base.answered].double().log_softmax(dim=-1)).sum()) for one in logits)
-        found.append(CheckpointEffect(info["name"], info["step"], before, after, *log_probs))
-    return CheckpointsSweep(found)
+        values = [float(followed(base, one.double()).sum()) for one in logits]
+        of_unit = (None, None, *values) if base.is_number else (*values, None, None)
+        found.append(CheckpointEffect(info["name"], info["step"], before, after, *of_unit))
+    return CheckpointsSweep(found, unit_of(base))
 
 
 def _at(explanation: Explanation, subject: Subject) -> Explanation:
@@ -220,7 +239,9 @@ def _at(explanation: Explanation, subject: Subject) -> Explanation:
 
 
 def _answer(explanation: Explanation, logits: Any) -> str:
-    """Return what logits (P, C) predict, token by token."""
+    """Return what logits (P, C) predict, token by token, or the number of an output."""
+    if explanation.is_number:
+        return written_number(followed(explanation, logits.double()).item())
     task = explanation.subject.task
     best = logits[explanation.answered].argmax(dim=-1).tolist()
     if explanation.is_classifier:

@@ -3,7 +3,7 @@
 An attribution is the text with its words marked, the words with the largest scores as bars, and faithfulness. Orange
 with a solid underline supports the prediction, blue with a dotted underline opposes it. An effect is, at each position,
 the logit of the text's own token against its contrast: a grey ring without edits, a filled point with them, blue where
-another class or token wins, else orange.
+another class or token wins, else orange. Of a number it is the number, blue where it falls.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import readings
 from glassformer.explain.attribution.attribute import Attribution, attribute_fields
 from glassformer.explain.attribution.value_function import Method
+from glassformer.explain.edits.apply import base_logits, followed
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.figures import style as fs
@@ -229,30 +230,36 @@ MAX_ROWS = 60
 """Maximum positions drawn, those where the logit difference changes most."""
 
 
-def draw_effect(result: WhatIf) -> Figure:
-    """Return the figure of what edits change."""
+def draw_effect(result: WhatIf, numbers: tuple[float, float] | None = None) -> Figure:
+    """Return the figure of what edits change; of a regressor, of its `numbers` without and with them."""
     by_size = sorted(result.effects, key=lambda e: -abs(e.difference_after - e.difference_before))
     effects = sorted(by_size[:MAX_ROWS], key=lambda e: e.position or 0)
+    rows = [
+        (_label(e.position, e.target, e.contrast), e.difference_before, e.difference_after, e.before != e.after)
+        for e in effects
+    ]
+    quantity, zero = "logit of the token minus logit of its contrast", 0.0
+    if numbers is not None:
+        rows, quantity, zero = [("number", *numbers, numbers[1] < numbers[0])], "number", numbers[0]
     after = result.why_not if result.answer_after is None else result.answer_after
     title = shortened(f"{result.answer_before} → {after}", 70)
-    height = TOP + ROW * len(effects) + BOTTOM
+    height = TOP + ROW * len(rows) + BOTTOM
     with fs.style():
         figure = fs.new_figure(WIDTH, height, title, shortened("; ".join(result.edits), 100))
-        labels = [_label(effect.position, effect.target, effect.contrast) for effect in effects]
+        labels = [label for label, *_ in rows]
         left = min(3.0, 0.25 + max(fs.text_width(figure, labels, 9.5)))
-        axes = fs.inset(figure, left, TOP, WIDTH - left - 0.25, ROW * len(effects))
-        axes.axvline(0, color=fs.RULE, linewidth=1)
-        for row, effect in enumerate(effects):
-            before, now = effect.difference_before, effect.difference_after
-            colour = fs.NEGATIVE if effect.before != effect.after else fs.POSITIVE
+        axes = fs.inset(figure, left, TOP, WIDTH - left - 0.25, ROW * len(rows))
+        axes.axvline(zero, color=fs.RULE, linewidth=1)
+        for row, (_, before, now, worse) in enumerate(rows):
+            colour = fs.NEGATIVE if worse else fs.POSITIVE
             axes.plot([before, now], [row, row], color=colour, linewidth=1.6, solid_capstyle="round")
             axes.plot(before, row, "o", markerfacecolor=fs.PAPER, markeredgecolor=fs.QUIET, markersize=5)
             axes.plot(now, row, "o", color=colour, markersize=5)
-        axes.set_ylim(len(effects) - 0.5, -0.5)
-        axes.set_yticks(range(len(effects)), [fs.printable(label) for label in labels], fontsize=9.5)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(rows)), [fs.printable(label) for label in labels], fontsize=9.5)
         axes.tick_params(axis="y", length=0)
         axes.spines[:].set_visible(False)
-        axes.set_xlabel("logit of the token minus logit of its contrast; ring: without edits, point: with them")
+        axes.set_xlabel(f"{quantity}; ring: without edits, point: with them")
         return fs.finish(figure)
 
 
@@ -311,7 +318,15 @@ class ExplanationPlots(TracePlots):
             hint = "as in: explain(run, TraceRequest(text, edits=…))"
             raise UsageError("this explanation has no edits whose effect could be drawn", hint)
         self._explanation.check_has_answer()
-        return draw_effect(self._explanation.edited)
+        return draw_effect(self._explanation.edited, _numbers(self._explanation))
+
+
+def _numbers(explanation: Explanation) -> tuple[float, float] | None:
+    """Return the number without and with the edits; None for classes and tokens."""
+    if not explanation.is_number or explanation.base is None:
+        return None
+    before, now = (followed(explanation, base_logits(one)).item() for one in (explanation.base, explanation))
+    return before, now
 
 
 def save_figure(

@@ -19,7 +19,7 @@ from glassformer.explain.capture.tape import Axis, Check, Step
 from glassformer.explain.edits.apply import why_no_edits
 from glassformer.explain.edits.contributions import why_no_sum
 from glassformer.explain.edits.what_if import WhatIf
-from glassformer.explain.explanation import OF_CLASSES, PRECISION, Explanation, Omitted
+from glassformer.explain.explanation import PRECISION, Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
@@ -257,7 +257,7 @@ def _refused(explanation: Explanation) -> dict[str, str]:
     no_edits = learns or why_no_edits(explanation)
     reasons = {
         "edits": no_edits,
-        "contributions": OF_CLASSES if explanation.is_number else no_edits or why_no_sum(explanation.records.steps),
+        "contributions": no_edits or why_no_sum(explanation.records.steps),
         "learn": why_no_learning(explanation),
     }
     return {what: why for what, why in reasons.items() if why}

@@ -2,13 +2,14 @@
 import { route, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
-import { nodeLocation, signed, tiny, visible } from "../../tensors/format";
+import { capital, nodeLocation, signed, tiny, visible } from "../../tensors/format";
 import { isClassifier, isMasked, predictionIndex } from "../../trace/generation";
 import { title } from "../../trace/steps";
 import type { Contribution, Manifest } from "../../types";
 import { Scroll } from "../../views/Matrix";
 import { OutputTokens } from "../../views/Tokens";
 import { Terms } from "../../views/Terms";
+import { isNumber } from "../../views/Vector";
 import { SweepState, Try } from "./Sweeps";
 
 const ROWS = 24;
@@ -21,20 +22,24 @@ export function ContributionsView({ trace }: { trace: Manifest }) {
   const ordered = [...value?.parts ?? []].sort((a, b) => Math.abs(b.direct) - Math.abs(a.direct));
   const rest = ordered.slice(ROWS).reduce((sum, part) => sum + part.direct, 0);
   const limit = Math.abs(ordered[0]?.direct ?? 1) || 1;
+  const numeric = isNumber(trace);
+  const digits = numeric ? 3 : 2;
   return (
     <>
       <p><Terms>
-        The residual stream is a sum, so a logit is one too: each head, block and bias adds a part (direct), with the norms as they
+        The residual stream is a sum, so {numeric ? "the number" : "a logit"} is one too: each head, block and bias adds a part (direct), with the norms as they
         were in this pass. Switching a part off also changes what later parts compute (total); with opposite signs, later parts make up for it.
       </Terms></p>
-      {!isClassifier(trace) && !isMasked(trace) && (
+      {!isClassifier(trace) && !isMasked(trace) && !numeric && (
         <OutputTokens manifest={trace} index={index} label="Output token" onStep={(i) => setParams({ position: trace.predictions[i]!.position })} />
       )}
       {!value ? <SweepState error={error} /> : (
         <div data-stale={stale} aria-busy={stale}>
           <p data-role="contributions" data-value={value.difference}>
-            Logit of <b><bdi>{visible(value.target)}</bdi></b> minus that of <b><bdi>{visible(value.contrast)}</bdi></b>
-            {value.position === null ? "" : `, after position ${position + 1}`}: <b>{signed(value.difference, 2)}</b>.
+            {numeric
+              ? `${capital(value.target)} minus ${value.contrast}`
+              : <>Logit of <b><bdi>{visible(value.target)}</bdi></b> minus that of <b><bdi>{visible(value.contrast)}</bdi></b></>}
+            {value.position === null ? "" : `, after position ${position + 1}`}: <b>{signed(value.difference, digits)}</b>.
             The parts sum to it within {tiny(Math.abs(value.error))}.
           </p>
           <Scroll class="sweep-scroll" label="Contributions">
@@ -44,15 +49,15 @@ export function ContributionsView({ trace }: { trace: Manifest }) {
                 {ordered.slice(0, ROWS).map((part) => (
                   <tr key={part.name} data-part={part.name} data-direct={part.direct}>
                     <th scope="row">{part.edit ? <Try edits={[part.edit]} words={partName(part, trace)} /> : <span class="sweep-part">{partName(part, trace)}</span>}</th>
-                    <td class="sweep-number">{signed(part.direct, 2)}</td>
-                    <td class="sweep-number">{part.total !== null && signed(part.total, 2)}</td>
+                    <td class="sweep-number">{signed(part.direct, digits)}</td>
+                    <td class="sweep-number">{part.total !== null && signed(part.total, digits)}</td>
                     <td class="sweep-bar"><SignedBar share={part.direct / limit} /></td>
                   </tr>
                 ))}
                 {ordered.length > ROWS && (
                   <tr>
                     <th scope="row"><span class="sweep-part">{ordered.length - ROWS} others</span></th>
-                    <td class="sweep-number">{signed(rest, 2)}</td>
+                    <td class="sweep-number">{signed(rest, digits)}</td>
                     <td />
                     <td class="sweep-bar"><SignedBar share={rest / limit} /></td>
                   </tr>
@@ -78,6 +83,6 @@ function partName({ name }: Contribution, { nodes }: Manifest): string {
   const id = name.replace(/^edit of /, "");
   const node = nodes.find((one) => one.id === id || Object.values(one.params).includes(id));
   if (!node) return name;
-  const words = `${nodeLocation(node)}, ${title(node).toLowerCase()}`;
+  const words = node.id === "logits" ? nodeLocation(node) : `${nodeLocation(node)}, ${title(node).toLowerCase()}`;
   return id !== name ? `Edit: ${words}` : node.id === id ? words : `${words}: ${id.split(".").at(-1)}`;
 }

@@ -29,8 +29,7 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
   const views = useValue(editable) ? VIEWS.filter(([name]) => !(name in trace.refused)) : [];
   const view = views.find(([name]) => name === params.why)?.[0] ?? "words";
   const words = view === "words";
-  if (isNumber(trace)) return <Attributions key={trace.id} manifest={trace} />;
-  if (isEmbedder(trace)) return <NoAnswer title="Why" what="explain" trace={trace} />;
+  if (isEmbedder(trace) && !isNumber(trace)) return <NoAnswer title="Why" what="explain" trace={trace} />;
   return (
     <>
       {views.length > 0 && (
