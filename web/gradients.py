@@ -148,6 +148,7 @@ def cases() -> list[dict[str, Any]]:
         case("gelu_tanh_backward", lambda t: F.gelu(t, approximate="tanh"), x, TOKENS, [(x, TOKENS), g]),
         case("silu_backward", F.silu, x, TOKENS, [(x, TOKENS), g]),
         case("tanh_backward", torch.tanh, x, TOKENS, [(x, TOKENS), g]),
+        case("square_backward", torch.square, x, TOKENS, [(x, TOKENS), g]),
         case("swiglu_gate_backward", lambda t: F.silu(t) * x, gate, TOKENS, [(gate, TOKENS), (x, TOKENS), g]),
         case("swiglu_backward", lambda t: F.silu(gate) * t, x, TOKENS, [(gate, TOKENS), g]),
         *(

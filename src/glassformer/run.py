@@ -224,7 +224,7 @@ class Run:
 
         Args:
             text: the text, source sentence or prompt.
-            answer: what the model should answer: a class, a translation, the next words, or the words at [MASK].
+            answer: what the model should answer: a class, a number, a translation, the next words, or those at [MASK].
             steps: steps of the optimizer on this answer, in a copy of the model; the explanation is that after them,
                 and its `base` that before.
             options: `lr` and `optimizer` instead of the run's; `checkpoint`, `member`, `label`, as of `explain`.

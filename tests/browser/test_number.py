@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.browser.app import App
+from tests.browser.app import App, Watch
 from tests.helpers.matrix import matrix_run
 
 TEXT = "a b good b a"
@@ -82,3 +82,36 @@ def test_sweeps_are_in_the_units_of_the_number(app: Callable[..., App]) -> None:
     assert e.answer["headline"] in texts["states"] and other.answer["headline"] in texts["states"]
     page.page.locator("[data-why=checkpoints]").click()
     assert "Make an edit first" in page.page.inner_text("main")
+
+
+def test_a_number_is_learned(app: Callable[..., App]) -> None:
+    run = matrix_run("regress")
+    page = app(run, "learn", text=TEXT)
+    page.page.locator("[data-role=learn-answer]").fill("2.5")
+    page.page.locator("[data-role=loss]").click()
+    before = page.page.wait_for_selector("[data-role=mean-before][data-state=ok]")
+    learned = run.learn(TEXT, "2.5", steps=1).learning
+    assert learned is not None and learned.learned is not None and before is not None
+    assert float(before.get_attribute("data-value") or "nan") == pytest.approx(learned.loss, rel=1e-4)
+    page.page.locator("[data-role=one-step]").click()
+    after = page.page.wait_for_selector("[data-role=mean-after][data-state=ok]")
+    assert after is not None
+    assert float(after.get_attribute("data-value") or "nan") == pytest.approx(learned.learned.loss, rel=1e-3)
+    shown = page.page.inner_text("main")
+    assert all(word not in shown for word in ("probab", "nats", "class", "logit")), shown
+    page.page.wait_for_selector("[data-role=update-lines][data-state=ready]")
+    for node in ("loss.error", "loss", "loss.grad", "loss.error.grad", "logits.grad"):
+        page.go("step", node=node, text=TEXT, answer="2.5", numbers="gradients")
+        assert page.check(node) == "ok", node
+    page.go("step", node="loss.error", text=TEXT, answer="2.5", arithmetic=1, cell="0,0")
+    page.page.wait_for_selector("[data-role=arithmetic]")
+    page.settle()
+    assert "−" in page.page.inner_text("[data-role=arithmetic]")
+
+
+def test_a_number_is_not_learned_from_words(app: Callable[..., App], watch: Watch) -> None:
+    page = app(matrix_run("regress"), "learn", text=TEXT)
+    watch.expected = "400|422|Bad Request"
+    page.page.locator("[data-role=learn-answer]").fill("good")
+    page.page.locator("[data-role=loss]").click()
+    page.until("() => document.body.textContent.includes('is not a number')")

@@ -32,11 +32,10 @@ from glassformer.training.state import RunContext, TrainState
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "muon")
 
-LEARNED = [task for task in TEXTS if task != "regress"]
-"""The tasks whose answers can be learned: a number cannot."""
 
-
-@for_each("task, optimizer", [(task, optimizer) for task in ("classify", "translate") for optimizer in OPTIMIZERS])
+@for_each(
+    "task, optimizer", [(task, optimizer) for task in ("classify", "translate", "regress") for optimizer in OPTIMIZERS]
+)
 def test_steps_are_those_of_the_training_loop(task: str, optimizer: str) -> None:
     """Three steps give the same weights and states, to the bit, as the loop's own step on a batch of this text."""
     config = config_of(task, optimizer=optimizer, ema_decay=0.0, word_mask_prob=0.0, word_unknown_prob=0.0)
@@ -111,7 +110,7 @@ def _check_update(e: Any, name: str, optimizer: str, c: dict[str, float]) -> Non
     assert np.abs(after - expected).max() < 1e-3 * largest + 1e-7 * np.abs(before).max(), name
 
 
-@for_each("task, members", [(task, members) for task in LEARNED for members in (1, 2)])
+@for_each("task, members", [(task, members) for task in TEXTS for members in (1, 2)])
 def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members: int) -> None:
     run = matrix_run(task, members)
     weights = {name: p.clone() for name, p in run.model.named_parameters()}
@@ -153,6 +152,10 @@ def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members
         ("translate", "ab", "ab" * 80, {}, "tokens; at most 127 can be learned at once"),
         ("lm", "ab", "a" * 200, {}, "learning takes up to 128 tokens, and this text has 201"),
         ("pretrain", "a b c", "g", {}, "holds no [MASK]"),
+        ("regress", "a b", "good", {}, "the answer to learn is a number, and 'good' is not a number"),
+        ("regress", "a b", "1,5", {}, "write it with a decimal point and without a comma"),
+        ("regress", "a b", "nan", {}, "'nan' is not a number"),
+        ("regress", LONG["regress"], "1", {}, "learning takes up to 128 tokens"),
         ("pretrain", "a [MASK] b", "gg", {}, "the answer has 2 tokens, and the text 1 [MASK]"),
     ],
 )
@@ -160,6 +163,22 @@ def test_what_cannot_be_learned_is_refused(task: str, text: str, answer: str, op
     with pytest.raises(UsageError) as raised:
         matrix_run(task).learn(text, answer, **options)
     assert words in str(raised.value)
+
+
+@for_each("answer", ["12.5", " -3 ", "1e2"])
+def test_the_loss_of_a_number_is_its_squared_error(answer: str) -> None:
+    run = matrix_run("regress")
+    mean, sd = run.task.decision.scale
+    e = run.learn(TEXTS["regress"], answer, steps=40, lr=0.02, optimizer="adamw")
+    assert e.base is not None and e.learning is not None and e.learning.learned is not None
+    wanted = (float(answer) - mean) / sd
+    assert e.learning.target == pytest.approx(wanted) and e.learning.labels == []
+    for one, loss in ((e.base, e.learning.loss), (e, e.learning.learned.loss)):
+        number = float(one.answer["headline"].replace("−", "-"))
+        assert loss == pytest.approx(((number - float(answer)) / sd) ** 2, rel=1e-3)
+        assert float(one["loss.error"][0]) ** 2 == pytest.approx(loss, rel=1e-4)
+    assert e.learning.learned.right == (abs(float(e["loss.error"][0])) <= 0.1)
+    assert float(e.base["logits.grad"][0]) == pytest.approx(2 * float(e.base["loss.error"][0]), rel=1e-6)
 
 
 @for_each("members", [1, 2])
@@ -184,7 +203,7 @@ def _without_smoothing(e: Any) -> float:
     return float(np.mean([-np.log(e["loss.probabilities"][row, label]) for row, label in rows]))
 
 
-@for_each("task", LEARNED)
+@for_each("task", TEXTS)
 def test_an_ensemble_answers_with_the_member_that_learned(task: str) -> None:
     e = matrix_run(task, 2).learn(TEXTS[task], ANSWERS[task], steps=30, lr=0.02, optimizer="adamw", member=2)
     assert e.base is not None and e.together is not None and e.base.together is not None

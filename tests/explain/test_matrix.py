@@ -110,12 +110,8 @@ def test_the_manifest_says_what_is_refused(family: str, case: str, tmp_path: Pat
     if cell.task == "lm" and "learn" in refused:  # whose text and answer have another number of tokens together
         assert stated.pop("learn").split(" has ")[0] == refused["learn"].split(" has ")[0]
         stated["learn"] = refused["learn"]
-    if cell.edited and family == "number":  # which learns no answer with edits or without
-        assert "for classes and tokens" in stated.pop("learn")
     assert stated == refused
-    always = {"masked": {"contributions"}, "number": {"learn"}}.get(family, set[str]())
-    if cell.edited:
-        always -= {"learn"}
+    always = {"masked": {"contributions"}}.get(family, set[str]())
     expected = {"edits", "learn", "contributions"} if case == "long" else always
     assert set(refused) == expected
 

@@ -291,8 +291,6 @@ CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": R
 
 NOT_EDITED = "words are weighed without edits only"
 REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
-    ("learn", lambda c: c.task == "regress", "for classes and tokens"),
-    ("trace:answer", lambda c: c.task == "regress" and not c.edited, "for classes and tokens"),
     ("attribute", lambda c: c.edited, NOT_EDITED),
     ("attribution", lambda c: c.edited, NOT_EDITED),
     ("check_not_edited", lambda c: c.edited, NOT_EDITED),

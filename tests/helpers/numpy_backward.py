@@ -288,8 +288,8 @@ class NumpyModel:
             lambda y: self._feed_forward(f"{id}.ff", y, f"{path}.feed_forward"),
         )
 
-    def classifier(self, ids: Sequence[int], real: Sequence[bool]) -> None:
-        """A text classifier; two classes share one logit."""
+    def classifier(self, ids: Sequence[int], real: Sequence[bool], pinned: bool = True) -> None:
+        """A text classifier; two classes share one logit, unless it is the number of a regressor."""
         c, mask = self.config, np.array(real)
         x = self._stack("encoder", self._embed("embedding", ids, "embedding"), mask[None])
         vectors, d = self.values[x], c.d_model
@@ -309,7 +309,7 @@ class NumpyModel:
         end = self._step("pooled", pooled, back)
         if c.pooler != "none":
             end = self._activate("pooler_hidden", self._dense("pooler", end, "pooler.dense"), c.pooler)
-        if len(self.weights["head.bias"]) > 1:
+        if len(self.weights["head.bias"]) > 1 or not pinned:
             self._dense("logits", end, "head")
         else:
             head = self._dense("head", end, "head")
@@ -358,6 +358,16 @@ class NumpyModel:
         self._backwards += [
             lambda: each_back(self.gradients["loss.each.grad"]),
             lambda: self._give("loss.each", "loss", np.array(scored) / sum(scored)),
+        ]
+        return float(self.values["loss"][0])
+
+    def squared_error(self, target: float) -> float:
+        """The loss of a number: the square of the output minus what it should be."""
+        error = self.values["logits"] - target
+        self.values |= {"loss.error": error, "loss": error**2}
+        self._backwards += [
+            lambda: self._give("logits", "loss.error", self.gradients["loss.error.grad"]),
+            lambda: self._give("loss.error", "loss", 2 * error * self.gradients["loss.grad"]),
         ]
         return float(self.values["loss"][0])
 

@@ -33,6 +33,8 @@
  *   targets [] attrs.labels, attrs.smoothing            1 - ε for the label and ε/V for each; zeros without a label
  *   cross_entropy [logits, targets]                     -Σ targets · log softmax(logits) of each row
  *   mean_loss [x] attrs.labels                          Σ x / number of labels
+ *   error [output] attrs.number                         output - number, which is the right one in standard deviations from the mean
+ *   square [x]                                          x²
  *   one []                                              1: the gradient of the loss with respect to itself
  *   sum [g, …]                                          sum of what all uses of a step pass back
  *   lookup_backward [ids, g]                            (V, D): g of each token is added to the row of its id
@@ -58,9 +60,10 @@
  *   pool_backward [x, g, mask?] attrs.how               (L, D): each token's share; of a maximum the largest, ties share
  *   pin_zero_backward [g]                               g of the second class
  *   cross_entropy_backward [probabilities, targets, g]  (probabilities - targets) · g of the row
+ *   square_backward [x, g]                              g · 2x
  *   mean_loss_backward [g] attrs.labels                 g / number of labels at each position with a label, else 0
  */
-export type Op = "ids" | "lookup" | "scale" | "ngram_ids" | "bigram_ids" | "segment_ids" | "embedding_bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads" | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "gelu_tanh" | "silu" | "tanh" | "swiglu" | "pool" | "pin_zero" | "targets" | "cross_entropy" | "mean_loss" | "one" | "sum" | "lookup_backward" | "embedding_bag_backward" | "positions_backward" | "layer_norm_backward" | "layer_norm_weight_backward" | "rms_norm_backward" | "rms_norm_weight_backward" | "linear_backward" | "linear_weight_backward" | "bias_backward" | "rotate_backward" | "transposed_mix" | "softmax_backward" | "relu_backward" | "gelu_backward" | "gelu_tanh_backward" | "silu_backward" | "tanh_backward" | "swiglu_gate_backward" | "swiglu_backward" | "pool_backward" | "pin_zero_backward" | "cross_entropy_backward" | "mean_loss_backward";
+export type Op = "ids" | "lookup" | "scale" | "ngram_ids" | "bigram_ids" | "segment_ids" | "embedding_bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads" | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "gelu_tanh" | "silu" | "tanh" | "swiglu" | "pool" | "pin_zero" | "targets" | "cross_entropy" | "mean_loss" | "error" | "square" | "one" | "sum" | "lookup_backward" | "embedding_bag_backward" | "positions_backward" | "layer_norm_backward" | "layer_norm_weight_backward" | "rms_norm_backward" | "rms_norm_weight_backward" | "linear_backward" | "linear_weight_backward" | "bias_backward" | "rotate_backward" | "transposed_mix" | "softmax_backward" | "relu_backward" | "gelu_backward" | "gelu_tanh_backward" | "silu_backward" | "tanh_backward" | "swiglu_gate_backward" | "swiglu_backward" | "pool_backward" | "pin_zero_backward" | "cross_entropy_backward" | "square_backward" | "mean_loss_backward";
 
 /** Operation and axes of every step, by its name with its kind where there are several. */
 export const SITES: Record<string, [Op, ...string[]]> = {

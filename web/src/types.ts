@@ -127,7 +127,7 @@ export interface TraceRequest {
   label?: string;
   /** Whether the probability of a class or label is that at the temperature which was fitted on the validation texts; with an answer to learn it is that of the model. */
   calibrated?: boolean;
-  /** The answer to learn: a class, a translation, the next words, the words at [MASK]. */
+  /** The answer to learn: a class, a number, a translation, the next words, the words at [MASK]. */
   answer?: string;
   /** Steps of the optimizer on the answer, before the pass that is shown. */
   learn_steps?: number;
@@ -440,9 +440,11 @@ export interface Effect {
 export interface LearningFacts {
   /** The answer to learn, as the model's vocabulary writes it. */
   answer: string;
-  /** For each position the class or token that is right; null where nothing is learned. */
+  /** For each position the class or token that is right; null where nothing is learned. Empty for a number. */
   labels: (number | null)[];
-  /** Its loss before the first step, in nats per label. */
+  /** Of a number what the output should be, its distance from the mean of the training numbers in standard deviations; null for classes and tokens. */
+  target: number | null;
+  /** Its loss before the first step, in nats per label, or as the square of the output's error. */
   loss: number;
   /** The label smoothing. */
   smoothing: number;
@@ -474,9 +476,9 @@ export interface ParameterGroup {
 export interface Learned {
   /** The steps taken. */
   steps: StepTaken[];
-  /** The loss after them, in nats per label. */
+  /** The loss after them, in nats per label, or as a squared error. */
   loss: number;
-  /** Whether after them every label is the most probable one. */
+  /** Whether after them every label is the most probable one, or the number within 0.1 standard deviations. */
   right: boolean;
   /** For each parameter the norm of its change divided by its own. */
   moved: Record<string, number>;
@@ -486,13 +488,13 @@ export interface Learned {
 
 /** One step of the optimizer on the answer. */
 export interface StepTaken {
-  /** The loss before the step, in nats per label. */
+  /** The loss before the step, in nats per label, or as a squared error. */
   loss: number;
   /** The norm of all gradients together, before clipping. */
   grad_norm: number;
   /** The factor that clipping multiplies them by, 1 for none. */
   clipped: number;
-  /** Whether before the step every label was the most probable one. */
+  /** Whether before the step every label was the most probable one, or the number within 0.1 standard deviations. */
   right: boolean;
 }
 

@@ -54,7 +54,7 @@ function stepOf(one: Case): Step {
 
 test("there is a case of every operation that has a derivative of its own", () => {
   const covered = new Set(CASES.map(({ op }) => op));
-  const loss = ["targets", "cross_entropy", "mean_loss", "one", "sum"]; // of the loss, and without a formula
+  const loss = ["targets", "cross_entropy", "mean_loss", "error", "square", "one", "sum"]; // of the loss, and without a formula
   assert.deepEqual(Object.keys(BACKWARD).filter((op) => !covered.has(op as Case["op"]) && !loss.includes(op)), []);
 });
 
@@ -115,4 +115,16 @@ test("the loss is spelled out: targets, cross-entropy of each row, their mean", 
   assert.ok(Math.abs(terms.reduce((sum, { value }) => sum + value, 0) - expected) < 1e-6 && terms.length === 4);
   const mean = one("mean_loss", [{ ...axis("token", 2), dtype: "f32", data: losses }], { labels } as TraceNode["attrs"], axis("loss", 1));
   assert.ok(Math.abs((await OPERATIONS.mean_loss.recompute(mean))[0]! - expected) < 1e-6);
+});
+
+test("the loss of a number is spelled out: the error of the output, and its square", async () => {
+  const one = (op: string, x: number, attrs: TraceNode["attrs"]) =>
+    stepOf({ op: op as Case["op"], attrs, inputs: [{ ...axis("loss", 1), dtype: "f32", data: [x] }], params: {}, expected: [x - 1.5], ...axis("loss", 1) });
+  const cell = { head: 0, row: 0, col: 0, position: 0 };
+  const error = one("error", 0.25, { number: 1.5 });
+  assert.deepEqual([...(await OPERATIONS.error.recompute(error))], [-1.25]);
+  assert.match((await OPERATIONS.error.cell(error, cell)).lines[0]!, /^0\.2500 − 1\.500 = −1\.250$/);
+  const square = one("square", -1.25, {});
+  assert.deepEqual([...(await OPERATIONS.square.recompute(square))], [1.5625]);
+  assert.match((await OPERATIONS.square.cell(square, cell)).lines[0]!, /^\(−1\.250\)² = 1\.563$/);
 });

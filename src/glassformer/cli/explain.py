@@ -57,8 +57,8 @@ class ExplainArguments:
     """What to edit in turn: heads and blocks; keys of each head; all layers after the first, the second, and so on;
     parts whose sum is a logit; states, from --compare; --edit at each checkpoint. The others go on from --edit."""
     learn: str | None = None
-    """The answer that the text should have: a class, a translation, the next words, or the words at [MASK]. Shows the
-    loss and all gradients; with --json, --steps or --keep prints them."""
+    """The answer that the text should have: a class, a number, a translation, the next words, or the words at [MASK].
+    Shows the loss and all gradients; with --json, --steps or --keep prints them."""
     steps: int | None = None
     """Steps of the optimizer on that answer, in a copy of the model, from 1 to 100."""
     lr: float | None = None

@@ -66,11 +66,17 @@ def show_learning(explanation: Any, as_json: bool) -> None:
     learned = facts.learned
     if learned is not None:
         console.write(f"after     loss {learned.loss:.4f}{smoothing}, {_answered(explanation)}")
-        what, n = "every" if learned.right else "not every", counted(len(learned.steps), "steps")
-        console.write(f"right     {what} label is the most probable one after {n}")
+        n = counted(len(learned.steps), "steps")
+        if facts.target is None:
+            what = f"{'every' if learned.right else 'not every'} label is the most probable one"
+        else:
+            what = (
+                f"the number is {'' if learned.right else 'not '}within 0.1 standard deviations of the training numbers"
+            )
+        console.write(f"right     {what} after {n}")
     _show_what_differs(before, explanation)
     if learned is not None:
-        _show_steps(learned)
+        _show_steps(learned, "squared errors" if facts.target is not None else "loss is without label smoothing")
     largest = sorted(norms.items(), key=lambda one: -one[1])[:N_MATRICES]
     moved = {} if learned is None else learned.moved
     table = [(name, f"{norm:.3g}", f"{moved[name]:.2%}" if name in moved else "") for name, norm in largest]
@@ -90,8 +96,8 @@ def _show_what_differs(before: Any, after: Any) -> None:
         console.write(f"left out  {'; '.join(LEFT_OUT[name] for name in left_out)}")
 
 
-def _show_steps(learned: Any) -> None:
-    """Print each step, and what the steps did to other texts."""
+def _show_steps(learned: Any, how: str) -> None:
+    """Print each step, and what the steps did to other texts; `how` says what their losses are."""
     rows = [
         (str(i), f"{step.loss:.4f}", f"{step.grad_norm:.3g}", f"{step.clipped:.3g}" if step.clipped < 1 else "not")
         for i, step in enumerate(learned.steps, start=1)
@@ -101,7 +107,7 @@ def _show_steps(learned: Any) -> None:
     if not learned.others:
         console.write("other texts: none; the evaluation of this run holds no texts with their answers")
         return
-    console.write("other texts, which were not learned; their loss is without label smoothing:")
+    console.write(f"other texts, which were not learned; their {how}:")
     others = [
         (o.text, o.answer, number(o.loss_before), number(o.loss_after), _change(o.loss_after - o.loss_before))
         for o in learned.others

@@ -77,7 +77,7 @@ class TraceRequest(Request):
     """Whether the probability of a class or label is that at the temperature which was fitted on the validation texts;
     with an answer to learn it is that of the model."""
     answer: str | None = string(MAX_TEXT, None)
-    """The answer to learn: a class, a translation, the next words, the words at [MASK]."""
+    """The answer to learn: a class, a number, a translation, the next words, the words at [MASK]."""
     learn_steps: int = number(0, f"[0, {MAX_STEPS}]")
     """Steps of the optimizer on the answer, before the pass that is shown."""
     lr: float | None = number(None, "(0, 1000]")

@@ -130,6 +130,7 @@ export const SLOPES = {
   },
   silu: siluSlope,
   tanh: (x: number) => 1 - Math.tanh(x) ** 2,
+  square: (x: number) => 2 * x,
 };
 
 /** Of SwiGLU silu(gate) · x what the gate gets, and what x gets. */

@@ -6,7 +6,7 @@ import { visible } from "../tensors/format";
 import * as back from "../tensors/backward";
 import type { Numbers } from "../tensors/ops";
 import type { Op } from "../types";
-import { lines, n, type Operation, p, products } from "./arithmetic";
+import { elementwise, lines, n, type Operation, p, products } from "./arithmetic";
 import { labelsOf, nameOf } from "./labels";
 import {
   type Arithmetic, type Cell, cellValue, input, inputData, inputNode, lastSize, pieces, requireParam, rowSlice, sizeOf, type Step, Unavailable, width,
@@ -86,8 +86,10 @@ function labelOf({ trace, node }: Step, row: number) {
   return { id, name: id === null ? "" : nameOf(trace, trace.nodes.find((one) => one.op === "targets") ?? node, id) };
 }
 
+export type BackwardOp = Extract<Op, `${string}_backward` | "targets" | "cross_entropy" | "mean_loss" | "error" | "square" | "one" | "sum" | "transposed_mix">;
+
 /** The operations of a forward pass that a backward pass uses, too, are those of `operations.ts`. */
-export const BACKWARD: Record<Extract<Op, `${string}_backward` | "targets" | "cross_entropy" | "mean_loss" | "one" | "sum" | "transposed_mix">, Operation> = {
+export const BACKWARD: Record<BackwardOp, Operation> = {
   targets: {
     recompute: async ({ node }) => {
       const [size, smoothing] = [lastSize(node), Number(node.attrs.smoothing)];
@@ -124,9 +126,14 @@ export const BACKWARD: Record<Extract<Op, `${string}_backward` | "targets" | "cr
       return products(["label", "loss", `1/${kept.length}`, "share"], kept.map((i) => each[i]!), kept.map((i) => share[i]!), kept.map((i) => labelOf(step, i).name));
     },
   },
+  error: {
+    recompute: async (step) => [(await inputData(step, 0))[0]! - Number(step.node.attrs.number)],
+    cell: async (step, cell) => lines(`${n((await inputData(step, 0))[0]!)} − ${p(Number(step.node.attrs.number))} = ${n(await cellValue(step, cell))}`),
+  },
+  square: elementwise((x) => x * x, (x) => `${p(x)}²`),
   one: {
     recompute: async () => [1],
-    cell: async () => lines("The loss changes by 1 when the loss changes by 1."),
+    cell: async () => lines("1"),
   },
   sum: {
     recompute: async (step) => {
@@ -254,6 +261,7 @@ export const BACKWARD: Record<Extract<Op, `${string}_backward` | "targets" | "cr
   gelu_backward: activation("gelu", () => "Φ(x) + x φ(x)"),
   gelu_tanh_backward: activation("gelu_tanh", () => "(1 + t) / 2 + x/2 · (1 − t²) u′"),
   silu_backward: activation("silu", (x) => `s (1 + x (1 − s)), s = ${n(back.sigmoid(x))},`),
+  square_backward: activation("square", (x) => `2 · ${p(x)}`),
   tanh_backward: activation("tanh", (x) => `1 − tanh² x = 1 − ${n(Math.tanh(x) ** 2)}`),
   swiglu_gate_backward: {
     recompute: async (step) => {

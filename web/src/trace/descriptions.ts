@@ -90,7 +90,7 @@ const STEPS: Record<string, Words> = {
   "head_norm:layer_norm": ["Each token’s vector is normalised before the output layer.", layer],
   "head_norm:rms_norm": ["Each token’s vector is normalised before the output layer.", rms],
   logits: ["Each token's final vector times the embedding table: one logit per token of the vocabulary.", "z = x E^T"],
-  "logits:untied": ["Each token's final vector times a separate output matrix: one logit per token of the vocabulary.", "z = x W^T"],
+  "logits:untied": ["Each token's final vector times an output matrix: one logit per token of the vocabulary.", "z = x W^T"],
   "logits:class": ["A linear projection of the pooled vector: one logit per class.", "z = x W^T"],
   "logits:pin_zero": ["Two classes need only one logit: that of the first class is fixed at 0.", "z = (0, s)"],
   [PROBABILITIES]: ["Softmax of the logits: the predicted probabilities.", "p_i = \\frac{e^{z_i}}{∑_j e^{z_j}}"],
@@ -104,6 +104,8 @@ const LOSS: Partial<Record<Op, Words>> = {
   targets: ["The target distribution: all on the right answer, but for the label smoothing ε.", "q_i = (1 − ε) [i = y] + \\frac{ε}{V}"],
   cross_entropy: ["How far the predicted probabilities are from the target, in nats. Without smoothing it is −log of the right answer’s probability.", "ℓ = − ∑_i q_i log~p_i"],
   mean_loss: ["The loss: the mean over all labels.", "L = \\frac{1}{n} ∑_t ℓ_t"],
+  error: ["The output minus the right one.", ""],
+  square: ["The loss: the squared error.", ""],
 };
 
 /** Which description a gradient has: that of its operation, and where that has several uses that of the use. */
@@ -146,6 +148,7 @@ const GRADIENTS: Record<string, Words> = {
   gelu_backward: slope("GELU", "(Φ(x) + x φ(x))"),
   gelu_tanh_backward: slope("GELU", "(\\frac{1 + t}{2} + \\frac{x}{2} (1 − t^2) u^′)"),
   silu_backward: slope("SiLU", "s (1 + x (1 − s))"),
+  square_backward: slope("the square", "2 x"),
   tanh_backward: slope("the hyperbolic tangent", "(1 − tanh^2 x)"),
   swiglu_gate_backward: ["The gate gets the gradient times the other branch h and the slope of SiLU; s is the sigmoid of the gate.", "g_u = g h · s (1 + u (1 − s))"],
   swiglu_backward: ["The hidden projection gets the gradient times the SiLU of the gate.", "g_h = g · \\frac{u}{1 + e^{−u}}"],

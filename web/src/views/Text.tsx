@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { busy, other, runFacts, source, text, trace as ask } from "../state/page";
 import { type ErrorMessage, useValue } from "../state/signals";
 import { capital, percent } from "../tensors/format";
-import { hasSource, isClassifier, isMasked } from "../trace/generation";
+import { hasSource, isMasked } from "../trace/generation";
 import type { Manifest } from "../types";
 import { Choices } from "./Choices";
 
@@ -67,7 +67,7 @@ export function Message({ error: { message, hint } }: { error: ErrorMessage }) {
 
 /** The answer of the model, and notes on this trace: truncation, unknown words, omissions. */
 /** Whether the answer follows the text in the same stream: with an answer to learn the pass ends in that, and writes one token more. */
-const continues = (trace: Manifest) => !(hasSource(trace) || isClassifier(trace) || isMasked(trace));
+const continues = (trace: Manifest) => trace.predictions[0]?.position != null && !hasSource(trace) && !isMasked(trace);
 
 export function Answer({ trace }: { trace: Manifest }) {
   const alone = useValue(other, (second) => second === null);

@@ -25,7 +25,7 @@ export function NoAnswer({ title, what, trace }: { title: string; what: string; 
     <>
       <h1>{title}</h1>
       <p data-role="no-answer">
-        This model is a bare encoder: its output is one vector for the text, and it predicts nothing, so there is no answer to {what}.
+        This model is a bare encoder: its output is one vector, and there is no answer to {what}.
         Every number up to the vector is on Flow, Attention and Step, and an edit shows how far the vector turns.
       </p>
       <p><button type="button" class="link" onClick={() => go("step", { node: "pooled" })}>Open the vector</button></p>

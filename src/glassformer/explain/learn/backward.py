@@ -75,6 +75,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "pin_zero": (Rule(0, "pin_zero_backward", "g"),),
     "cross_entropy": (Rule(0, "cross_entropy_backward", "loss.probabilities x1 g"),),
     "mean_loss": (Rule(0, "mean_loss_backward", "g"),),
+    "error": (Rule(0, "sum", "g"),),
+    "square": (Rule(0, "square_backward", "x0 g"),),
 }
 """What each operation passes back. Ids, masks and sinusoids have no gradient: they are not computed from weights."""
 
@@ -237,6 +239,11 @@ def cross_entropy_backward(p: Tensor, q: Tensor, g: Tensor) -> Tensor:
     return (p - q) * g[:, None] if p.dim() > 1 else (p - q) * g
 
 
+def square_backward(x: Tensor, g: Tensor) -> Tensor:
+    """Return g · 2x: the further off an output is, the larger its gradient."""
+    return g * 2 * x
+
+
 def mean_loss_backward(g: Tensor, like: Tensor, labels: list[int | None]) -> Tensor:
     """Return g / n at each of the n positions with a label, else 0."""
     scored = torch.tensor([label is not None for label in labels], device=g.device)
@@ -257,7 +264,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
         + (linear_backward, linear_weight_backward, bias_backward, rotate_backward, transposed_mix, softmax_backward)
         + (relu_backward, gelu_backward, gelu_tanh_backward, silu_backward, tanh_backward)
         + (swiglu_gate_backward, swiglu_backward, pool_backward, pin_zero_backward)
-        + (cross_entropy_backward, mean_loss_backward)
+        + (cross_entropy_backward, square_backward, mean_loss_backward)
     },
 }
 """The operations of a backward pass. Some are operations of a forward pass: the gradient of q kᵀ for q is g k."""

@@ -21,6 +21,8 @@ from glassformer.training.optimizer import CombinedOptimizer, Muon, load_optimiz
 
 MAX_BYTES = 1 << 30
 """Most memory of the weights with their gradients and the optimizer's state."""
+NEAR = 0.1
+"""Standard deviations of the training numbers within which a number is right."""
 COPIES = 10
 """Tensors of a parameter's size that are held at most: of the copy the weights after and before the last step, its
 gradient and two averages before and after it; and the gradients before the first step, after the last one, and by
@@ -32,13 +34,13 @@ class StepTaken:
     """One step of the optimizer on the answer."""
 
     loss: float
-    """The loss before the step, in nats per label."""
+    """The loss before the step, in nats per label, or as a squared error."""
     grad_norm: float
     """The norm of all gradients together, before clipping."""
     clipped: float
     """The factor that clipping multiplies them by, 1 for none."""
     right: bool
-    """Whether before the step every label was the most probable one."""
+    """Whether before the step every label was the most probable one, or the number within 0.1 standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,14 @@ class HeldRows:
 
 
 def loss_and_right(model: nn.Module, answer: EncodedAnswer, smoothing: float) -> tuple[Tensor, bool]:
-    """Return the loss of the answer in nats per label, as training computes it, and whether the model predicts it."""
+    """Return the loss of the answer as training computes it, and whether the model predicts it.
+
+    The loss is in nats per label, of a number the square of the error in standard deviations of the training numbers.
+    """
     logits = rows_of(exact_forward(model, **answer.encoded.model_inputs)[0])
+    if answer.target is not None:
+        error = logits.sum() - answer.target  # of one output
+        return error.square(), abs(error.item()) <= NEAR
     labels = torch.tensor([IGNORE_INDEX if y is None else y for y in answer.labels], device=logits.device)
     scored = labels != IGNORE_INDEX
     right = bool((logits.detach().reshape(len(labels), -1).argmax(dim=-1) == labels)[scored].all())
@@ -100,7 +108,7 @@ def loss_and_right(model: nn.Module, answer: EncodedAnswer, smoothing: float) ->
 
 
 def loss_of(model: nn.Module, answer: EncodedAnswer, smoothing: float) -> Tensor:
-    """Return the loss of the answer in nats per label, as training computes it."""
+    """Return the loss of the answer as training computes it."""
     return loss_and_right(model, answer, smoothing)[0]
 
 

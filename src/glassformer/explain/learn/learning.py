@@ -41,7 +41,7 @@ from glassformer.explain.learn.learner import (
     loss_and_right,
     loss_of,
 )
-from glassformer.explain.learn.loss import LOSS, NO_ANSWER, NO_NUMBER, EncodedAnswer, encode_answer, loss_steps
+from glassformer.explain.learn.loss import LOSS, NO_ANSWER, EncodedAnswer, encode_answer, loss_steps, number_steps
 from glassformer.explain.one_label import NOT, has_several_labels, of_one_label
 from glassformer.explain.predictions import Answer
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
@@ -52,6 +52,7 @@ from glassformer.models.encoder_models import TokenClassifier
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
+from glassformer.text.decision import number_text
 from glassformer.text.pairs import text_of
 from glassformer.utils.device import tuned
 
@@ -104,9 +105,9 @@ class Learned:
     steps: list[StepTaken]
     """The steps taken."""
     loss: float
-    """The loss after them, in nats per label."""
+    """The loss after them, in nats per label, or as a squared error."""
     right: bool
-    """Whether after them every label is the most probable one."""
+    """Whether after them every label is the most probable one, or the number within 0.1 standard deviations."""
     moved: dict[str, float]
     """For each parameter the norm of its change divided by its own."""
     others: list[OtherText]
@@ -120,9 +121,12 @@ class LearningFacts:
     answer: str
     """The answer to learn, as the model's vocabulary writes it."""
     labels: list[int | None]
-    """For each position the class or token that is right; null where nothing is learned."""
+    """For each position the class or token that is right; null where nothing is learned. Empty for a number."""
+    target: float | None
+    """Of a number what the output should be, its distance from the mean of the training numbers in standard deviations;
+    null for classes and tokens."""
     loss: float
-    """Its loss before the first step, in nats per label."""
+    """Its loss before the first step, in nats per label, or as the square of the output's error."""
     smoothing: float
     """The label smoothing."""
     max_grad_norm: float
@@ -155,7 +159,9 @@ class LearningStore(RecordStore):
         encoded = answer.encoded
         super().__init__(model, encoded.model_inputs, encoded.streams)
         axes = self.params
-        added = loss_steps(self._kept["logits"], answer.labels, smoothing)
+        logits = self._kept["logits"]
+        number = answer.target
+        added = loss_steps(logits, answer.labels, smoothing) if number is None else number_steps(logits, number)
         forward = {**self._kept, **added}
         backward = BackwardPass(forward, lambda name: get_parameter(model, name).detach(), axes)
         added |= dict(reversed(backward.steps.items()))
@@ -221,6 +227,8 @@ def _known_answer(subject: Subject, row: JsonObject) -> str:
     """Return the right answer of an evaluated text; of several labels whether it has the one that is looked at."""
     if isinstance(members_of(subject.model)[0], TokenClassifier):  # whose words have a tag each
         return ""
+    if isinstance(row.get("truth"), float):
+        return number_text(row["truth"])
     truth = row.get("truth") or row.get("reference") or ""
     if not isinstance(row.get("truth"), list):
         return str(truth)
@@ -247,8 +255,6 @@ def other_texts(learner: Learner) -> list[OtherText]:
 
 def why_no_learning(explanation: Explanation) -> str | None:
     """Return why no answer to this text can be learned, as a sentence; None where one can."""
-    if explanation.is_number:
-        return NO_NUMBER
     if why := _too_long(explanation.subject, explanation.request.text, explanation.streams):
         return why
     if explanation.subject.task.explain_as == "text_embedder":
@@ -358,6 +364,7 @@ def learning_facts(
     return LearningFacts(
         answer=answer.text,
         labels=answer.labels,
+        target=answer.target,
         loss=loss,
         smoothing=config.label_smoothing,
         max_grad_norm=config.max_grad_norm,

@@ -1,7 +1,8 @@
 """The answer that a text should have, as labels of the model's predictions, and the loss as steps after the logits.
 
 The loss is that of training: cross-entropy with the run's label smoothing, the sum over all labels divided by their
-number. Its steps are probabilities p, targets q, the cross-entropy of each position, and their mean.
+number. Its steps are probabilities p, targets q, the cross-entropy of each position, and their mean. Of a number it is
+the squared error of the output, in standard deviations of the training numbers; its steps are the error and its square.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from glassformer.data.datasets.labels import normalised_label
+from glassformer.data.datasets.numbers import why_no_number
 from glassformer.errors import UsageError
 from glassformer.explain.capture.sites import source_line
 from glassformer.explain.capture.tape import Axis, Step
@@ -23,11 +26,11 @@ from glassformer.explain.predictions import DecodeLog
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
+from glassformer.text.decision import number_text
 
 LOSS = "loss"
 """Id of the last step."""
 NO_ANSWER = "a bare encoder has no answer to learn"
-NO_NUMBER = "steps of learning are for classes and tokens, and the answer of this model is a number"
 
 
 @dataclass(frozen=True)
@@ -36,20 +39,24 @@ class EncodedAnswer:
 
     Attributes:
         encoded: the text, and of a decoder the answer before its last token.
-        labels: for each row of the logits the class or token that is right; None where nothing is learned.
+        labels: for each row of the logits the class or token that is right; None where nothing is learned. Empty for a
+            number.
         text: the answer as the tokenizer writes it.
+        target: what the output of a regressor should be; None for classes and tokens.
     """
 
     encoded: EncodedText
     labels: list[int | None]
     text: str
+    target: float | None = None
 
 
 def encode_answer(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     """Encode a text and the answer that it should have.
 
     Raises:
-        UsageError: the answer is empty, no class, of another number of tokens than there are masks, or too long.
+        UsageError: the answer is empty, no class, no number, of another number of tokens than there are masks, or too
+            long.
     """
     if not answer.strip():
         raise UsageError("the answer to learn is empty", "write what the model should answer")
@@ -62,8 +69,8 @@ def encode_answer(subject: Subject, request: TraceRequest, answer: str) -> Encod
             return _masked_words(subject, request, answer)
         case "language_model":
             return _continuation(subject, request, answer)
-    if subject.task.explain_as == "regressor":
-        raise UsageError(NO_NUMBER, "train it on more examples")
+        case "regressor":
+            return _number(subject, request, answer)
     raise UsageError(NO_ANSWER, "train a classifier from it: --init-from")
 
 
@@ -74,6 +81,14 @@ def _class(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswe
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
         raise UsageError(f"{answer[:60]!r} is not a class of this model", f"the classes are {shown}")
     return EncodedAnswer(encode(subject, request), [names.index(name)], name)
+
+
+def _number(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    written = normalised_label(answer)
+    if why := why_no_number(written):
+        raise UsageError(f"the answer to learn is a number, and {why}", "write one, as in 12.5")
+    target = subject.task.decision.standardised(np.array([float(written)]))[0]
+    return EncodedAnswer(encode(subject, request), [], number_text(float(written)), float(target))
 
 
 def _translation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
@@ -169,6 +184,26 @@ def cross_entropy(logits: Tensor, q: Tensor) -> Tensor:
 def mean_loss(losses: Tensor, n_labels: int) -> Tensor:
     """Return the sum over all positions divided by the number of labels."""
     return losses.sum().reshape(1) / n_labels
+
+
+def error(output: Tensor, number: float) -> Tensor:
+    """Return by how much the output is off from what it should be, in standard deviations of the training numbers."""
+    return output - number
+
+
+def square(x: Tensor) -> Tensor:
+    """Return the square, the loss of a regressor."""
+    return x * x
+
+
+def number_steps(output: Step, target: float) -> dict[str, Step]:
+    """Return the steps from the output of a regressor to the loss, by id."""
+    axes, off = (Axis("loss"),), error(output.value, target)
+    made = [
+        _step("loss.error", "error", ("logits",), axes, off, error, {"number": target}),
+        replace(_step(LOSS, "square", ("loss.error",), axes, square(off), square), site="mean_loss"),
+    ]
+    return {step.id: step for step in made}
 
 
 def loss_steps(logits: Step, labels: list[int | None], smoothing: float) -> dict[str, Step]:

@@ -14,6 +14,8 @@ LEARNING_OPERATIONS: dict[str, tuple[str, str]] = {
     "targets": ("[] attrs.labels, attrs.smoothing", "1 - ε for the label and ε/V for each; zeros without a label"),
     "cross_entropy": ("[logits, targets]", "-Σ targets · log softmax(logits) of each row"),
     "mean_loss": ("[x] attrs.labels", "Σ x / number of labels"),
+    "error": ("[output] attrs.number", "output - number, which is the right one in standard deviations from the mean"),
+    "square": ("[x]", "x²"),
     "one": ("[]", "1: the gradient of the loss with respect to itself"),
     "sum": ("[g, …]", "sum of what all uses of a step pass back"),
     "lookup_backward": ("[ids, g]", "(V, D): g of each token is added to the row of its id"),
@@ -39,6 +41,7 @@ LEARNING_OPERATIONS: dict[str, tuple[str, str]] = {
     "pool_backward": ("[x, g, mask?] attrs.how", "(L, D): each token's share; of a maximum the largest, ties share"),
     "pin_zero_backward": ("[g]", "g of the second class"),
     "cross_entropy_backward": ("[probabilities, targets, g]", "(probabilities - targets) · g of the row"),
+    "square_backward": ("[x, g]", "g · 2x"),
     "mean_loss_backward": ("[g] attrs.labels", "g / number of labels at each position with a label, else 0"),
 }
 """Those of a forward pass are in `capture/sites.py`."""

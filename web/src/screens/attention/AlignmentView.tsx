@@ -28,8 +28,8 @@ export function AlignmentView({ manifest, cross, hide }: { manifest: Manifest; c
   return (
     <>
       <p>
-        An alignment can be read from any decoder layer, in the row that predicts a target token or, one row later, in
-        the row where it is the decoder&rsquo;s <em>input</em> (Shift-Att, Chen et al. 2020). Which reading is best differs between
+        An alignment is read from any decoder layer, in the row that predicts a target token or, one row later, where it
+        is the decoder&rsquo;s <em>input</em> (Shift-Att, Chen et al. 2020). The best reading differs between
         models, so each is compared with leave-one-out. The heat map shows the mean of the heads.
       </p>
       {!reading && <p class="note">Comparing the readings with leave-one-out …</p>}
@@ -72,7 +72,7 @@ function alignmentRows(manifest: Manifest, { queries }: AttentionGroup, { shifte
 }
 
 function agrees({ agreement }: Reading, best: Reading, count: number, chance: number | null): string {
-  if (agreement === null) return "Masking a source word lowers the probability of no target token, so the readings cannot be compared.";
+  if (agreement === null) return "Masking a source word lowers no target token’s probability, so the readings cannot be compared.";
   const score = agreement.toFixed(2);
   const share = "the share of target tokens aligned with the source word whose masking costs them most";
   return agreement === best.agreement

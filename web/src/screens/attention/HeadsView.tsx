@@ -27,7 +27,7 @@ export function HeadsView({ manifest, view, onNextKind }: { manifest: Manifest; 
   return (
     <>
       <p><Terms>{group.meaning}{" "}{difference
-        ? "Shown is how each weight changes, after minus before: orange where it grows, blue where it shrinks, the stronger the colour the more; what a row gains at one token it loses at others."
+        ? "How each weight changes: orange where it grows, blue where it shrinks; what a row gains at one token it loses at others."
         : "The stronger the colour, the larger the weight; every row sums to 1."}</Terms></p>
       <div class="attention-order">
         <span>Sort heads by</span>

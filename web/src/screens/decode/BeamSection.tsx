@@ -29,7 +29,7 @@ export function BeamSection({ manifest, step, onForce }: Props) {
       <p>
         {width === 1
           ? "Each step takes the most probable token and drops the others."
-          : `Each step extends ${width} hypotheses by every token. The ${width} best unfinished extensions are kept, finished ones are stored, the others are pruned.`}
+          : `Each step extends ${width} hypotheses by every token. The ${width} best unfinished ones are kept, finished ones stored, the others pruned.`}
       </p>
       <p class="row note">
         {Object.entries({ chosen: "best hypothesis", ...OUTCOMES }).map(([outcome, name]) => <span key={outcome}><i class="key-line" data-outcome={outcome} /> {name}</span>)}

@@ -29,7 +29,7 @@ export function ClassifierView({ manifest }: { manifest: Manifest }) {
     <>
       <h1>Decode</h1>
       <p>
-        {manifest.labels?.each[0]!.threshold === null ? "A tag is predicted from the vector of the word’s first token" : "A classifier predicts once per text: it pools the token vectors into one"}, a linear layer maps that
+        {manifest.labels?.each[0]!.threshold === null ? "A tag is predicted from the vector of the word’s first token" : "A classifier pools the token vectors into one"}, a linear layer maps that
         to {binary ? "a single logit" : `${logits.length} logits`}, and {binary ? "the logistic function" : "softmax"} gives probabilities.
       </p>
       <div class="columns">
@@ -63,7 +63,7 @@ function LabelsSection({ labels: { shown, each } }: { labels: Labels }) {
   return (
     <section aria-labelledby="labels-title" data-role="labels">
       <h2 id="labels-title">Each label by itself</h2>
-      <p>A text may have several labels, or none: each is a decision of its own, on the same vector. This page looks at one, {each[shown]!.name}. A label is answered from its threshold on, chosen on validation.</p>
+      <p>Each is a decision of its own, on the same vector; this page looks at {each[shown]!.name}. A label is answered from its threshold on, chosen on validation.</p>
       <Bars
         label="Labels" bars={order.map(({ name, probability, threshold, i }) => ({
           key: i, label: name, value: probability, text: percent(probability), note: `threshold ${percent(threshold!)}`, strong: probability >= threshold!,
@@ -105,8 +105,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: Contribu
       <section aria-labelledby="apart-title">
         <h2 id="apart-title">Pooler before the head</h2>
         <p class="note">
-          The pooled vector passes through a linear layer and an activation before the head, so a logit is no sum of contributions of
-          the tokens. For attributions, see <a href={hrefTo("why")} data-role="to-why">Why</a>.
+          The pooler before the head has an activation, so a logit is no sum over the tokens. For attributions, see <a href={hrefTo("why")} data-role="to-why">Why</a>.
         </p>
       </section>
     );
@@ -121,8 +120,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: Contribu
         ? <Parts manifest={manifest} parts={parts} model={of.logit} quantity={quantity} exported={x.value?.dtype === "f16"} />
         : <p class="note" role={error ? "alert" : undefined}>{missing}</p>}
       <p class="note">
-        Contributions are not attributions: through attention, each vector also depends on the other tokens. For attributions,
-        see <a href={hrefTo("why")} data-role="to-why">Why</a>.
+        Contributions are not attributions: through attention, a vector depends on all tokens. For attributions, see <a href={hrefTo("why")} data-role="to-why">Why</a>.
       </p>
     </section>
   );

@@ -29,8 +29,8 @@ export function MaskedView({ manifest }: { manifest: Manifest }) {
     <>
       <h1>Decode</h1>
       <p>
-        A masked language model predicts each token from the text on both sides of it. At each position it computes a probability for
-        each of the {count(model.vocab_size)} tokens of the vocabulary; those at [MASK] fill in the text.
+        A masked language model predicts each token from the text on both sides of it: a probability for each of the {count(model.vocab_size)} tokens
+        of the vocabulary. Those at [MASK] fill in the text.
       </p>
       <OutputTokens manifest={manifest} index={index} label="Text" onStep={goTo} />
       <section aria-labelledby="masked-title">

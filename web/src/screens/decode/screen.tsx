@@ -58,8 +58,8 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
     <>
       <h1>Decode</h1>
       <p>
-        The model generates one token per step. Each step computes a probability for each of the {count(model.vocab_size)} tokens
-        of the vocabulary; the search or sampling selects one, which is an input of the next step.
+        The model generates one token per step, from a probability for each of the {count(model.vocab_size)} tokens
+        of the vocabulary: the search or sampling selects one, which the next step reads.
       </p>
       <Scrubber manifest={manifest} index={index} onStep={goTo} />
       <div class="columns">
@@ -71,7 +71,7 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
             onForce={(id) => force(forcedPrefix(manifest, position, id), position + 1)}
           />
           <p class="note">
-            {!neutral && "Thin lines and first numbers: probabilities of the model. Bars and second numbers: probabilities for sampling. "}
+            {!neutral && "Thin lines and first numbers: the model’s probabilities. Bars and second numbers: those for sampling. "}
             {loading ? "Loading all logits of this step. "
               : !filtered.exact && "This page holds the 50 largest logits; the others are assumed equally probable. "}
             {locked ?? "Select a bar to force that token."}
@@ -90,7 +90,7 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
       {decode.kind === "beam" && decode.steps.length > 0 && (
         <BeamSection manifest={manifest} step={Math.min(index, decode.steps.length - 1)} onForce={(prefix) => force(prefix, prefix.length)} />
       )}
-      {manifest.edited && <p class="note">The tokens, and how they were decoded, are those without your edits; the probabilities are with them.</p>}
+      {manifest.edited && <p class="note">The tokens are those decoded without your edits; the probabilities are with them.</p>}
       {decode.kind === "given" && <p>This translation was given, not decoded: each step shows the probability of its next token.</p>}
     </>
   );

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { busy, learn, learnSteps, reportError, runFacts, source, trace as ask } from "../../state/page";
 import { useValue } from "../../state/signals";
-import { hasSource, isClassifier, isMasked } from "../../trace/generation";
+import { hasSource, isClassifier, isEmbedder, isMasked } from "../../trace/generation";
 import type { LearnDefaults, Manifest, TraceRequest } from "../../types";
 
 const MOST_STEPS = 100;
@@ -43,7 +43,8 @@ export function LearnForm({ trace }: { trace: Manifest }) {
       const { text, checkpoint, member } = request;
       const far = await source.trace({ ...rest(request), text, ...(checkpoint && { checkpoint }), ...(member && { member }), ...how, learn_steps: MOST_STEPS });
       const { steps: taken, loss, right } = far.learning!.learned!;
-      const states = [...taken.map((one) => one.right || one.loss < LEARNED), right || loss < LEARNED];
+      const low = far.learning!.target === null ? LEARNED : 0;
+      const states = [...taken.map((one) => one.right || one.loss < low), right || loss < low];
       const first = states.indexOf(true);
       setSaid(first === 0 ? "The model gives this answer already." : first < 0 ? `After ${MOST_STEPS} steps it is not yet learned.` : `Learned after ${first} step${first > 1 ? "s" : ""}.`);
       learn({ ...how, learn_steps: first < 0 ? MOST_STEPS : first });
@@ -111,7 +112,7 @@ interface FieldProps {
 
 /** A class from the list, else a text. */
 function AnswerField({ trace, names, answer, onChange }: FieldProps) {
-  const words = names ? "Right class" : hasSource(trace) ? "Right translation" : isMasked(trace) ? "Words at [MASK]" : "Words that should follow";
+  const words = names ? "Right class" : isEmbedder(trace) ? "Right number" : hasSource(trace) ? "Right translation" : isMasked(trace) ? "Words at [MASK]" : "Words that should follow";
   return (
     <label class="learn-answer">
       {words}{" "}

@@ -31,7 +31,7 @@ export function OthersSection({ learned, trace }: { learned: Learned; trace: Man
               </tbody>
             </table>
           </div>
-          <p class="note">Losses of the right answers in nats per label, without label smoothing.</p>
+          <p class="note">Losses of the right answers{trace.learning?.target == null ? " in nats per label, without label smoothing" : ", squared errors in standard deviations of the training numbers"}.</p>
         </>
       )}
     </section>

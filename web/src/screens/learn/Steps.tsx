@@ -13,7 +13,7 @@ export function StepsSection({ learned, facts }: { learned: Learned; facts: Lear
     <section aria-labelledby="steps-title" data-role="steps-section">
       <h2 id="steps-title">{n === 1 ? "One step" : `${n} steps`}: the loss goes from {number(losses[0]!)} to {number(learned.loss)}</h2>
       <div class="columns">
-        <Curve losses={losses} />
+        <Curve losses={losses} unit={facts.target === null ? "in nats per label" : "a squared error"} />
         <div>
           <p>
             <Terms>{`The gradient of ${n === 1 ? "the" : "the last"} step, of all parameters together, has the norm ${number(last.grad_norm)}.`}</Terms>{" "}
@@ -21,7 +21,8 @@ export function StepsSection({ learned, facts }: { learned: Learned; facts: Lear
               ? `That is more than ${number(facts.max_grad_norm)}: it is clipped to that norm, ${percent(last.clipped)} of its own: each number is multiplied by ${number(facts.max_grad_norm)} / ${number(last.grad_norm)} = ${number(last.clipped)}.`
               : `That is at most ${number(facts.max_grad_norm)}: it is not clipped.` : "This run does not clip gradients."}
           </p>
-          <p>{learned.right ? "The answer is now the most probable one." : "The answer is not yet the most probable one."}</p>
+          <p>{facts.target !== null ? `The answer is ${learned.right ? "now" : "not yet"} within 0.1 standard deviations of the training numbers.`
+            : learned.right ? "The answer is now the most probable one." : "The answer is not yet the most probable one."}</p>
           <div class="learn-scroll" tabIndex={0} role="region" aria-label="Steps">
             <table class="learn-table">
               <thead><tr><th scope="col">step</th><th scope="col">loss before</th><th scope="col">norm of gradient</th><th scope="col">clipped to</th></tr></thead>
@@ -39,7 +40,7 @@ export function StepsSection({ learned, facts }: { learned: Learned; facts: Lear
 }
 
 /** The loss before the first step and after each. */
-function Curve({ losses }: { losses: readonly number[] }) {
+function Curve({ losses, unit }: { losses: readonly number[]; unit: string }) {
   const most = Math.max(...losses, 1e-9);
   const least = Math.min(...losses);
   const wide = least > 0 && most > 20 * least;
@@ -59,7 +60,7 @@ function Curve({ losses }: { losses: readonly number[] }) {
         <path class="learn-line" d={`M${points.join("L")}`} />
         {losses.length <= 32 && losses.map((loss, i) => <circle key={i} cx={x(i)} cy={y(loss)} r={4}><title>{number(loss, 4)}</title></circle>)}
       </svg>
-      <figcaption class="note">The loss of the answer, in nats per label, before the first step and after each{wide && ", on a logarithmic axis"}.</figcaption>
+      <figcaption class="note">The loss of the answer, {unit}, before the first step and after each{wide && ", on a logarithmic axis"}.</figcaption>
     </figure>
   );
 }

@@ -12,6 +12,7 @@ import type { LearningFacts, Manifest } from "../../types";
 import { adopt, Terms } from "../../views/Terms";
 import { LearnForm } from "./Form";
 import { LossSection } from "./Loss";
+import { NumberLossSection } from "./NumberLoss";
 import { MovedSection, OthersSection } from "./Others";
 import { StepsSection } from "./Steps";
 import { UpdateSection } from "./Update";
@@ -37,7 +38,7 @@ export function LearnScreen({ trace: shown }: { trace: Manifest }) {
         : made ? <p class="note" data-role="refused">A model learns without edits only. <button type="button" class="link" onClick={() => setEdits([])}>Remove the edits</button></p>
         : <LearnForm key={`${trace.request.text}|${trace.request.answer}`} trace={trace} />}
       {facts && source.live && <OwnAnswer trace={trace} />}
-      {facts && <LossSection before={trace} after={learned && after} />}
+      {facts && (facts.target === null ? <LossSection before={trace} after={learned && after} /> : <NumberLossSection before={trace} after={learned && after} />)}
       {facts && learned && after && (
         <>
           <StepsSection learned={learned} facts={facts} />
@@ -56,7 +57,7 @@ export function LearnScreen({ trace: shown }: { trace: Manifest }) {
 /** What the model itself answers, which the answer above the screen is not where one was given. */
 function OwnAnswer({ trace }: { trace: Manifest }) {
   const { answer: _, lr: __, optimizer: ___, target: ____, ...request } = trace.request;
-  const given = !isClassifier(trace) && !isMasked(trace);
+  const given = trace.learning?.target == null && !isClassifier(trace) && !isMasked(trace);
   const { value } = useResource(given ? JSON.stringify(request) : null, () => source.decode(request));
   return value && <p data-role="own-answer">Before learning, the model itself {hasSource(trace) ? "answers" : "continues with"} <strong dir="auto">{value.answer.headline}</strong> <span class="note">{value.answer.detail}</span></p>;
 }
