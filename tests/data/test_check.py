@@ -229,6 +229,13 @@ def test_empty_texts_and_missing_labels_are_counted_apart(tmp_path):
     assert [(p.line, p.message) for p in report.errors] == [(5, "the label is empty")]
 
 
+def test_a_file_that_is_not_there_is_named_with_one_like_it(tmp_path):
+    (tmp_path / "reviews.csv").write_text("text,label\na,b\n", encoding="utf-8")
+    for name, hint in (("review.csv", "; did you mean 'reviews.csv'?"), ("other.tsv", "")):
+        report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path / name))))
+        assert [problem.message for problem in report.errors] == [f"there is no such file{hint}"]
+
+
 def test_lines_that_cannot_be_decoded_are_not_empty(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nschön,a\n\nfine,b\nnaïve,a\n".encode("cp1252"))

@@ -11,6 +11,7 @@ circle end.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import gzip
 import io
 import json
@@ -107,7 +108,12 @@ def unreadable(path: Path) -> str:
         return ""
     if path.is_dir():
         return "this is a folder, not a file"
-    return "this is a device, not a file" if path.exists() else "there is no such file"
+    if path.exists():
+        return "this is a device, not a file"
+    near: list[str] = []
+    with contextlib.suppress(OSError, ValueError):
+        near = difflib.get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.8)
+    return "there is no such file" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 @contextlib.contextmanager
