@@ -115,3 +115,10 @@ def test_a_number_is_not_learned_from_words(app: Callable[..., App], watch: Watc
     page.page.locator("[data-role=learn-answer]").fill("good")
     page.page.locator("[data-role=loss]").click()
     page.until("() => document.body.textContent.includes('is not a number')")
+
+
+def test_a_saved_page_recomputes_the_loss(app: Callable[..., App], tmp_path: Path) -> None:
+    matrix_run("regress").learn(TEXT, "2.5", steps=3).save(tmp_path / "page.html")
+    page = app(tmp_path / "page.html", "learn")
+    for name in ("before", "after"):
+        page.page.wait_for_selector(f"[data-role=mean-{name}][data-state=ok]")

@@ -155,6 +155,7 @@ def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members
         ("regress", "a b", "good", {}, "the answer to learn is a number, and 'good' is not a number"),
         ("regress", "a b", "1,5", {}, "write it with a decimal point and without a comma"),
         ("regress", "a b", "nan", {}, "'nan' is not a number"),
+        ("regress", "a b", "1e300", {}, "more than 1e+06 standard deviations from the mean"),
         ("regress", LONG["regress"], "1", {}, "learning takes up to 128 tokens"),
         ("pretrain", "a [MASK] b", "gg", {}, "the answer has 2 tokens, and the text 1 [MASK]"),
     ],

@@ -106,7 +106,7 @@ def _card(explanation: Explanation, source: Path) -> str:
         f"# {cell_text(record['run'])} after {steps} on one text",
         f"{who} ({code(record['checkpoint'])}), after {steps} of {record['optimizer']} with learning rate "
         f"{record['lr']:g} on the text below alone. Its loss went from {facts.loss:.4g} to {facts.learned.loss:.4g} "
-        "nats per label. It was not evaluated.",
+        f"{'nats per label' if facts.target is None else 'as a squared error'}. It was not evaluated.",
         f"| text | answer |\n| --- | --- |\n"
         f"| {cell_text(explanation.request.text, 1000)} | {cell_text(facts.answer, 1000)} |",
     ]

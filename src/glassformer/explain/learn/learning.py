@@ -93,7 +93,7 @@ class OtherText:
     answer: str
     """The answer that it should have."""
     loss_before: float
-    """The loss of that answer before the steps, in nats per label, without label smoothing."""
+    """The loss of that answer before the steps, as that of the answer to learn, but without label smoothing."""
     loss_after: float
     """The same after them."""
 

@@ -30,6 +30,8 @@ from glassformer.text.decision import number_text
 
 LOSS = "loss"
 """Id of the last step."""
+FARTHEST = 1e6
+"""Most standard deviations between a number to learn and the mean of the training numbers: its square is finite."""
 NO_ANSWER = "a bare encoder has no answer to learn"
 
 
@@ -88,6 +90,9 @@ def _number(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnsw
     if why := why_no_number(written):
         raise UsageError(f"the answer to learn is a number, and {why}", "write one, as in 12.5")
     target = subject.task.decision.standardised(np.array([float(written)]))[0]
+    if not abs(target) <= FARTHEST:
+        message = f"{written[:40]} is more than {FARTHEST:g} standard deviations from the mean of the training numbers"
+        raise UsageError(message, "learn a number that is nearer")
     return EncodedAnswer(encode(subject, request), [], number_text(float(written)), float(target))
 
 

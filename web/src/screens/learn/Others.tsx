@@ -1,6 +1,6 @@
 /** What else the steps changed: the losses of other texts, and how far each parameter moved. */
 import { number, percent, signed } from "../../tensors/format";
-import { hasSource, isClassifier } from "../../trace/generation";
+import { hasSource, isClassifier, isEmbedder } from "../../trace/generation";
 import type { Learned, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 
@@ -13,7 +13,7 @@ export function OthersSection({ learned, trace }: { learned: Learned; trace: Man
   return (
     <section aria-labelledby="others-title" data-role="others">
       <h2 id="others-title">Other texts</h2>
-      {others.length === 0 ? <p class="note">{isClassifier(trace) || hasSource(trace)
+      {others.length === 0 ? <p class="note">{isClassifier(trace) || isEmbedder(trace) || hasSource(trace)
         ? <>The run has no evaluated texts with right answers to compare with: <code>glassformer evaluate</code> makes some.</>
         : "The evaluation of such a model keeps no texts with right answers, so there are none to compare with."}</p> : (
         <>

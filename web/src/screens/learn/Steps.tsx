@@ -3,7 +3,7 @@ import { number, percent } from "../../tensors/format";
 import type { Learned, LearningFacts } from "../../types";
 import { Terms } from "../../views/Terms";
 
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [620, 210, 64, 10, 14, 30];
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [620, 210, 96, 10, 14, 30];
 
 export function StepsSection({ learned, facts }: { learned: Learned; facts: LearningFacts }) {
   const losses = [...learned.steps.map(({ loss }) => loss), learned.loss];
