@@ -110,9 +110,13 @@ class Run:
         rule, options = self._rule(options)
         if edits:
             from glassformer.explain.edits.findings import predict_edited
+            from glassformer.models.ensemble import Ensemble
 
             if rule.token_probabilities:
                 raise UsageError("token_probabilities is without edits", "leave one of them out")
+            if rule.calibrated and isinstance(self.model, Ensemble):
+                message = "the temperature is of the whole ensemble, and of an edited one a single member answers"
+                raise UsageError(message, "leave out calibrated, or the edits")
             answers = [*rule.apply(predict_edited(self, several, edits, self._decode(options), member))]
             return answers[0] if isinstance(texts, str) else answers
         if member != 1:

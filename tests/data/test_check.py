@@ -292,6 +292,23 @@ def test_the_separator_of_labels_is_suggested_where_labels_come_again(tmp_path, 
     assert hint in note and ("parts them" in note) == bool(hint)
 
 
+def test_a_list_in_a_cell_holds_strings_and_numbers(tmp_path):
+    path = tmp_path / "a.csv"
+    rows = ['a,"[""x"", 3, true]"', 'b,"[""y""]"', 'c,"[null]"', 'd,"[{""k"": 1}]"', "e,x;y"]
+    path.write_text("text,labels\n" + "\n".join(rows * 3) + "\n", encoding="utf-8")
+    report = check_data(TASKS["multilabel"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
+    assert sorted({problem.line % 5 for problem in report.errors}) == [0, 4]
+    assert all("a list of labels holds strings and numbers" in problem.message for problem in report.errors)
+
+
+def test_a_comment_before_a_sentence_is_no_word(tmp_path):
+    path = tmp_path / "a.conll"
+    sentences = [f"# text = hi {i} there\nhi{i} O\n# B-X\nthere B-X\n\n" for i in range(20)]
+    path.write_text("".join(sentences), encoding="utf-8")
+    report = check_data(TASKS["tag"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
+    assert report.ok and report.sizes["train"] == 20
+
+
 def test_tags_that_are_spelled_alike_are_noted(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("a NOUN\nb Noun\n\nc NOUN\nd X\u200b\n\n" * 12, encoding="utf-8")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer.data.datasets.columns import text_spec
+from glassformer.data.datasets.pair_columns import text_spec
 from glassformer.data.output_table import OutputTable, column_kinds
 from glassformer.data.table_reader import InputTable, scan_table
 from glassformer.data.table_writer import format_for, table_bytes

@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import pytest
 import torch
 from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
-from tests.helpers.matrix import CASES, make_cell, matrix_run, second_text
+from tests.helpers.matrix import CASES, TEXTS, make_cell, matrix_run, second_text
 
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.explain.edits import states
+from glassformer.explain.edits.findings import differences, make_finding, measure_again
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.run import Run
@@ -225,3 +227,33 @@ def test_sweeps_of_classes_say_their_unit() -> None:
     e = explain(subject_of(("classify", {})), TEXT)
     assert {call(e).unit for call in calls} == {"nats"} and "nats" in repr(e.sweep_parts())
     assert all(row.numbers == [] for row in e.sweep_layers().stacks[0].rows)
+
+
+def test_a_finding_about_a_number_holds_its_change(tmp_path: Path) -> None:
+    run = matrix_run("regress")
+    e = run.explain(TEXTS["regress"])
+    found = make_finding(e, ["encoder.0.self.head1=0"])
+    after, before = (float(text.replace("−", "-")) for text in (found.after, found.before))
+    assert found.change == pytest.approx(after - before, rel=1e-3) and found.change != 0
+    assert differences(found, measure_again(run, found), of_numbers=True) == []
+    near = replace(found, before=str(before * (1 + 1e-4)), change=found.change * 1.001)
+    assert differences(near, measure_again(run, near), of_numbers=True) == []
+    far = replace(found, before=str(before * 1.1), change=found.change * 1.1)
+    wrong = differences(far, measure_again(run, far), of_numbers=True)
+    assert "before is" in wrong[0] and any("the number changes by" in one for one in wrong)
+
+
+def test_positions_of_a_text_are_edited_for_many() -> None:
+    run = matrix_run("regress")
+    edit = "encoder.0.self.scores[head:0;key:0]=blocked"
+    number = run.predict(TEXTS["regress"], edits=[edit])["number"]
+    shown = run.explain(TEXTS["regress"]).what_if(edit).answer["headline"]
+    assert number == pytest.approx(float(shown.replace("−", "-")), rel=1e-4)
+
+
+def test_states_without_partners_are_refused() -> None:
+    run = matrix_run("regress")
+    first, second = (run.explain(text) for text in ("abcabca", "gfg"))
+    assert {first.streams[0].ids[0], first.streams[0].ids[-1]} & {*second.streams[0].ids} == set()
+    with pytest.raises(UsageError, match="no token of one text stands for one of the other"):
+        first.sweep_states(second)

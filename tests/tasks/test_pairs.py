@@ -403,6 +403,12 @@ def test_a_table_of_pairs_without_a_header_is_read_whole(trained: Path, tmp_path
     capfd.readouterr()
     assert main(["evaluate", str(out), "--test-file", str(other), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["n"] == 30
+    assert main(["predict", str(out), "--file", str(other), "--out", str(tmp_path / "own.csv")]) == 0
+    assert "number 1" in capfd.readouterr().err, "the columns of training"
+    assert main(["predict", str(out), "--file", str(other), "--out", str(tmp_path / "named.csv"), *numbers]) == 0
+    assert (tmp_path / "own.csv").read_bytes() == (tmp_path / "named.csv").read_bytes()
+    with pytest.raises(UsageError, match="two columns have one number"):
+        read(data, text_column="1", pair_column="1", label_column="3")
 
 
 def test_learning_a_pair_shows_what_other_pairs_lose(run: Run, trained: Path) -> None:

@@ -25,7 +25,7 @@ from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 from glassformer.run import Run
 from glassformer.tasks.regress import Regress, squared_errors
-from glassformer.text.decision import Decision
+from glassformer.text.decision import Decision, number_text
 from glassformer.training.finetune import in_scale
 
 WORTH = {"good": 10.0, "great": 20.0, "bad": -10.0}
@@ -376,3 +376,18 @@ def test_an_edit_prints_the_numbers_and_no_table_of_logits(trained: Path, capfd:
     assert main(["explain", str(trained), "a good b", "--edit", "encoder.0.self.out=0"]) == 0
     printed = capfd.readouterr().out
     assert "before" in printed and "after" in printed and "logit" not in printed and "log p" not in printed
+
+
+def test_numbers_far_from_zero_keep_their_digits_and_their_baseline() -> None:
+    rng = np.random.default_rng(0)
+    texts = [f"{'good' if i % 2 else 'bad'} film {i % 7}" for i in range(60)]
+    numbers = np.array([5.0 * (i % 2) for i in range(60)]) + rng.normal(size=60) / 10
+    errors = []
+    for offset in (0.0, 1.7e9):
+        data = numbers + offset
+        scale = float(data.mean()), float(data.std())
+        found = regression.fit_baselines(texts[:40], data[:40], texts[40:], data[40:], scale, False)
+        errors.append(found["tfidf_ridge"]["mae"])
+    assert errors[1] == pytest.approx(errors[0], rel=1e-3)
+    assert number_text(1700003442.6) == "1700003442.6" and number_text(-1234567.0) == "-1234567"
+    assert number_text(0.123456789) == "0.123457" and number_text(12.5) == "12.5" and number_text(1e300) == "1e+300"

@@ -254,9 +254,14 @@ def explained_findings(trained: Any) -> list[Any]:
 def trace_requests(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
     """Trace the forward passes of the requests."""
     from glassformer.explain.explanation import TraceRequest, explain
+    from glassformer.explain.one_label import of_same_label
 
-    numbered = enumerate(map(TraceRequest.from_dict, requests), start=1)
-    return [explain(trained, request, trace_id=f"t{number}") for number, request in numbered]
+    explained: list[Any] = []
+    for number, request in enumerate(map(TraceRequest.from_dict, requests), start=1):
+        if explained and request.label is None:  # both texts are looked at for the same label
+            request = of_same_label(request, explained[0].labels)
+        explained.append(explain(trained, request, trace_id=f"t{number}"))
+    return explained
 
 
 def facts(explanations: list[Any], method: str) -> dict[str, Any]:

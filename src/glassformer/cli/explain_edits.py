@@ -174,7 +174,8 @@ def check_findings(trained: Any, path: Path, as_json: bool) -> int:
     weights, findings = read_findings(path)
     same = weights == checkpoint_sha256(trained, MODEL)
     measured = [measure_again(trained, finding) for finding in findings]
-    differing = [differences(*pair) for pair in zip(findings, measured, strict=True)]
+    of_numbers = trained.task.explain_as == "regressor"
+    differing = [differences(*pair, of_numbers) for pair in zip(findings, measured, strict=True)]
     failed = sum(map(bool, differing))
     if as_json:
         results = [asdict(now) | {"differences": found} for now, found in zip(measured, differing, strict=True)]

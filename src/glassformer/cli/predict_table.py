@@ -108,10 +108,11 @@ class TableRequest:
 
     def texts(self, answerer: Answerer) -> Iterator[str]:
         """Yield the texts of the table, each pair as one, after reading it once; raises as `scan_table`."""
-        table = scan_table(self.file, *answerer.specs(self))
-        for note in table.notes:
-            logger.info(note)
-        return table.texts()
+        with pipes_kept():  # it is read twice
+            table = scan_table(self.file, *answerer.specs(self))
+            for note in table.notes:
+                logger.info(note)
+            yield from table.texts()
 
     def answered(self, answerer: Answerer) -> int:
         """Call `predict_table`."""
@@ -130,6 +131,7 @@ class TableRequest:
             trained.task.schema.columns,
             trained.task.label_names,
             known.columns.headers if known else (),
+            known.places if known else (),
             pairs=bool(trained.task.tokenizer.separator),
         )
 
@@ -160,7 +162,7 @@ class Answerer:
         engine: what computes, on which device, in which precision.
         columns: the columns that the task reads, the text first; None where it reads running text.
         labels: the classes, if answers are classes.
-        known: the headers of the columns in training.
+        known: the headers of the columns in training. places: their positions, in a table without a header.
         pairs: whether each text is a pair.
     """
 
@@ -172,11 +174,13 @@ class Answerer:
     columns: tuple[ColumnSpec, ...] | None
     labels: list[str] | None
     known: Sequence[str | None] = ()
+    places: Sequence[tuple[int, int]] = ()
     pairs: bool = False
 
     def specs(self, request: TableRequest) -> ColumnSpecs:
         """Return how the columns of texts are looked for."""
-        return text_specs(self.columns, self.known, (request.text_column, request.pair_column), self.pairs)
+        requested = request.text_column, request.pair_column
+        return text_specs(self.columns, self.known, requested, self.pairs, self.places)
 
 
 @pipes_kept()

@@ -126,7 +126,8 @@ def fit_baselines(
     x_train, x_test, units = features
     y = (train - mean) / sd
     alpha = _choose_alpha(x_train, y, rng)
-    predicted = mean + sd * _ridge(x_train, y, alpha).predict(x_test)
+    # TF-IDF is in single precision, in which a large mean has no room for the rest.
+    predicted = mean + sd * _ridge(x_train, y, alpha).predict(x_test).astype(np.float64)
     settings = (
         f"TF-IDF of {units}; ridge regression, alpha = {alpha:g} chosen on a tenth of the {len(y):,} training texts"
     )

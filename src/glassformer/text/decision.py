@@ -124,13 +124,14 @@ def labels_lines(answer: dict[str, Any]) -> list[str]:
     return ["\t".join(["; ".join(answer["labels"]), "; ".join(shares)])]
 
 
-DIGITS = 6
-"""Significant digits of a number in a line."""
+DIGITS, EXACT = 6, 15
+"""Significant digits of a number in a line; one whose whole part has as many, up to 15, has two behind the point."""
 
 
 def number_text(value: float) -> str:
-    """Write a number for a line or a page, to `DIGITS` significant digits."""
-    return f"{value:.{DIGITS}g}"
+    """Write a number for a line or a page, to `DIGITS` significant digits, and never less than its whole part."""
+    whole = len(f"{abs(value):.0f}") if math.isfinite(value) else 0
+    return f"{value:.{whole + 2 if DIGITS <= whole <= EXACT else DIGITS}g}"
 
 
 def written_number(value: float) -> str:

@@ -50,6 +50,7 @@ class ColumnSpec:
         requested: the header given with the flag; None to guess.
         separator: what parts the labels of a cell, where a text may have several.
         trained: the header of the column in training, where that is known.
+        place: of a column of a table without a header its position in training, and the fields of its rows.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ColumnSpec:
     requested: str | None = None
     separator: str | None = None
     trained: str | None = None
+    place: tuple[int, int] | None = None
 
     @property
     def is_label(self) -> bool:
@@ -85,16 +87,6 @@ LABELS = ColumnSpec("label", "--label-column", ("labels", "tags", "categories", 
 NUMBER = ColumnSpec("number", "--label-column", tuple(_NUMBERS.split()))
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
-
-
-def text_spec(columns: ColumnSpecs | None, known: str | None, requested: str | None) -> ColumnSpec:
-    """Return how the texts to answer are looked for in a table.
-
-    `columns` are those of the task, and `known` is the header of the texts in training, if it had one.
-    """
-    spec = (columns or (TEXT,))[0].preferring(known)
-    usual = (*spec.usual, *(name for name in TEXT.usual if name not in spec.usual))
-    return replace(spec, name="text", flag="--text-column", usual=usual, requested=requested, trained=known)
 
 
 @dataclass(frozen=True)
@@ -213,6 +205,11 @@ def _resolve_delimited(path: Path, sample: list[Row], specs: ColumnSpecs) -> Res
     if by_name or _has_header(names, body, specs):  # a name that is a number is that of a header, where there is one
         chosen = _by_values(_by_header(path, names, specs), body, specs, len(names))
         return ResolvedColumns(chosen, tuple(names[i] for i in chosen), len(names), has_header=True)
+    if len({*numbers} - {None}) < sum(number is not None for number in numbers):
+        raise UsageError(f"{path}: two columns have one number", "name another for one")
+    for k, spec in enumerate(specs):
+        if numbers[k] is None and spec.place is not None and spec.place[1] == len(names):
+            numbers[k] = spec.place[0]
     chosen = _by_values(numbers, [names, *body], specs, len(names))
     return ResolvedColumns(chosen, (None,) * len(specs), len(names))
 
@@ -226,6 +223,10 @@ def _note_guess(path: Path, columns: ResolvedColumns, specs: ColumnSpecs, diagno
         return diagnostics.notes.append(f"{path.name}: {known}, as in training")
     guesses = ", ".join(f"{spec.name} is column {column}" for spec, column in free)
     nothing = "" if named else "there is no header line; "
+    if all(
+        spec.requested or spec.place == (key, columns.n_fields) for spec, key in zip(specs, columns.keys, strict=True)
+    ):
+        return diagnostics.notes.append(f"{path.name}: {nothing}{guesses}, as in training")
     flags = nothing + " and ".join(spec.flag for spec, _ in free) + (" choose" if len(free) > 1 else " chooses")
     diagnostics.notes.append(f"{path.name}: {guesses} (guessed; {flags})")
 

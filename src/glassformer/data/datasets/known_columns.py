@@ -68,6 +68,12 @@ class KnownColumns:
         c = self.columns
         return {"keys": list(c.keys), "headers": list(c.headers), "n_fields": c.n_fields, "has_header": c.has_header}
 
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Return the position of each column, with the fields of its rows; none of a table with a header."""
+        keys = [] if self.columns.has_header else [key for key in self.columns.keys if isinstance(key, int)]
+        return [(key, self.columns.n_fields) for key in keys]
+
     def preferred(self, specs: ColumnSpecs) -> ColumnSpecs:
         """Return columns whose headers of training are tried before the usual ones."""
         if len(specs) != len(self.columns.headers):

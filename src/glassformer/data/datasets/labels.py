@@ -152,6 +152,10 @@ def clean_label_sets(
     Labels hold no line breaks, so that the lines are read again as they were, whatever parted them in the file.
     """
     parted = [_parted(cell, separator) for cell in cells]
+    for line, labels, cell in zip(lines, parted, cells, strict=True):
+        if labels is None:
+            diagnostics.error(path, line, "label", f"a list of labels holds strings and numbers, not {cell[:60]!r}")
+    parted = [labels or [] for labels in parted]
     where = [line for line, labels in zip(lines, parted, strict=True) for _ in labels]
     clean = iter(clean_labels(path, where, [label for labels in parted for label in labels], diagnostics))
     sets = [sorted({next(clean) for _ in labels}) for labels in parted]
@@ -180,15 +184,21 @@ def _likely_separator(cells: Sequence[str]) -> str | None:
     return None
 
 
-def _parted(cell: str, separator: str) -> list[str]:
-    """Return the labels of a cell, which may be a JSON list, as `predict --file` writes one into a table."""
+def _parted(cell: str, separator: str) -> list[str] | None:
+    """Return the labels of a cell, which may be a JSON list, as `predict --file` writes one into a table.
+
+    None for a list of something else.
+    """
     if cell.startswith("[") and cell.endswith("]"):
         try:
             labels = json.loads(cell)
         except ValueError:
             labels = None
-        if isinstance(labels, list) and all(isinstance(label, str) for label in labels):
-            return [label for label in labels if label.strip()]
+        if isinstance(labels, list):
+            if not all(isinstance(label, str | bool | int | float) for label in labels):
+                return None
+            written = [label if isinstance(label, str) else label_of_number(label) for label in labels]
+            return [label for label in written if label.strip()]
     return [part for part in cell.split(separator) if part.strip()]
 
 

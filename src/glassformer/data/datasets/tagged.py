@@ -6,6 +6,7 @@ line.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ COLUMN_SUFFIXES = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt
 DOCUMENT_START = "-DOCSTART-"
 CONLLU_COLUMNS = 2, 4
 """Columns of the form and of the part of speech in CoNLL-U, counted from 1."""
+
+
+_COMMENT = re.compile(r"# ?[\w.]+ = ")
+"""A line about a sentence, as in CoNLL-U: "# text = …"."""
 
 
 @dataclass
@@ -137,7 +142,7 @@ def _fields(path: Path, of_conllu: bool, diagnostics: Diagnostics) -> Iterator[t
         if not line.strip():
             yield number, []
             continue
-        if of_conllu and line.startswith("#"):
+        if line.startswith("#") and (of_conllu or _COMMENT.match(line)):
             continue
         by_tabs = "\t" in line if by_tabs is None else by_tabs
         fields = [cell.strip() for cell in line.split("\t")] if by_tabs else line.split()

@@ -35,9 +35,10 @@ from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.edits.sweeps import sweep_keys
-from glassformer.explain.edits.what_if import what_if
+from glassformer.explain.edits.what_if import WhatIf, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.one_label import of_same_label
+from glassformer.explain.predictions import output_of
 from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_FULL_TOKENS, MAX_TEXT, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256, with_member
 from glassformer.explain.trace import trace
@@ -132,7 +133,7 @@ def predict_edited(
         return []
     subject = with_member(subject, member)
     first = compute_explanation(subject, TraceRequest(texts[0][:MAX_FULL_TOKENS]))
-    tap = _tap(first, edits, generates=not first.is_classifier)
+    tap = _tap(first, edits, generates=not (first.is_classifier or first.is_number))
     with tuned(subject.device), trace(subject.model, lambda _: False, tap=tap):
         answers = subject.task.predict(subject.model, texts, decode)
     tap.check_fired()
@@ -220,19 +221,34 @@ class Finding:
         return TraceRequest(self.text, edits=tuple(self.edits), other_text=self.other_text)
 
 
-def differences(expected: Finding, now: Finding) -> list[str]:
-    """Return what is not as expected of a finding that was measured again, a sentence each."""
+def differences(expected: Finding, now: Finding, of_numbers: bool = False) -> list[str]:
+    """Return what is not as expected of a finding that was measured again, a sentence each.
+
+    Answers that are numbers may differ by 1%, as the change may: another machine rounds otherwise.
+    """
     found = [
         f"{name} is {getattr(now, name)!r}, not {getattr(expected, name)!r}"
         for name in ("before", "after")
-        if getattr(now, name) != getattr(expected, name)
+        if not _equal(getattr(now, name), getattr(expected, name), of_numbers)
     ]
-    if abs(expected.change - now.change) > CHANGE_TOLERANCE * max(1.0, abs(expected.change)):
-        found.append(f"the log-probability changes by {now.change:.3f}, not {expected.change:.3f}")
+    least = abs(expected.change) if of_numbers else max(1.0, abs(expected.change))
+    if abs(expected.change - now.change) > CHANGE_TOLERANCE * least:
+        what = "number" if of_numbers else "log-probability"
+        found.append(f"the {what} changes by {now.change:.4g}, not {expected.change:.4g}")
     for one, other in zip(expected.control, now.control, strict=True):
-        if one.after != other.after:
+        if not _equal(one.after, other.after, of_numbers):
             found.append(f"with {' '.join(one.edits)} the answer is {other.after!r}, not {one.after!r}")
     return found
+
+
+def _equal(answer: str, expected: str, of_numbers: bool) -> bool:
+    if answer == expected or not of_numbers:
+        return answer == expected
+    try:
+        one, other = (float(text.replace("−", "-")) for text in (answer, expected))
+    except ValueError:  # a file that was changed
+        return False
+    return abs(one - other) <= CHANGE_TOLERANCE * min(abs(one), abs(other))
 
 
 def make_finding(
@@ -250,10 +266,18 @@ def make_finding(
         edits=result.edits,
         before=result.answer_before,
         after=result.answer_after or "",
-        change=round(sum(effect.log_prob_after - effect.log_prob_before for effect in result.effects), 4),
+        change=_change(explanation, result),
         other_text=None if other is None else other.request.text,
         control=controls,
     )
+
+
+def _change(explanation: Explanation, result: WhatIf) -> float:
+    """Return by how much the log-probability of the answer changes, or the number itself."""
+    if explanation.is_number:
+        after, before = (output_of(records).sum().item() for records in (result.records, explanation.records))
+        return float(f"{explanation.subject.task.decision.scale[1] * (after - before):.6g}")
+    return round(sum(effect.log_prob_after - effect.log_prob_before for effect in result.effects), 4)
 
 
 def _other_heads(explanation: Explanation, edits: Sequence[str]) -> list[list[str]]:

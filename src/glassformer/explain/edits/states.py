@@ -187,6 +187,9 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
                 denoising[i] = (back[at] - m_b) / (m_a - m_b)
             rows.append(StateRow(state, noising, denoising))
         grids.append(StatesGrid(explanation.streams[stream].name, [list(pair) for pair in pairs], rows))
+    if not any(grid.pairs for grid in grids):
+        message = "no token of one text stands for one of the other: the texts share no beginning and no end"
+        raise UsageError(message, "choose texts of equally many tokens")
     return StatesSweep(position, *compared.answers, m_a, m_b, grids, unit_of(explanation))
 
 
