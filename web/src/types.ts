@@ -504,7 +504,7 @@ export interface OtherText {
   text: string;
   /** The answer that it should have. */
   answer: string;
-  /** The loss of that answer before the steps, in nats per label, without label smoothing. */
+  /** The loss of that answer before the steps, as that of the answer to learn, but without label smoothing. */
   loss_before: number;
   /** The same after them. */
   loss_after: number;
