@@ -154,7 +154,7 @@ def test_explain_shows_and_saves_calibrated_probabilities(trained: Path, capfd: 
     assert json.loads(capfd.readouterr().out)["manifest"]["together"]["answer"]["detail"] == expected
     assert main(["explain", str(trained), TEXTS[0], "--calibrated", "-o", str(tmp_path / "page.html")]) == 0
     assert expected in (tmp_path / "page.html").read_text("utf-8")
-    for flags in ([TEXTS[0], "--learn", "good"], ["--check", "x.toml"]):
+    for flags in ([TEXTS[0], "--learn", "good"], ["--check", "x.toml"], [TEXTS[0], "--sweep", "parts"]):
         assert main(["explain", str(trained), *flags, "--calibrated"]) == 2
         assert "--calibrated is about the answers of the finished model" in capfd.readouterr().err
 

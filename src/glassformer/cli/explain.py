@@ -156,8 +156,8 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     of_learning = {name: getattr(arguments, name) for name in ("steps", "lr", "optimizer", "keep")}
     others = {name: getattr(arguments, name) for name in ("figure", "compare", "edit", "sweep", "target", "check")}
     explain_learning.check_learning(arguments.learn, of_learning, others, has_text)
-    if arguments.calibrated and (arguments.learn is not None or arguments.check is not None):
-        message = "--calibrated is about the answers of the finished model, and not about --learn or --check"
+    if arguments.calibrated and (arguments.learn, arguments.check, arguments.sweep) != (None,) * 3:
+        message = "--calibrated is about the answers of the finished model, and not about --learn, --check or --sweep"
         raise UsageError(message, "leave out --calibrated")
     out, figure = arguments.out, arguments.figure
     suffix = Path(out).suffix.lower() if out is not None else None

@@ -341,4 +341,7 @@ def _is_run(path: Path) -> bool:
 
 def run_folders(word: str) -> list[Path]:
     """Return the run folders of `RUN` or `RUN,RUN,…`, which form an ensemble; errors as in `run_folder`."""
-    return [run_folder(part) for part in ([word] if Path(word).exists() else word.split(","))]
+    parts = [word] if Path(word).exists() else word.split(",")
+    if len(parts) > 1 and (exported := next((part for part in parts if is_exported(Path(part))), None)):
+        raise UsageError(f"{exported} is an exported model, which answers alone", "join the runs themselves")
+    return [run_folder(part) for part in parts]

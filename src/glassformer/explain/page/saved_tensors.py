@@ -55,7 +55,8 @@ def pack_tensors(
         nonlocal used
         smallest = _size(axes) * SUFFIX["f16" if dtype == "f32" else dtype] * 4 // 3
         if used + smallest + NAMING_BYTES <= limit:
-            exact = _size(axes) == 1 or name == "loss.each"  # from which the page computes the loss, to 5 digits
+            # From these the page computes the loss of an answer, to 5 digits.
+            exact = e.learning is not None and (_size(axes) == 1 or name == "loss.each")
             tensor = packed_tensor(e.records.tensor(name), exact=exact, tiny=is_gradient(name))
             size = len(tensor["data"]) + len(name) + NAMING_BYTES
             if used + size <= limit:  # it may have been too large for 16 bits, and have taken 32
