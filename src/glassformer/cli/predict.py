@@ -206,8 +206,9 @@ def _note_files(texts: Sequence[str]) -> None:
 
 def has_columns(name: str) -> bool:
     """Return whether the name of a file is that of a table."""
-    suffix = Path(name.lower().removesuffix(".gz")).suffix
-    return suffix in (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".parquet", ".arrow")
+    from glassformer.data.sources import COLUMN_FILES, TABLES, suffix_of
+
+    return suffix_of(Path(name)) in (*TABLES, *COLUMN_FILES)
 
 
 def _with_pair(tokenizer: Tokenizer, texts: list[str], arguments: PredictArguments, where: Path) -> list[str]:

@@ -20,6 +20,9 @@ from glassformer.tasks import Task
 
 logger = logging.getLogger(__name__)
 
+VALID_INSTEAD = 'score the validation split: --split valid (in Python split="valid"); or give test files'
+"""What to do where a run has no test split."""
+
 
 class Scored(Protocol):
     """What is scored; a `Run` is one."""
@@ -110,10 +113,6 @@ def scored_data(run: Scored, name: str, data: DataConfig | None, allow_changed: 
     _log(everything.notes)
     train = everything.train
     return ScoredData(chosen, name, train, True, task.running_text, changed, everything.notes, everything.counts)
-
-
-VALID_INSTEAD = 'score the validation split: --split valid (in Python split="valid"); or give test files'
-"""What to do where a run has no test split."""
 
 
 def _of_files(run: Scored, data: DataConfig, allow_changed: bool) -> ScoredData:

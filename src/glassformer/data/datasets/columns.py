@@ -218,17 +218,17 @@ def _note_guess(path: Path, columns: ResolvedColumns, specs: ColumnSpecs, diagno
     named = None not in columns.headers
     shown = [repr(name) for name in columns.headers] if named else [f"number {int(key) + 1}" for key in columns.keys]
     free = [(spec, column) for spec, column in zip(specs, shown, strict=True) if not spec.requested]
-    if named and tuple(spec.trained for spec in specs) == columns.headers:
-        known = ", ".join(f"{spec.name} is column {spec.trained!r}" for spec in specs)
-        return diagnostics.notes.append(f"{path.name}: {known}, as in training")
     guesses = ", ".join(f"{spec.name} is column {column}" for spec, column in free)
     nothing = "" if named else "there is no header line; "
-    if all(
-        spec.requested or spec.place == (key, columns.n_fields) for spec, key in zip(specs, columns.keys, strict=True)
-    ):
-        return diagnostics.notes.append(f"{path.name}: {nothing}{guesses}, as in training")
-    flags = nothing + " and ".join(spec.flag for spec, _ in free) + (" choose" if len(free) > 1 else " chooses")
-    diagnostics.notes.append(f"{path.name}: {guesses} (guessed; {flags})")
+    places = [(key, columns.n_fields) for key in columns.keys]
+    if named and tuple(spec.trained for spec in specs) == columns.headers:
+        guesses = ", ".join(f"{spec.name} is column {spec.trained!r}" for spec in specs)
+        how = ", as in training"
+    elif all(spec.requested or spec.place == place for spec, place in zip(specs, places, strict=True)):
+        how = f", as in training{'' if named else '; there is no header line'}"
+    else:
+        how = f" (guessed; {nothing}{' and '.join(spec.flag for spec, _ in free)} choose{'s' * (len(free) == 1)})"
+    diagnostics.notes.append(f"{path.name}: {guesses}{how}")
 
 
 def _has_header(names: Sequence[str], body: list[list[str]], specs: ColumnSpecs) -> bool:
