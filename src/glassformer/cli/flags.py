@@ -343,5 +343,6 @@ def run_folders(word: str) -> list[Path]:
     """Return the run folders of `RUN` or `RUN,RUN,…`, which form an ensemble; errors as in `run_folder`."""
     parts = [word] if Path(word).exists() else word.split(",")
     if len(parts) > 1 and (exported := next((part for part in parts if is_exported(Path(part))), None)):
-        raise UsageError(f"{exported} is an exported model, which answers alone", "join the runs themselves")
+        hint = f"to answer with it alone: glassformer predict {exported} TEXT; to join models, name their runs"
+        raise UsageError(f"{exported} is an exported model, which answers alone", hint)
     return [run_folder(part) for part in parts]
