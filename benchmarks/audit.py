@@ -7,6 +7,11 @@ drawn at random; the audit reads it by words, and with --run by the pooled vecto
 German training pairs get stretches of targets that are shifted, copied sources (in half of them a word differs), pairs
 whose sides are exchanged or whose target is a sentence of the source language, and targets that end in the middle.
 
+Requests of clinc150 are joined, one to three in a text, for several labels: of 5% of the labels a third is removed, a
+third replaced by another, and as many are added. Sentences of Multi30k have their counts, colours and garments tagged
+by rules; the tag of 5% of the words with one, and of as many others, is replaced. The stars of IMDB's training reviews
+(in the names of their files): 5% are replaced by those of other reviews.
+
 Recall is the share of injected faults that are listed, precision the share of what is listed that was injected: a lower
 bound, since the data has faults of its own; `clean` has what is listed without injected ones. Thresholds were chosen on
 seed 0, which is not reported.
@@ -17,6 +22,9 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
+import re
+import tarfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +35,7 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.datasets.local_files import load_text_data
+from glassformer.data.splits import Split
 from glassformer.evaluate.audit.audit import Vectors, audit_parts
 from glassformer.evaluate.audit.findings import AuditReport, Part
 from glassformer.tasks import task_class
@@ -51,6 +60,11 @@ def read_imdb() -> tuple[list[str], list[str]]:
     """Return the training reviews of IMDB."""
     train = load_text_data(task_class("classify").schema, DataConfig(dataset="imdb")).train
     return train.text, train.answers
+
+
+def read_multi30k() -> Split:
+    """Return the training pairs of Multi30k."""
+    return load_text_data(task_class("translate").schema, DataConfig(dataset="multi30k")).train
 
 
 def flipped(labels: Sequence[str], seed: int, share: float = FLIPPED) -> tuple[list[str], set[int]]:
@@ -78,8 +92,111 @@ def lines_of(report: AuditReport, kind: str) -> set[int]:
 def measure_labels(texts: list[str], labels: list[str], vectors: Vectors | None, seed: int | None) -> dict[str, Any]:
     """Return what is listed of flipped labels; without a seed, of the labels as they are."""
     given, injected = (labels, set[int]()) if seed is None else flipped(labels, seed)
-    report = audit_parts([Part("train", "t", texts, given, range(1, len(texts) + 1), "t")], False, vectors)
+    report = audit_parts([Part("train", "t", texts, given, range(1, len(texts) + 1), "t")], "label", vectors)
     found = scored(lines_of(report, "label-error"), injected) | {"accuracy": report.numbers["accuracy"]}
+    return found if seed is not None else {"listed": found["listed"], "counts": report.counts}
+
+
+def joined(texts: Sequence[str], labels: Sequence[str], n: int = 6000) -> tuple[list[str], list[str]]:
+    """Join one to three requests with different labels; return texts, and their labels, one a line."""
+    rng, found_texts, found_labels = np.random.default_rng(0), list[str](), list[str]()
+    for _ in range(n):
+        chosen = rng.choice(len(texts), int(rng.integers(1, 4)), replace=False).tolist()
+        found_texts.append(" . ".join(texts[i] for i in chosen))
+        found_labels.append("\n".join(sorted({labels[i] for i in chosen})))
+    return found_texts, found_labels
+
+
+def with_wrong_sets(answers: Sequence[str], seed: int) -> tuple[list[str], set[int]]:
+    """Remove, replace and add labels; return the sets, and which texts have another one."""
+    rng, sets = np.random.default_rng([seed, 3]), [set(answer.split("\n")) for answer in answers]
+    names = sorted({label for each in sets for label in each})
+    n = round(FLIPPED * sum(map(len, sets)) / 3)
+    removed, replaced, added = rng.permutation(len(sets))[: 3 * n].reshape(3, -1).tolist()
+    for rows, remove, add in ((removed, True, False), (replaced, True, True), (added, False, True)):
+        for i in rows:
+            before = sorted(sets[i])
+            if remove:
+                sets[i].remove(rng.choice(before))
+            if add:
+                sets[i].add(rng.choice([name for name in names if name not in before]))
+    return ["\n".join(sorted(each)) for each in sets], {*removed, *replaced, *added}
+
+
+COUNTS = {"two", "three", "four", "five", "six", "several", "many", "some"}
+COLOURS = {"red", "blue", "white", "black", "green", "yellow", "orange", "brown", "pink", "purple", "gray", "dark"}
+GARMENTS = {"shirt", "shirts", "jacket", "hat", "dress", "jeans", "coat", "pants", "shorts", "helmet", "sweater"}
+
+
+def tagged(sentences: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Tag counts, colours, and garments with the colours before them; return sentences, and their tags, one a line."""
+    texts, answers = list[str](), list[str]()
+    for sentence in sentences:
+        words = sentence.replace(".", " .").replace(",", " ,").split()
+        tags = ["B-count" if w.lower() in COUNTS else "B-colour" if w in COLOURS else "O" for w in words]
+        for i, word in enumerate(words):
+            if word in GARMENTS:
+                first = i
+                while first and tags[first - 1] == "B-colour":
+                    first -= 1
+                tags[first : i + 1] = ["B-garment", *["I-garment"] * (i - first)]
+        texts.append(" ".join(words))
+        answers.append("\n".join(tags))
+    return texts, answers
+
+
+def with_wrong_tags(answers: Sequence[str], seed: int) -> tuple[list[str], set[tuple[int, int]]]:
+    """Replace tags of words; return the tags of the sentences, and which (sentence, word) have another one."""
+    rng, tags = np.random.default_rng([seed, 4]), [answer.split("\n") for answer in answers]
+    names = sorted({tag for each in tags for tag in each})
+    places = [(i, k) for i, each in enumerate(tags) for k in range(len(each))]
+    of_entity = [(i, k) for i, k in places if tags[i][k] != "O"]
+    outside = [(i, k) for i, k in places if tags[i][k] == "O"]
+    n, chosen = round(FLIPPED * len(of_entity)), set[tuple[int, int]]()
+    for group in (of_entity, outside):
+        chosen |= {group[i] for i in rng.choice(len(group), n, replace=False).tolist()}
+    for i, k in sorted(chosen):
+        tags[i][k] = str(rng.choice([name for name in names if name != tags[i][k]]))
+    return ["\n".join(each) for each in tags], chosen
+
+
+def read_stars() -> tuple[list[str], list[str]]:
+    """Return 6,000 of IMDB's training reviews, and their stars, which the names of the files end with."""
+    archive, found = Path(os.environ["GLASSFORMER_DATA"]) / "imdb" / "aclImdb.tar.gz", dict[str, tuple[str, str]]()
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if name := re.search(r"train/(?:neg|pos)/\d+_(\d+)\.txt$", member.name):
+                file = tar.extractfile(member)
+                assert file is not None
+                found[member.name] = file.read().decode(), name[1]
+    names = sorted(found)
+    chosen = [names[i] for i in np.random.default_rng(0).permutation(len(names))[:6000].tolist()]
+    return [found[name][0] for name in chosen], [found[name][1] for name in chosen]
+
+
+def with_wrong_numbers(answers: Sequence[str], seed: int) -> tuple[list[str], set[int]]:
+    """Replace numbers by those of other examples; return them, and which differ."""
+    rng, found = np.random.default_rng([seed, 5]), list(answers)
+    chosen = rng.choice(len(found), round(FLIPPED * len(found)), replace=False).tolist()
+    for i in chosen:
+        found[i] = answers[int(rng.integers(len(answers)))]
+    return found, {i for i in chosen if found[i] != answers[i]}
+
+
+def measure_answers(
+    texts: list[str],
+    answers: list[str],
+    kind: str,
+    change: Callable[[Sequence[str], int], tuple[list[str], set[Any]]],
+    seed: int | None,
+) -> dict[str, Any]:
+    """Return what is listed of changed answers of a kind; without a seed, of the answers as they are."""
+    given, injected = (answers, set[Any]()) if seed is None else change(answers, seed)
+    report = audit_parts([Part("train", "t", texts, given, range(1, len(texts) + 1), "t")], kind)
+    rows = [f for f in report.findings if f.kind in ("label-error", "number-error")]
+    listed = {(f.line - 1, int(f.numbers["word"]) - 1) if "word" in f.numbers else f.line - 1 for f in rows}
+    facts = {name: report.numbers[name] for name in ("micro_f1", "accuracy", "r2") if name in report.numbers}
+    found = scored(listed, injected) | facts
     return found if seed is not None else {"listed": found["listed"], "counts": report.counts}
 
 
@@ -121,7 +238,7 @@ def broken(source: list[str], target: list[str], seed: int) -> tuple[list[str], 
 def measure_pairs(source: list[str], target: list[str], seed: int | None) -> dict[str, Any]:
     """Return what is listed of each fault of pairs; without a seed, of the pairs as they are."""
     src, tgt, injected = (source, target, {}) if seed is None else broken(source, target, seed)
-    report = audit_parts([Part("train", "s", src, tgt, range(1, len(src) + 1), "t")], True)
+    report = audit_parts([Part("train", "s", src, tgt, range(1, len(src) + 1), "t")], "target")
     found = {kind: scored(lines_of(report, kind), rows) for kind, rows in injected.items()}
     return found or {"listed": {kind: len(lines_of(report, kind)) for kind in report.counts}}
 
@@ -175,8 +292,20 @@ def main() -> None:
         for judge, vectors in judges.items():
             if name != "imdb" or vectors is None:
                 keep(f"labels by {judge}", name, partial(measure_labels, texts, labels, vectors))
+    read = {
+        "clinc150, joined": (
+            lambda: joined(*read_labelled(arguments.own / "clinc150.train.csv")),
+            "labels",
+            with_wrong_sets,
+        ),
+        "multi30k, tagged": (lambda: tagged(read_multi30k().text[:6000]), "tags", with_wrong_tags),
+        "imdb, stars": (read_stars, "number", with_wrong_numbers),
+    }
+    for name, (make, kind, change) in read.items():
+        if arguments.only in name:
+            keep(f"{kind} by words", name, partial(measure_answers, *make(), kind, change))
     if arguments.only in "multi30k":
-        train = load_text_data(task_class("translate").schema, DataConfig(dataset="multi30k")).train
+        train = read_multi30k()
         keep("pairs", "multi30k", partial(measure_pairs, train.text, train.answers))
 
 

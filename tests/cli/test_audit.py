@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.check import check_data
 from glassformer.data.datasets.columns import LABEL, SOURCE, TARGET, TEXT, read_table
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.evaluate.audit.findings import LABEL_COLUMNS, LONGEST_CELL, PAIR_COLUMNS
+from glassformer.evaluate.audit.findings import LABEL_COLUMNS, LONGEST_CELL, PAIR_COLUMNS, TAG_COLUMNS
 from glassformer.tasks import TASKS
 
 FINDING = {
@@ -176,6 +177,50 @@ def test_awkward_and_long_texts_come_back_from_the_report(cli: Callable, tmp_pat
     assert diagnostics.issues == [] and AWKWARD in read.text and "e\u0301 🙂\u2028" in read.text
     config = DataConfig(files=FilesConfig(train_file=str(tmp_path / "r.csv")))
     assert check_data(TASKS["classify"].schema, config).errors == []
+
+
+def test_the_report_of_label_sets_holds_cells_of_the_table(cli: Callable, tmp_path: Path) -> None:
+    texts, labels = labelled()
+    cells = [f"{label}|all" if i % 4 else label for i, label in enumerate(labels)]
+    cells[9] = "|".join(("all", NAMES[(NAMES.index(labels[9]) + 1) % 3]))
+    path, out = write_table(tmp_path / "a.csv", [*texts, texts[8]], [*cells, ""]), tmp_path / "report.csv"
+    message = cli("data", "audit", "multilabel", "--train-file", path, "--label-separator", "|", "--out", out)
+    assert message.code == 0 and "labels are judged by a model with a micro F1 of" in message.out, message.err
+    with open(out, encoding="utf-8", newline="") as file:
+        rows = {(row["kind"], row["line"]): row for row in csv.DictReader(file)}
+    wrong, equal = rows["label-error", "11"], rows["contradiction", "10"]
+    assert wrong["label"] == cells[9] and {"all"} <= {*wrong["suggested"].split("|")} <= {"all", labels[9]}
+    assert (equal["label"], rows["contradiction", "242"]["label"]) == (cells[8], "[]")
+    fixed = write_table(tmp_path / "b.csv", texts, [wrong["suggested"] if i == 9 else c for i, c in enumerate(cells)])
+    facts = json.loads(cli("data", "audit", "multilabel", "--train-file", fixed, "--label-separator=|", "--json").out)
+    assert 11 not in [f["line"] for f in facts["findings"] if f["kind"] == "label-error"]
+
+
+@pytest.mark.parametrize("suffix", [".conll", ".jsonl"])
+def test_a_wrong_tag_is_named_with_its_word(suffix: str, cli: Callable, tmp_path: Path, runs: Runs) -> None:
+    sentences = [
+        [f"w{(i * k) % 11}", "met", f"Ann{i % 3}", "in", f"Town{(i + k) % 4}"] for i in range(30) for k in (1, 2)
+    ]
+    tags = [["O", "O", "B-name", "O", "B-place"] for _ in sentences]
+    tags[20][4] = "O"
+    path, out = tmp_path / f"a{suffix}", tmp_path / "report.csv"
+    if suffix == ".conll":
+        path.write_text("".join("".join(f"{w} {t}\n" for w, t in zip(*each, strict=True)) + "\n"
+                                for each in zip(sentences, tags, strict=True)), encoding="utf-8")  # fmt: skip
+    else:
+        rows = [{"words": words, "tags": its} for words, its in zip(sentences, tags, strict=True)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    message = cli("data", "audit", "tag", "--train-file", path, "--out", out)
+    line = 20 * 6 + 1 if suffix == ".conll" else 21
+    assert message.code == 0 and f"{path}:{line}" in message.out and "agrees with" in message.out, message.err
+    assert f"word 5, '{sentences[20][4]}': O → B-place" in message.out
+    with open(out, encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        [row] = [row for row in reader if row["kind"] == "label-error"]
+    assert (*(reader.fieldnames or ()),) == TAG_COLUMNS
+    assert (row["token"], row["word"], row["label"], row["suggested"]) == (sentences[20][4], "5", "O", "B-place")
+    refused = cli("data", "audit", "tag", "--train-file", path, "--run", runs.classify)
+    assert refused.code == 2 and "tags belong to words" in refused.err
 
 
 def test_a_run_judges_the_labels(cli: Callable, runs: Runs) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.audited import NAMES, audit, labelled, of_kind
 
-from glassformer.evaluate.audit import label_errors
+from glassformer.evaluate.audit import features, label_errors
 from glassformer.evaluate.audit.audit import audit_parts
 from glassformer.evaluate.audit.duplicates import contradictions, groups_of, near_duplicates
+from glassformer.evaluate.audit.features import text_features
 from glassformer.evaluate.audit.findings import Part
 from glassformer.evaluate.audit.label_errors import (
     FOLDS,
@@ -52,7 +55,7 @@ def test_a_model_s_vectors_judge_in_place_of_words() -> None:
     vectors = np.eye(3)[labels] * 4 + rng.normal(size=(240, 3)) * 0.3
     given = labels.copy()
     given[7] = (labels[7] + 1) % 3
-    judged = judge_labels(["no words"] * 240, given, np.arange(240), vectors)
+    judged = judge_labels(partial(text_features, ["no words"] * 240, vectors), given, np.arange(240))
     assert not isinstance(judged, str)
     assert np.flatnonzero(judged.listed).tolist() == [7] and judged.suggested[7] == labels[7]
 
@@ -118,7 +121,7 @@ def test_calibration_has_no_larger_loss() -> None:
 
 
 def test_only_a_sample_of_many_texts_is_fitted_and_all_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_errors, "MAX_TRAIN", 200)
+    monkeypatch.setattr(features, "MAX_TRAIN", 200)
     monkeypatch.setattr(label_errors, "CHUNK", 32)
     texts, labels = labelled(400)
     labels[3] = NAMES[(NAMES.index(labels[3]) + 1) % 3]
@@ -140,7 +143,7 @@ def test_near_duplicates_within_and_across_parts() -> None:
         Part("train", "a.csv", [*texts, near], [*labels, labels[4]], range(2, 63), "a.csv"),
         Part("test", "b.csv", ["quite another text of its own", texts[7]], [labels[0], NAMES[0]], range(2, 4), "b.csv"),
     ]
-    report = audit_parts(parts, of_pairs=False)
+    report = audit_parts(parts, "label")
     [within], [across] = of_kind(report, "near-duplicate"), of_kind(report, "split-overlap")
     assert (within.file, within.line, within.other_file, within.other_line) == ("a.csv", 62, "a.csv", 6)
     assert (across.file, across.line, across.other_file, across.other_line) == ("b.csv", 3, "a.csv", 9)
@@ -192,14 +195,14 @@ def test_a_word_that_gives_the_label_away() -> None:
 
 def test_a_frequent_word_of_all_labels_is_no_leak() -> None:
     texts, labels = labelled()
-    assert label_leaks([f"{text} the" for text in texts], np.array([NAMES.index(x) for x in labels])) == []
+    assert label_leaks([f"{text} the" for text in texts], [[NAMES.index(x)] for x in labels]) == []
 
 
 def test_few_texts_prove_no_leak() -> None:
     """Five texts of ten with a word of their own can be chance among so many words."""
     rng = np.random.default_rng(0)
     texts = [" ".join(map(str, rng.integers(0, 40, 12))) for _ in range(12)]
-    assert label_leaks(texts, np.arange(12) % 2) == []
+    assert label_leaks(texts, [[i % 2] for i in range(12)]) == []
 
 
 def test_the_same_data_gives_the_same_report() -> None:

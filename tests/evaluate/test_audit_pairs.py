@@ -17,7 +17,7 @@ from glassformer.evaluate.audit.pairs import copied, length_deviations, other_la
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_clean_pairs_are_silent(seed: int) -> None:
-    report = audit(*pairs(seed=seed), of_pairs=True)
+    report = audit(*pairs(seed=seed), "target")
     assert report.findings == [] and report.not_made == {}
     assert list(report.counts) == ["misaligned", "copied-source", "wrong-language", "length"]
 
@@ -27,7 +27,7 @@ def test_a_shifted_stretch_is_found_with_its_lines(offset: int) -> None:
     source, target = pairs()
     rows = range(200, 240)
     shifted = np.roll(np.array(target[200:240], dtype=object), offset).tolist()
-    [found] = of_kind(audit(source, [*target[:200], *shifted, *target[240:]], of_pairs=True), "misaligned")
+    [found] = of_kind(audit(source, [*target[:200], *shifted, *target[240:]], "target"), "misaligned")
     matching = [i for i in rows if 200 <= i + offset < 240]
     assert abs(found.line - 2 - matching[0]) <= 2 and abs(found.last_line - 2 - matching[-1]) <= 2
     assert found.numbers["offset"] == offset and found.other_line == found.line + offset
@@ -38,7 +38,7 @@ def test_a_shifted_stretch_is_found_with_its_lines(offset: int) -> None:
 def test_a_lost_target_shifts_all_lines_after_it(dropped: int) -> None:
     """Of all lines, too: no line is where it should be, and the model must be estimated elsewhere."""
     source, target = pairs()
-    [found] = of_kind(audit(source[:-1], target[:dropped] + target[dropped + 1 :], of_pairs=True), "misaligned")
+    [found] = of_kind(audit(source[:-1], target[:dropped] + target[dropped + 1 :], "target"), "misaligned")
     assert abs(found.line - 2 - max(dropped, 1)) <= 3 and found.last_line == 600 and found.numbers["offset"] == -1
 
 
@@ -49,7 +49,7 @@ def test_a_stretch_over_two_files_is_a_finding_in_each() -> None:
         Part("train", "a", source[:300], target[:300], range(1, 301), "b"),
         Part("test", "c", source[300:], target[300:], range(1, 301), "d"),
     ]
-    first, second = sorted(of_kind(audit_parts(parts, True), "misaligned"), key=lambda f: f.file)
+    first, second = sorted(of_kind(audit_parts(parts, "target"), "misaligned"), key=lambda f: f.file)
     assert (first.file, first.last_line, second.file, second.line) == ("a", 300, "c", 1)
 
 
@@ -72,7 +72,7 @@ def test_copies_are_found_at_the_target_and_not_again_as_another_language() -> N
     source, target = pairs()
     target[5] = source[5].upper()
     target[9] = " ".join([*source[9].split()[1:], "xyz"])
-    report = audit(source, target, of_pairs=True)
+    report = audit(source, target, "target")
     found = of_kind(report, "copied-source")
     assert sorted(f.line for f in found) == [7, 11] and {f.file for f in found} == {"t.txt"}
     assert found[0].score == 1.0 and found[0].text == source[5] and found[0].target == target[5]
@@ -86,7 +86,7 @@ def test_names_and_numbers_are_no_copies() -> None:
 def test_data_whose_targets_repeat_their_sources_is_meant_so() -> None:
     """As in the correction of spelling: nothing is listed, and why is said."""
     source, _ = pairs()
-    report = audit(source, [" ".join(reversed(text.split())) for text in source], of_pairs=True)
+    report = audit(source, [" ".join(reversed(text.split())) for text in source], "target")
     assert "are like their sources" in report.not_made["copied-source"]
     assert "look alike" in report.not_made["wrong-language"]
     assert not of_kind(report, "copied-source") and not of_kind(report, "wrong-language")
@@ -96,7 +96,7 @@ def test_the_other_language_is_found_on_the_side_it_is_on() -> None:
     source, target = pairs()
     target[30] = source[400]
     source[80], target[80] = target[80], source[80]
-    found = of_kind(audit(source, target, of_pairs=True), "wrong-language")
+    found = of_kind(audit(source, target, "target"), "wrong-language")
     assert sorted((f.file, f.line) for f in found) == [("a.csv", 82), ("t.txt", 32), ("t.txt", 82)]
 
 
@@ -105,12 +105,12 @@ def test_odd_lengths_are_found_and_empty_sides_left_to_the_check() -> None:
     target[50] = target[50].split()[0]
     target[51] = " ".join([target[51]] * 4)
     target[52] = ""
-    found = of_kind(audit(source, target, of_pairs=True), "length")
+    found = of_kind(audit(source, target, "target"), "length")
     assert sorted((f.line, f.numbers["z"] > 0) for f in found) == [(52, False), (53, True)]
 
 
 def test_what_needs_more_pairs_says_so() -> None:
-    report = audit(*pairs(10), of_pairs=True)
+    report = audit(*pairs(10), "target")
     assert set(report.not_made) == {"misaligned", "wrong-language", "length"}
     assert "30 pairs are needed" in report.not_made["length"]
 
@@ -119,7 +119,7 @@ def test_what_needs_more_pairs_says_so() -> None:
 @given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), min_size=100, max_size=130))
 def test_any_pairs_are_audited(rows: list[tuple[str, str]]) -> None:
     source, target = map(list, zip(*rows, strict=True))
-    first, second = audit(source, target, of_pairs=True), audit(source, target, of_pairs=True)
+    first, second = audit(source, target, "target"), audit(source, target, "target")
     assert first.to_json() == second.to_json()
     assert all(2 <= finding.line <= len(rows) + 1 for finding in first.findings)
 
@@ -129,9 +129,9 @@ def test_scripts_without_spaces() -> None:
     source, target = pairs()
     signs = {word: chr(0x4E00 + 37 * i) for i, word in enumerate(sorted({w for text in target for w in text.split()}))}
     chinese = ["".join(signs[word] for word in text.split()) for text in target]
-    assert audit(source, chinese, of_pairs=True).findings == []
+    assert audit(source, chinese, "target").findings == []
     chinese[100:130] = np.roll(np.array(chinese[100:130], dtype=object), 1).tolist()
-    [found] = of_kind(audit(source, chinese, of_pairs=True), "misaligned")
+    [found] = of_kind(audit(source, chinese, "target"), "misaligned")
     assert found.numbers["offset"] == 1
 
 

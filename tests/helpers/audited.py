@@ -43,11 +43,11 @@ def pairs(n: int = 600, seed: int = 0) -> tuple[list[str], list[str]]:
     return [[" ".join(side[i] for i in each) for each in chosen] for side in (sources, targets)]  # pyright: ignore[reportReturnType]
 
 
-def audit(texts: Sequence[str], answers: Sequence[str], of_pairs: bool = False) -> AuditReport:
+def audit(texts: Sequence[str], answers: Sequence[str], kind: str = "label") -> AuditReport:
     """Audit one part, whose line numbers begin at 2."""
     lines = range(2, len(texts) + 2)
-    target = "t.txt" if of_pairs else "a.csv"
-    return audit_parts([Part("train", "a.csv", list(texts), list(answers), lines, target)], of_pairs)
+    target = "t.txt" if kind == "target" else "a.csv"
+    return audit_parts([Part("train", "a.csv", list(texts), list(answers), lines, target)], kind)
 
 
 def of_kind(report: AuditReport, kind: str) -> list[AuditFinding]:

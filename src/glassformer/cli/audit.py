@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from itertools import islice
 from pathlib import Path
@@ -30,11 +30,11 @@ SHOWN_CHARS = 60
 
 @dataclass(frozen=True)
 class AuditArguments:
-    """Look for faults of texts with labels (data audit classify --train-file …) or of pairs (data audit translate …).
+    """Look for faults of texts with answers (data audit classify --train-file …) or of pairs (data audit translate …).
 
-    Of labels: probable errors, equal texts with several labels, near-duplicates within and across parts, words that
-    give a label away. Of pairs: shifted lines, copied sources, the other side's language, odd lengths. The exit code is
-    0 whatever is found.
+    Of labels, tags and numbers: probable errors, equal texts with different answers, near-duplicates within and across
+    parts, words that give a label away. Of pairs: shifted lines, copied sources, the other side's language, odd
+    lengths. The exit code is 0 whatever is found.
     """
 
     sections: ClassVar = ("data",)
@@ -42,7 +42,7 @@ class AuditArguments:
     out: str | None = None
     """CSV of all findings to go through, with file and line (.csv)."""
     run: str | None = None
-    """Run whose pooled vectors judge the labels, a classifier or an imported encoder; when absent, TF-IDF of words."""
+    """Run whose pooled vectors judge labels or numbers, as an imported encoder; when absent, TF-IDF of words."""
     json: bool = False
     """Print one JSON object."""
 
@@ -63,25 +63,17 @@ def run(argv: Sequence[str]) -> int:
     from glassformer.tasks import task_class
 
     schema = task_class(config.task).schema
-    if schema.columns is not None and schema.columns[-1].separator is not None:
-        raise UsageError(
-            "an audit reads texts with one label each",
-            "write a table with one label, yes or no for each text, and audit it: classify",
-        )
-    if schema.target == "number":
-        hint = "look at their range: glassformer data check regress"
-        raise UsageError("an audit looks for wrong labels and pairs, and the answers here are numbers", hint)
-    vectors = _vectors(arguments.run, schema.target == "label") if arguments.run else None
+    vectors = _vectors(arguments.run, schema.target) if arguments.run else None
     report = audit_data(schema, config.data, vectors)
     if out is not None:
         findings, n_cut = shortened_findings(report.findings)
-        write_report(out, findings, schema.target == "target")
+        write_report(out, findings, schema.target)
         if n_cut:
             logger.warning(f"{counted(n_cut, 'long texts')} cut in {out}")
     if arguments.json:
         console.write_json({"task": config.task, "out": arguments.out} | report.to_json())
         return 0
-    _write(report, out)
+    _write(report, out, "tags" if schema.target == "tags" else "labels")
     return 0
 
 
@@ -99,10 +91,11 @@ def _report_path(out: str | None, files: FilesConfig) -> Path | None:
     return path
 
 
-def _vectors(word: str, of_labels: bool) -> Vectors:
+def _vectors(word: str, target: str | None) -> Vectors:
     """Return a function that gives the pooled vectors of a run."""
-    if not of_labels:
-        raise UsageError("--run judges labels, and pairs have none", "leave it out")
+    if target not in ("label", "number"):
+        what = "tags belong to words" if target == "tags" else "pairs have none"
+        raise UsageError(f"--run judges labels and numbers of texts, and {what}", "leave it out")
     from glassformer.api import load
     from glassformer.tasks.vectors import check_pools, pooled_vectors
 
@@ -111,7 +104,7 @@ def _vectors(word: str, of_labels: bool) -> Vectors:
     return lambda texts: pooled_vectors(loaded.task, loaded.model, texts)
 
 
-def _write(report: AuditReport, out: Path | None) -> None:
+def _write(report: AuditReport, out: Path | None, answers: str) -> None:
     """Print the first findings of each kind, the counts, and what the list of labels rests on."""
     for note in report.notes:
         logger.info(note)
@@ -127,15 +120,26 @@ def _write(report: AuditReport, out: Path | None) -> None:
     console.write_table(("found", "count"), [(kind, f"{n:,}") for kind, n in report.counts.items()])
     for kind, reason in report.not_made.items():
         console.write(f"not made: {kind} ({reason})")
-    if "accuracy" in report.numbers:
-        accuracy, least = (percent(report.numbers[name]) for name in ("accuracy", "most_frequent"))
-        console.write(
-            f"labels are judged by a model that agrees with {accuracy} of them; always the most frequent: {least}"
-        )
+    if judge := _judge(report.numbers, answers):
+        console.write(judge)
     if out is not None:
         logger.info(f"written: {out}, {counted(len(report.findings), 'findings')}")
     elif report.findings:
         logger.info("--out report.csv writes all of them")
+
+
+def _judge(numbers: Mapping[str, float], answers: str) -> str:
+    """Return how well the model that judges the answers agrees with them; "" where none did."""
+    if "r2" in numbers:
+        return f"numbers are judged by a model that explains {percent(max(0.0, numbers['r2']))} of their variance"
+    least = percent(numbers.get("most_frequent", 0.0))
+    if "micro_f1" in numbers:
+        agrees = percent(numbers["micro_f1"])
+        return f"labels are judged by a model with a micro F1 of {agrees} on them; the most frequent alone: {least}"
+    if "accuracy" not in numbers:
+        return ""
+    agrees = percent(numbers["accuracy"])
+    return f"{answers} are judged by a model that agrees with {agrees} of them; always the most frequent: {least}"
 
 
 def _row(finding: AuditFinding) -> tuple[str, str, str, str, str]:
@@ -149,8 +153,10 @@ def _what(finding: AuditFinding) -> str:
     """Return what is odd about a finding, in a few words."""
     numbers, other = finding.numbers, f"{finding.other_file}:{finding.other_line}"
     change = f"{finding.label} → {finding.suggested}" if finding.suggested else finding.label
+    if "word" in numbers:
+        change = f"word {numbers['word']:.0f}, {finding.token!r}: {change}"
     match finding.kind:
-        case "label-error":
+        case "label-error" | "number-error":
             return change
         case "label-leak":
             n, of, label = (int(numbers[name]) for name in ("with_both", "with_token", "with_label"))

@@ -74,18 +74,23 @@ def _window(train: Sentences, tags: Sentences, test: Sentences) -> tuple[list[li
     order = np.random.default_rng(0).permutation(len(train))
     held, rest = order[: max(1, len(order) // 10)], order[max(1, len(order) // 10) :]
     rest = rest if len({tag for i in rest for tag in tags[i]}) > 1 else order
-    features = [_features(words) for words in (_take(train, rest), _take(train, held))]
+    features = [window_features(words) for words in (_take(train, rest), _take(train, held))]
     y, truth = _flat(_take(tags, rest)), _take(tags, held)
     tried: list[tuple[float, float]] = []
     for alpha in ALPHAS:
-        found = _in_sentences(_fit(features[0], y, alpha, TRIED).predict(features[1]), truth)
+        found = _in_sentences(fit_window(features[0], y, alpha, TRIED).predict(features[1]), truth)
         tried.append((tag_accuracy(all_counts(truth, found).sum(axis=0)), alpha))
     alpha = max(tried, key=lambda pair: (pair[0], pair[1]))[1]
-    predicted = _fit(_features(train), _flat(tags), alpha, PASSES).predict(_features(test)) if _flat(test) else []
+    predicted = (
+        fit_window(window_features(train), _flat(tags), alpha, PASSES).predict(window_features(test))
+        if _flat(test)
+        else []
+    )
     return _in_sentences(predicted, test), alpha
 
 
-def _fit(features: Any, tags: Sequence[str], alpha: float, passes: int) -> Any:
+def fit_window(features: Any, tags: Sequence[str] | np.ndarray, alpha: float, passes: int) -> Any:
+    """Return a logistic regression of the tags of words."""
     from sklearn.linear_model import SGDClassifier
 
     settings: dict[str, Any] = {"max_iter": passes, "tol": None, "average": True, "random_state": 0}
@@ -95,7 +100,8 @@ def _fit(features: Any, tags: Sequence[str], alpha: float, passes: int) -> Any:
         return model.fit(features, tags)
 
 
-def _features(sentences: Sentences) -> Any:
+def window_features(sentences: Sentences) -> Any:
+    """Return the features of all words of sentences as a sparse matrix (words, `N_FEATURES`)."""
     from sklearn.feature_extraction import FeatureHasher
 
     names = (

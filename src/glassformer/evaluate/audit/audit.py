@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import DataSchema, Rows
+from glassformer.data.datasets.labels import label_of_number, labels_of, rarest_labels
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.sources import pipes_kept
 from glassformer.errors import UsageError
 from glassformer.evaluate.audit.alignment import Stretch, misaligned_stretches
 from glassformer.evaluate.audit.duplicates import contradictions, groups_of, near_duplicates
+from glassformer.evaluate.audit.features import OfTexts, WindowFeatures, text_features
 from glassformer.evaluate.audit.findings import AuditFinding, AuditReport, Checks, FindingKind, Part
-from glassformer.evaluate.audit.label_errors import judge_labels
+from glassformer.evaluate.audit.label_errors import judge_label_sets, judge_labels
 from glassformer.evaluate.audit.label_leaks import label_leaks
+from glassformer.evaluate.audit.number_errors import NumberJudgement, judge_numbers
 from glassformer.evaluate.audit.pairs import (
     COPIED,
     LENGTH_LIMIT,
@@ -28,6 +32,7 @@ from glassformer.evaluate.audit.pairs import (
     length_deviations,
     other_language,
 )
+from glassformer.text.decision import number_text
 from glassformer.utils.formatting import counted, percent
 
 Vectors = Callable[[Sequence[str]], np.ndarray]
@@ -36,33 +41,42 @@ Vectors = Callable[[Sequence[str]], np.ndarray]
 
 @pipes_kept()
 def audit_data(schema: DataSchema, data: DataConfig, vectors: Vectors | None = None) -> AuditReport:
-    """Read all parts of the data and look for faults in them; labels are judged by `vectors`, or else by words.
+    """Read all parts of the data and look for faults in them; answers are judged by `vectors`, or else by words.
 
     Raises:
         UsageError: files are not named, a column is missing, or the data is running text.
         DataError: a file cannot be read as it stands.
     """
-    if schema.target not in ("label", "target"):
-        what = "no answers" if schema.columns is None else "no answers of one label"
-        raise UsageError(f"{schema.task} has {what} to audit", "audit classify or translate")
+    if not schema.target:
+        raise UsageError(f"{schema.task} has no answers to audit", "audit classify or translate")
     parts, notes = _read(schema, data)
-    return audit_parts(parts, schema.target == "target", vectors, notes)
+    several = schema.target == "label" and schema.columns is not None and schema.columns[-1].separator is not None
+    return audit_parts(parts, "labels" if several else schema.target, vectors, notes, data.files.label_separator)
 
 
 def audit_parts(
-    parts: Sequence[Part], of_pairs: bool, vectors: Vectors | None = None, notes: Sequence[str] = ()
+    parts: Sequence[Part], answers: str, vectors: Vectors | None = None, notes: Sequence[str] = (), separator: str = ";"
 ) -> AuditReport:
-    """Look for faults in parts that were read; labels are judged by `vectors`, or else by words."""
+    """Look for faults in parts that were read.
+
+    Args:
+        parts: texts with their answers.
+        answers: what these are: "label", "labels" (one a line), "number", "tags" (one a line) or "target".
+        vectors: judges the answers in place of words.
+        notes: go into the report.
+        separator: parts several labels in a finding.
+    """
     checks, notes = Checks(), list(notes)
-    sides = [[part.text, part.answer] if of_pairs else [part.text] for part in parts]
+    sides = [[part.text, part.answer] if answers == "target" else [part.text] for part in parts]
     if n := sum(not all(text.strip() for text in texts) for part in sides for texts in zip(*part, strict=True)):
-        notes.append(
-            f"{counted(n, 'pairs')} with an empty side" if of_pairs else f"{counted(n, 'empty texts')} left out"
-        )
-    if of_pairs:
+        what = f"{counted(n, 'pairs')} with an empty side"
+        notes.append(what if answers == "target" else f"{counted(n, 'empty texts')} left out")
+    if answers == "target":
         _check_pairs(parts, checks)
+    elif answers == "tags":
+        _check_tags(_Examples(parts, answers), checks)
     else:
-        _check_labels([_without_empty(part) for part in parts], vectors, checks)
+        _check_texts(_Examples([_without_empty(part) for part in parts], answers, separator), vectors, checks)
     return checks.report(parts, notes)
 
 
@@ -94,13 +108,29 @@ def _without_empty(part: Part) -> Part:
 
 
 class _Examples:
-    """The examples of all parts in one row, with the findings that they make."""
+    """The examples of all parts in one row, with the findings that they make.
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    Attributes:
+        answers: as they were read; a number as it is printed, so that 3 and 3.0 are equal.
+        labels: as findings show them; nothing for tags, which a finding names one by one.
+    """
+
+    def __init__(self, parts: Sequence[Part], kind: str, separator: str = ";") -> None:
+        self.kind = kind
         self.texts = [text for part in parts for text in part.text]
-        self.labels = [label for part in parts for label in part.answer]
+        self.answers = [answer for part in parts for answer in part.answer]
+        if kind == "number":
+            self.answers = [label_of_number(float(answer)) for answer in self.answers]
+        self.separator = separator
+        self.labels = [self.shown(labels_of(answer)) for answer in self.answers]
         self.part_of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         self.places = [part.place(i) for part in parts for i in range(len(part))]
+
+    def shown(self, labels: Sequence[str]) -> str:
+        """Return labels as a finding shows them and a table holds them; a text without any has an empty list."""
+        if self.kind == "labels" and not labels:
+            return "[]"
+        return "" if self.kind == "tags" else self.separator.join(labels)
 
     def finding(
         self, kind: FindingKind, i: int, score: float = 1.0, other: int | None = None, suggested: str = ""
@@ -112,32 +142,114 @@ class _Examples:
         return replace(found, other_file=other_file, other_line=other_line)
 
 
-def _check_labels(parts: Sequence[Part], vectors: Vectors | None, checks: Checks) -> None:
-    examples = _Examples(parts)
-    names = sorted(set(examples.labels))
-    number = {name: i for i, name in enumerate(names)}
-    labels = np.array([number[label] for label in examples.labels], dtype=np.int64)
+def _check_texts(examples: _Examples, vectors: Vectors | None, checks: Checks) -> None:
+    """Look for faults of texts with a label, several labels, or a number each."""
+    names = sorted({label for answer in examples.answers for label in labels_of(answer)})
+    number_of = {name: i for i, name in enumerate(names)}
+    labels = [[number_of[label] for label in labels_of(answer)] for answer in examples.answers]
     groups = groups_of(examples.texts)
-    found = [
-        examples.finding("contradiction", i, other=j, suggested=most)
-        for i, j, most in contradictions(groups, examples.labels)
-    ]
+    found = list[AuditFinding]()
+    for i, j, most in contradictions(groups, examples.answers):
+        suggested = "" if most is None else examples.shown(labels_of(most))
+        found.append(examples.finding("contradiction", i, other=j, suggested=suggested))
     checks.add("contradiction", found)
-    checks.add("label-leak", _leaks(examples, labels, names))
+    if examples.kind != "number":
+        checks.add("label-leak", _leaks(examples, labels, names))
     _check_duplicates(examples, groups, checks)
-    judged = judge_labels(examples.texts, labels, groups, vectors(examples.texts) if vectors else None)
+    if not examples.texts:
+        checks.add("number-error" if examples.kind == "number" else "label-error", "all texts are empty")
+        return
+    features_of = partial(text_features, examples.texts, vectors and vectors(examples.texts))
+    if examples.kind == "number":
+        _check_numbers(examples, judge_numbers(features_of, np.array(examples.answers, dtype=float), groups), checks)
+    elif examples.kind == "labels":
+        _check_label_sets(examples, labels, names, groups, features_of, checks)
+    else:
+        judged = judge_labels(features_of, np.array(labels, dtype=np.int64)[:, 0], groups)
+        if isinstance(judged, str):
+            checks.add("label-error", judged)
+            return
+        checks.numbers |= judged.facts
+        listed = [
+            (i, float(judged.score[i]), names[int(judged.suggested[i])]) for i in np.flatnonzero(judged.listed).tolist()
+        ]
+        checks.add("label-error", [examples.finding("label-error", i, p, suggested=name) for i, p, name in listed])
+
+
+def _check_label_sets(
+    examples: _Examples,
+    labels: Sequence[Sequence[int]],
+    names: Sequence[str],
+    groups: np.ndarray,
+    features_of: Callable[[], OfTexts],
+    checks: Checks,
+) -> None:
+    """List the texts with labels that are probably wrong or missing, each once, with the labels that are suggested."""
+    given = np.zeros((len(labels), len(names)), dtype=bool)
+    for i, each in enumerate(labels):
+        given[i, each] = True
+    number_of = {name: i for i, name in enumerate(names)}
+    rarest = np.array([number_of.get(label, len(names)) for label in rarest_labels(examples.answers)])
+    judged = judge_label_sets(features_of, given, rarest, groups)
     if isinstance(judged, str):
         checks.add("label-error", judged)
         return
     checks.numbers |= judged.facts
-    listed = [(int(i), float(judged.score[i])) for i in np.flatnonzero(judged.listed)]
-    checks.add(
-        "label-error",
-        [examples.finding("label-error", i, score, suggested=names[judged.suggested[i]]) for i, score in listed],
-    )
+    found = list[AuditFinding]()
+    for i in np.flatnonzero(judged.listed.any(axis=1)).tolist():
+        suggested = examples.shown([names[k] for k in np.flatnonzero(judged.suggested[i]).tolist()])
+        found.append(examples.finding("label-error", i, float(judged.score[i].max()), suggested=suggested))
+    checks.add("label-error", found)
 
 
-def _leaks(examples: _Examples, labels: np.ndarray, names: Sequence[str]) -> list[AuditFinding] | str:
+def _check_numbers(examples: _Examples, judged: NumberJudgement | str, checks: Checks) -> None:
+    if isinstance(judged, str):
+        checks.add("number-error", judged)
+        return
+    checks.numbers |= judged.facts
+    found = list[AuditFinding]()
+    for i in np.flatnonzero(judged.listed).tolist():
+        predicted = float(judged.predicted[i])
+        finding = examples.finding("number-error", i, float(judged.score[i]), suggested=number_text(predicted))
+        found.append(replace(finding, numbers={"predicted": predicted}))
+    checks.add("number-error", found)
+
+
+def _check_tags(examples: _Examples, checks: Checks) -> None:
+    """Look for faults of sentences with a tag for each word; a finding about a tag names its word, counted from 1."""
+    sentences, tags = ([each.split(by) for each in of] for of, by in ((examples.texts, " "), (examples.answers, "\n")))
+
+    def about(finding: AuditFinding, word: int, suggested: str) -> AuditFinding:
+        token, label = (of[word] for of in (finding.text.split(" "), finding.label.split("\n")))
+        return replace(finding, label=label, suggested=suggested, token=token, numbers={"word": word + 1})
+
+    exact = dict[str, int]()
+    same = np.array([exact.setdefault(text, len(exact)) for text in examples.texts], dtype=np.int64)
+    found = list[AuditFinding]()
+    for i, j, most in contradictions(same, examples.answers):
+        finding = replace(examples.finding("contradiction", i, other=j), label=examples.answers[i])
+        differ = [k for k, pair in enumerate(zip(tags[i], tags[j], strict=True)) if pair[0] != pair[1]]
+        found += [about(finding, k, "" if most is None else tags[j][k]) for k in differ]
+    checks.add("contradiction", found)
+    _check_duplicates(examples, groups_of(examples.texts), checks)
+    names = sorted({tag for each in tags for tag in each})
+    number_of = {name: i for i, name in enumerate(names)}
+    labels = np.array([number_of[tag] for each in tags for tag in each], dtype=np.int64)
+    sentence_of = np.repeat(np.arange(len(tags)), [len(each) for each in tags])
+    judged = judge_labels(partial(WindowFeatures, sentences), labels, same[sentence_of])
+    if isinstance(judged, str):
+        checks.add("label-error", judged)
+        return
+    checks.numbers |= judged.facts
+    first, found = np.searchsorted(sentence_of, np.arange(len(tags))), []
+    for k in np.flatnonzero(judged.listed).tolist():
+        i = int(sentence_of[k])
+        finding = replace(examples.finding("label-error", i, float(judged.score[k])), label=examples.answers[i])
+        found.append(about(finding, k - int(first[i]), names[int(judged.suggested[k])]))
+    checks.add("label-error", found)
+
+
+def _leaks(examples: _Examples, labels: Sequence[Sequence[int]], names: Sequence[str]) -> list[AuditFinding] | str:
     if len(names) < 2:
         return "all texts have one label"
     found = []
@@ -146,7 +258,7 @@ def _leaks(examples: _Examples, labels: np.ndarray, names: Sequence[str]) -> lis
         score = leak.n_both / leak.n_token
         other = others[0] if others else None
         numbers = {"with_token": leak.n_token, "with_both": leak.n_both, "with_label": leak.n_label}
-        finding = examples.finding("label-leak", first, score, other)
+        finding = replace(examples.finding("label-leak", first, score, other), label=names[leak.label])
         found.append(replace(finding, token=leak.token, numbers=numbers | {"p_value": leak.p_value}))
     return found
 
@@ -154,7 +266,7 @@ def _leaks(examples: _Examples, labels: np.ndarray, names: Sequence[str]) -> lis
 def _check_duplicates(examples: _Examples, groups: np.ndarray, checks: Checks) -> None:
     within, across = list[AuditFinding](), list[AuditFinding]()
     for later, earlier, similarity in near_duplicates(examples.texts, examples.part_of):
-        same_label = examples.labels[later] == examples.labels[earlier]
+        same_label = examples.answers[later] == examples.answers[earlier]
         suggested = "" if same_label else examples.labels[earlier]
         if examples.part_of[later] != examples.part_of[earlier]:
             across.append(examples.finding("split-overlap", later, similarity, earlier, suggested=suggested))

@@ -51,10 +51,10 @@ def groups_of(texts: Sequence[str]) -> np.ndarray:
     return np.array([numbers.setdefault(normalised(text), len(numbers)) for text in texts], dtype=np.int64)
 
 
-def contradictions(groups: np.ndarray, labels: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+def contradictions(groups: np.ndarray, labels: Sequence[str]) -> Iterator[tuple[int, int, str | None]]:
     """Yield (example, another with the same text and another label, the label most of these texts have).
 
-    Examples with that label are not among them. Where no label is more frequent than all others it is "", and all
+    Examples with that label are not among them. Where no label is more frequent than all others it is None, and all
     examples are.
     """
     members = defaultdict[int, list[int]](list)
@@ -64,10 +64,10 @@ def contradictions(groups: np.ndarray, labels: Sequence[str]) -> Iterator[tuple[
         counts = Counter(labels[i] for i in rows).most_common(2)
         if len(counts) < 2:
             continue
-        most = counts[0][0] if counts[0][1] > counts[1][1] else ""
+        most = counts[0][0] if counts[0][1] > counts[1][1] else None
         for i in rows:
             if labels[i] != most:
-                yield i, next(j for j in rows if labels[j] == (most or labels[j]) and labels[j] != labels[i]), most
+                yield i, next(j for j in rows if labels[j] != labels[i] and most in (labels[j], None)), most
 
 
 def near_duplicates(texts: Sequence[str], parts: np.ndarray | None = None) -> list[NearPair]:

@@ -17,6 +17,7 @@ FindingKind = Literal[
     "label-leak",
     "split-overlap",
     "label-error",
+    "number-error",
     "near-duplicate",
     "misaligned",
     "copied-source",
@@ -28,6 +29,7 @@ KINDS: tuple[str, ...] = FindingKind.__args__  # pyright: ignore[reportAttribute
 LONGEST_CELL = 100_000
 """Characters of a text that the CSV keeps; its reader refuses lines of a million bytes."""
 LABEL_COLUMNS = ("file", "line", "kind", "label", "suggested", "score", "text", "other_file", "other_line", "token")
+TAG_COLUMNS = (*LABEL_COLUMNS, "word")
 PAIR_COLUMNS = ("file", "line", "last_line", "kind", "score", "source", "target", "other_file", "other_line")
 
 
@@ -66,12 +68,13 @@ class AuditFinding:
 
     Attributes:
         text: the text, or the source of a pair. target: the target of a pair.
-        score: how sure it is: of a label error the probability that the label is wrong; of near-duplicates the share
-            of common character n-grams; of a leak its precision; of pairs see `audit/pairs.py`, `audit/alignment.py`.
+        score: how sure it is: of an error the probability that the label or number is wrong; of near-duplicates the
+            share of common character n-grams; of a leak its precision; of pairs see `audit/pairs.py`,
+            `audit/alignment.py`.
         suggested: another label, where one is suggested.
         other_file, other_line: the other text of two; of a misaligned stretch, the line of the first matching target.
         last_line: last line of a stretch.
-        token: what leaks a label.
+        token: what leaks a label; the word that a finding about a tag is about.
         numbers: counts that the finding rests on, by name.
     """
 
@@ -156,19 +159,23 @@ def shortened_findings(findings: Sequence[AuditFinding]) -> tuple[list[AuditFind
     return fitting, sum(short != whole for short, whole in zip(fitting, findings, strict=True))
 
 
-def write_report(path: Path, findings: Sequence[AuditFinding], of_pairs: bool) -> None:
+def write_report(path: Path, findings: Sequence[AuditFinding], target: str | None) -> None:
     """Write findings as a CSV with every field in quotes, atomically; `read_table` reads it.
+
+    `target` is what the texts come with, as in `DataSchema`.
 
     Raises:
         ResourceError: the file cannot be written.
     """
-    atomic_write_chunks(path, _csv_lines(findings, PAIR_COLUMNS if of_pairs else LABEL_COLUMNS))
+    columns = {"target": PAIR_COLUMNS, "tags": TAG_COLUMNS}.get(target or "", LABEL_COLUMNS)
+    atomic_write_chunks(path, _csv_lines(findings, columns))
 
 
 def _csv_lines(findings: Sequence[AuditFinding], columns: Sequence[str]) -> Iterator[bytes]:
     yield _csv_line(columns)
     for finding in findings:
         facts = vars(finding) | {"source": finding.text, "score": f"{finding.score:.4f}"}
+        facts["word"] = int(finding.numbers["word"]) if "word" in finding.numbers else ""
         for name in ("other_line", "last_line"):
             facts[name] = facts[name] or ""
         yield _csv_line([str(facts[name]) for name in columns])

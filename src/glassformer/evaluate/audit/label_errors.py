@@ -10,18 +10,22 @@ Departure from the paper, which lists as many examples: on ambiguous texts that 
 an emotion. Where a share e of labels was replaced by those of other examples, a label y with probability p, of a text
 that is probably of class k, is wrong with probability w / (w + (1 − e) p), w = e (1 − p) n_y / (N − n_k); a label is
 listed from `LISTED_FROM`. It and `SHARES` were chosen on seed 0 of `benchmarks/audit.py`.
+
+Where a text may have several labels each is a decision of its own. Of a label that n of N texts have, e n are taken to
+be missing, and as many to stand where they do not belong: one that is missing is wrong with the odds
+e p : (1 − e n / (N − n)) (1 − p), one that is there with e n / (N − n) (1 − p) : (1 − e) p.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from glassformer.evaluate.classification import MAX_TRAIN, bag_of_words_vectorizer
+from glassformer.evaluate.audit.features import Features, OfTexts
+from glassformer.evaluate.multilabel import MOST_CHOSEN_BY, score_of
 
 FOLDS = 5
 SHARES = (0.02, 0.05)
@@ -30,16 +34,13 @@ LISTED_FROM = 0.2
 """Probability from which a label is listed as wrong."""
 FEWEST = 2 * FOLDS
 """Examples of a label below which the model has seen too few of them to judge one."""
-PENALTIES = (4.0, 16.0)
-"""Inverse strengths of the L2 penalty on TF-IDF; the one with the least log loss on the first fold is taken."""
-VECTOR_PENALTIES = (0.003, 0.01, 0.03)
-"""The same on pooled vectors with a mean square of 1."""
 TEMPERATURES = np.geomspace(0.2, 3.0, 28)
 """Temperatures to choose from, also by log loss: then the list hardly depends on the penalty."""
 TEMPERED = 10_000
 """Examples on which the temperature is chosen."""
 CHUNK = 4096
 """Texts whose features are in memory at a time, beyond those that are fitted."""
+NO_WORDS = "the texts hold no words"
 
 
 class Judgement(NamedTuple):
@@ -60,18 +61,14 @@ class Judgement(NamedTuple):
 
 
 def judge_labels(
-    texts: Sequence[str],
-    labels: Int[np.ndarray, " N"],
-    groups: Int[np.ndarray, " N"],
-    vectors: Float[np.ndarray, "N P"] | None = None,
+    features_of: Callable[[], Features], labels: Int[np.ndarray, " N"], groups: Int[np.ndarray, " N"]
 ) -> Judgement | str:
     """Return which labels are probably wrong, or why that cannot be judged.
 
     Args:
-        texts: the texts, read by their TF-IDF.
+        features_of: returns what the labels are judged by; raises ValueError where the texts hold no words.
         labels: classes 0…C−1, each of which occurs.
         groups: number of the group of each example; equal texts, which are judged by the same model.
-        vectors: pooled vectors of a model, read in place of the texts.
     """
     if (n_classes := int(labels.max()) + 1) < 2:
         return "all texts have one label"
@@ -81,10 +78,10 @@ def judge_labels(
     if any(len(np.unique(labels[folds != fold])) < 2 or not (folds == fold).any() for fold in range(FOLDS)):
         return f"too few different texts for {FOLDS} folds with two labels in each"
     try:
-        features = _TextFeatures(texts) if vectors is None else _VectorFeatures(vectors)
+        features = features_of()
     except ValueError:  # "empty vocabulary"
-        return "the texts hold no words"
-    probabilities, penalty = out_of_fold(features, labels, folds, n_classes)
+        return NO_WORDS
+    probabilities, penalty = out_of_fold(features, labels, folds, n_classes, features.penalties)
     probabilities, temperature = calibrated(probabilities, labels)
     suggested = probabilities.argmax(axis=1)
     score, listed, n_candidates, share = confident_learning(probabilities, labels)
@@ -131,26 +128,35 @@ def confident_learning(
 
 
 def out_of_fold(
-    features: _TextFeatures | _VectorFeatures, labels: Int[np.ndarray, " N"], folds: np.ndarray, n_classes: int
+    features: Features, labels: Int[np.ndarray, " N"], folds: np.ndarray, n_classes: int, penalties: Sequence[float]
 ) -> tuple[Float[np.ndarray, "N C"], float]:
-    """Return the probabilities of each example by the model of the other folds, and the penalty."""
-    probabilities, penalty = np.zeros((len(labels), n_classes)), features.penalties[0]
+    """Return the probabilities of each example by the model of the other folds, and the penalty.
+
+    It is that of `penalties` with the least log loss on the first fold.
+    """
+    probabilities = np.zeros((len(labels), n_classes))
     for fold in range(FOLDS):
-        fitted = features.fitted[folds[features.fitted] != fold]
-        x = features.rows(fitted)
-        models = [_fit(x, labels[fitted], c) for c in (features.penalties if fold == 0 else [penalty])]
-        held = np.flatnonzero(folds == fold)
-        each = [np.zeros((len(held), n_classes)) for _ in models]
-        for start in range(0, len(held), CHUNK):
-            chunk = features.rows(held[start : start + CHUNK])
-            for model, out in zip(models, each, strict=True):
-                out[start : start + CHUNK, model.classes_] = model.predict_proba(chunk)
-        losses = [-np.log(np.maximum(p[np.arange(len(held)), labels[held]], 1e-6)).mean() for p in each]
+        held, each, losses = _held_out(features, labels, folds == fold, n_classes, penalties)
         best = int(np.argmin(losses))
         probabilities[held] = each[best]
-        if fold == 0:
-            penalty = features.penalties[best]
-    return probabilities, penalty
+        penalties = penalties[best : best + 1] if fold == 0 else penalties
+    return probabilities, penalties[0]
+
+
+def _held_out(
+    features: Features, labels: np.ndarray, in_fold: np.ndarray, n_classes: int, penalties: Sequence[float]
+) -> tuple[np.ndarray, list[np.ndarray], list[float]]:
+    """Return the examples of a fold; by the models of the others, one a penalty, probabilities and mean log loss."""
+    fitted = features.fitted[~in_fold[features.fitted]]
+    x, held = features.rows(fitted), np.flatnonzero(in_fold)
+    models = [features.fit(x, labels[fitted], penalty) for penalty in penalties]
+    each = [np.zeros((len(held), n_classes)) for _ in models]
+    for start in range(0, len(held), CHUNK):
+        chunk = features.rows(held[start : start + CHUNK])
+        for model, out in zip(models, each, strict=True):
+            out[start : start + CHUNK, model.classes_] = model.predict_proba(chunk)
+    losses = [float(-np.log(np.maximum(p[np.arange(len(held)), labels[held]], 1e-6)).mean()) for p in each]
+    return held, each, losses
 
 
 def calibrated(
@@ -174,50 +180,93 @@ def calibrated(
     return at(temperature, logs), temperature
 
 
-class _TextFeatures:
-    """TF-IDF of texts as in the baseline; of more than `MAX_TRAIN` texts, a sample is fitted and the rest only read."""
-
-    penalties = PENALTIES
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.texts, n = texts, len(texts)
-        self.fitted = np.arange(n)
-        if n > MAX_TRAIN:
-            self.fitted = np.sort(np.random.default_rng(0).choice(n, MAX_TRAIN, replace=False))
-        chosen = [texts[i] for i in self.fitted.tolist()]
-        self.vectorizer = bag_of_words_vectorizer(chosen)
-        self.matrix = self.vectorizer.fit_transform(chosen)
-
-    def rows(self, index: np.ndarray) -> Any:
-        """Return the features of texts."""
-        if len(self.fitted) == len(self.texts):
-            return self.matrix[index]
-        where = np.minimum(np.searchsorted(self.fitted, index), len(self.fitted) - 1)
-        if (self.fitted[where] == index).all():
-            return self.matrix[where]
-        return self.vectorizer.transform([self.texts[i] for i in index])
+# --- several labels in a text -------------------------------------------------------------------------------------
 
 
-class _VectorFeatures:
-    """Pooled vectors, centred and with a mean square of 1."""
+class SetJudgement(NamedTuple):
+    """What the models think of the labels of texts that may have several.
 
-    penalties = VECTOR_PENALTIES
+    Attributes:
+        score: (N, L) probability that a label is wrongly there, or wrongly missing.
+        listed: (N, L) whether it is listed.
+        suggested: (N, L) the labels without what is listed, and with those whose probability is one half or more.
+        facts: micro F1 on the labels as they are, of the labels whose probability is one half or more; that of the most
+            frequent label alone; candidates, assumed share of errors, penalty, median temperature of the labels, and
+            labels too rare, or too frequent, to judge.
+    """
 
-    def __init__(self, vectors: Float[np.ndarray, "N P"]) -> None:
-        centred = vectors - vectors.mean(axis=0)
-        self.matrix = centred / max(float(np.sqrt(np.square(centred).mean())), 1e-12)
-        self.fitted = np.arange(len(vectors))
-        if len(vectors) > MAX_TRAIN:
-            self.fitted = np.sort(np.random.default_rng(0).choice(len(vectors), MAX_TRAIN, replace=False))
-
-    def rows(self, index: np.ndarray) -> Any:
-        """Return the vectors of texts."""
-        return self.matrix[index]
+    score: Float[np.ndarray, "N L"]
+    listed: Bool[np.ndarray, "N L"]
+    suggested: Bool[np.ndarray, "N L"]
+    facts: dict[str, float]
 
 
-def _fit(x: Any, labels: np.ndarray, penalty: float) -> Any:
-    from sklearn.linear_model import LogisticRegression
+def judge_label_sets(
+    features_of: Callable[[], OfTexts],
+    given: Bool[np.ndarray, "N L"],
+    rarest: Int[np.ndarray, " N"],
+    groups: Int[np.ndarray, " N"],
+) -> SetJudgement | str:
+    """Return which labels are probably wrong or missing, or why that cannot be judged.
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "did not converge": more steps change no order of the scores
-        return LogisticRegression(C=penalty, max_iter=100).fit(x, labels)
+    Args:
+        features_of: as of `judge_labels`.
+        given: the labels that each text has.
+        rarest: number of the rarest label of each text, which is spread evenly over the folds; L for a text without.
+        groups: number of the group of each example.
+    """
+    n, sizes, folds = len(given), given.sum(axis=0), stratified_folds(rarest, groups)
+    if np.bincount(folds, minlength=FOLDS).min() == 0:
+        return f"too few different texts for {FOLDS} folds"
+    try:
+        features = features_of()
+    except ValueError:  # "empty vocabulary"
+        return NO_WORDS
+    others = [features.fitted[folds[features.fitted] != fold] for fold in range(FOLDS)]
+    fitted = np.stack([given[rows].sum(axis=0) for rows in others])
+    n_fitted = np.array([[len(rows)] for rows in others])
+    judged = (sizes >= FEWEST) & (n - sizes >= FEWEST) & ((fitted > 0) & (fitted < n_fitted)).all(axis=0)
+    if not judged.any():
+        return f"a label needs {FEWEST} texts with it, and as many without, to be judged, and none has"
+    columns = np.flatnonzero(judged)
+    probabilities, temperatures = np.zeros((n, len(columns))), np.zeros(len(columns))
+    frequent = columns[np.argsort(-sizes[columns], kind="stable")[:MOST_CHOSEN_BY]]
+    binary, penalties = given.astype(np.int64), features.set_penalties
+    losses = [_held_out(features, binary[:, column], folds == 0, 2, penalties)[2] for column in frequent.tolist()]
+    penalty = penalties[int(np.sum(losses, axis=0).argmin())]
+    for at, column in enumerate(columns.tolist()):
+        found, _ = out_of_fold(features, binary[:, column], folds, 2, (penalty,))
+        found, temperatures[at] = calibrated(found, binary[:, column])
+        probabilities[:, at] = found[:, 1]
+    score, listed, n_candidates, share = confident_sets(probabilities, given[:, columns])
+    answered = probabilities >= 0.5
+    scores, errors, suggested = np.zeros(given.shape), np.zeros(given.shape, dtype=bool), given.copy()
+    scores[:, columns], errors[:, columns] = score, listed
+    suggested[:, columns] = (given[:, columns] & ~listed) | answered
+    facts = {
+        "micro_f1": score_of(given[:, columns], answered),
+        "most_frequent": score_of(given, np.broadcast_to(np.arange(len(sizes)) == sizes.argmax(), given.shape)),
+        "candidates": n_candidates,
+        "share": share,
+        "penalty": penalty,
+        "temperature": float(np.median(temperatures)),
+        "unjudged": int((~judged).sum()),
+    }
+    return SetJudgement(scores, errors, suggested, facts)
+
+
+def confident_sets(
+    probabilities: Float[np.ndarray, "N L"], given: Bool[np.ndarray, "N L"]
+) -> tuple[np.ndarray, np.ndarray, int, float]:
+    """Return for each label of each text the probability that it is wrong and if it is listed; candidates and share."""
+    n, sizes = len(given), given.sum(axis=0)
+    there = (probabilities * given).sum(axis=0) / sizes
+    absent = ((1 - probabilities) * ~given).sum(axis=0) / (n - sizes)
+    candidates = np.where(given, (1 - probabilities >= absent) & (probabilities < there), probabilities >= there)
+    n_candidates = int(candidates.sum())
+    share = min(max(n_candidates / (2 * int(sizes.sum())), SHARES[0]), SHARES[1])
+    added = share * sizes / (n - sizes)
+    wrong = np.where(given, added * (1 - probabilities), share * probabilities)
+    right = np.where(given, (1 - share) * probabilities, (1 - added) * (1 - probabilities))
+    score = wrong / np.maximum(wrong + right, 1e-300)
+    return score, (given != (probabilities >= 0.5)) & (score >= LISTED_FROM), n_candidates, share

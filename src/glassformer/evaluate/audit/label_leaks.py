@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
 
+from glassformer.evaluate.audit.features import sampled
 from glassformer.evaluate.classification import MAX_TRAIN
 
 PRECISION = 0.99
@@ -40,8 +40,8 @@ def tokens_of(text: str) -> set[str]:
     return {*re.findall(r"\w+", text), *text.split()}
 
 
-def label_leaks(texts: Sequence[str], labels: Int[np.ndarray, " N"]) -> list[Leak]:
-    """Return the words that nearly determine a label, the most frequent first.
+def label_leaks(texts: Sequence[str], labels: Sequence[Sequence[int]]) -> list[Leak]:
+    """Return the words that nearly determine a label, the most frequent first; a text has one label, several, or none.
 
     A word counts if it has the precision and the support, and if drawing as many texts at random would give as many of
     the label with a probability below `CHANCE` (hypergeometric test, Bonferroni's correction). Of several words in the
@@ -51,10 +51,8 @@ def label_leaks(texts: Sequence[str], labels: Int[np.ndarray, " N"]) -> list[Lea
     from scipy.stats import hypergeom
     from sklearn.feature_extraction.text import CountVectorizer
 
-    index = np.arange(len(texts))
-    if len(index) > MAX_TRAIN:
-        index = np.sort(np.random.default_rng(0).choice(len(texts), MAX_TRAIN, replace=False))
-    y = labels[index]
+    index = sampled(len(texts), MAX_TRAIN)
+    sets = [labels[i] for i in index.tolist()]
     options: dict[str, Any] = {"analyzer": tokens_of, "min_df": min(FEWEST, len(index)), "dtype": np.int32}
     vectorizer: Any = CountVectorizer(**options)
     try:
@@ -62,18 +60,21 @@ def label_leaks(texts: Sequence[str], labels: Int[np.ndarray, " N"]) -> list[Lea
     except ValueError:  # no word is in so many texts
         return []
     tokens, n_token = vectorizer.get_feature_names_out(), np.diff(x.indptr)
-    one_hot = csr_matrix((np.ones(len(y)), (np.arange(len(y)), y)))
-    both, n_label = (x.T @ one_hot).tocoo(), np.bincount(y)
+    row_of = np.repeat(np.arange(len(sets)), [len(each) for each in sets])
+    label_of = np.array([label for each in sets for label in each], dtype=np.int64)
+    shape = len(sets), int(label_of.max(initial=-1)) + 1
+    has = csr_matrix((np.ones(len(row_of)), (row_of, label_of)), shape=shape).tocsc()
+    both, n_label = (x.T @ has).tocoo(), np.diff(has.indptr)
     n_both = both.data.astype(np.int64)
     kept = (n_both >= PRECISION * n_token[both.row]) & (n_both >= SUPPORT * n_label[both.col]) & (n_both >= FEWEST)
     n_tests = len(tokens) * int((n_label > 0).sum())
     found: dict[tuple[int, bytes], Leak] = {}
     for row, label, n in zip(both.row[kept].tolist(), both.col[kept].tolist(), n_both[kept].tolist(), strict=True):
-        p_value = min(1.0, n_tests * float(hypergeom.sf(n - 1, len(y), n_label[label], n_token[row])))
+        p_value = min(1.0, n_tests * float(hypergeom.sf(n - 1, len(sets), n_label[label], n_token[row])))
         if p_value >= CHANCE:
             continue
         where = x.indices[x.indptr[row] : x.indptr[row + 1]]
-        with_label = np.sort(where[y[where] == label])
+        with_label = np.intersect1d(where, has.indices[has.indptr[label] : has.indptr[label + 1]])
         examples = index[with_label[:N_EXAMPLES]].tolist()
         leak = Leak(tokens[row], label, int(n_token[row]), n, int(n_label[label]), p_value, examples)
         key = label, with_label.tobytes()
