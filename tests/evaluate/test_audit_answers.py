@@ -176,6 +176,26 @@ def test_numbers_without_relation_to_the_texts_are_not_listed() -> None:
     assert of_kind(audit(texts, [str(x) for x in rng.integers(1, 6, 300)], "number"), "number-error") == []
 
 
+@pytest.mark.parametrize("far", ["1e300", "-1e300", "1e160"])
+def test_a_number_that_is_far_from_all_others_is_listed_alone(far: str) -> None:
+    texts, answers = numbered()
+    answers[3] = far
+    [found] = of_kind(audit(texts, answers, "number"), "number-error")
+    assert (found.line, float(found.label)) == (5, float(far)) and abs(found.numbers["predicted"]) < 10
+
+
+def test_one_number_that_differs_where_the_texts_say_nothing() -> None:
+    [found] = of_kind(audit(numbered()[0], ["5"] * 399 + ["6"], "number"), "number-error")
+    assert (found.line, found.label, found.suggested) == (401, "6", "5")
+
+
+def test_numbers_of_many_orders_of_magnitude_are_no_errors() -> None:
+    report = audit(numbered()[0], [str(10 ** (i % 30)) for i in range(400)], "number")
+    assert "logarithms" in report.not_made["number-error"]
+    answers = [repr(x) for x in np.random.default_rng(0).standard_cauchy(size=400).tolist()]
+    assert len(of_kind(audit(numbered()[0], answers, "number"), "number-error")) <= 10
+
+
 def test_numbers_of_equal_texts_are_compared_as_numbers() -> None:
     report = audit(["a b", "a b", "A b", "c"], ["3", "3.0", "4", "5"], "number")
     [found] = of_kind(report, "contradiction")
