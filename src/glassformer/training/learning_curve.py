@@ -6,6 +6,7 @@ what is chosen from that; the same command continues an interrupted one. All are
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from glassformer.training.trainer import OnStep
 from glassformer.utils.atomic_io import atomic_write_text, write_json
 from glassformer.utils.device import choose_device, tuned
 from glassformer.utils.formatting import cell_text, counted, table
+
+logger = logging.getLogger(__name__)
 
 PARTS = (4, 2, 1)
 """What the training data is divided by."""
@@ -90,6 +93,7 @@ def _trained(base: Config, whole: RunFolder, size: int, n: int, seed: int, on_st
         return whole
     run = RunFolder(whole.path / FOLDER / f"n-{size}-seed-{seed}")
     if not (run.finished and run.report.is_file()):
+        logger.info(f"training on {size:,} of {n:,} examples with seed {seed}: {run.path}")
         limited = replace(base.data, limit=size)
         train_or_resume(replace(base, data=limited, train=replace(base.train, seed=seed)), run, on_step, None)
     return run

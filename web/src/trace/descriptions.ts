@@ -14,7 +14,7 @@ const rms = "y = \\frac{x}{\\sqrt{mean(x^2) + ε}} · γ";
 const scaled = "is divided by its root mean square and multiplied by a trained weight.";
 const summed = "Residual connection: the output of the block is added to its input.";
 const last = "Each token's vector is normalised before the output layer.";
-const pooled = "The token vectors are pooled into one vector for the whole text.";
+const pooled = "The token vectors are pooled into one vector.";
 
 /**
  * The key is the step with its variant ("k:rotate"), else with its block ("ff.out"), else alone ("k").
@@ -91,7 +91,7 @@ const STEPS: Record<string, Words> = {
   "head_norm:rms_norm": ["Each token’s vector is normalised before the output layer.", rms],
   logits: ["Each token's final vector times the embedding table: one logit per token of the vocabulary.", "z = x E^T"],
   "logits:untied": ["Each token's final vector times an output matrix: one logit per token of the vocabulary.", "z = x W^T"],
-  "logits:class": ["A linear projection of the pooled vector: one logit per class.", "z = x W^T"],
+  "logits:class": ["A linear projection of the pooled vector: one logit per class, or a number.", "z = x W^T"],
   "logits:pin_zero": ["Two classes need only one logit: that of the first class is fixed at 0.", "z = (0, s)"],
   [PROBABILITIES]: ["Softmax of the logits: the predicted probabilities.", "p_i = \\frac{e^{z_i}}{∑_j e^{z_j}}"],
 };
