@@ -156,6 +156,17 @@ def test_the_report_never_replaces_the_data(cli: Callable, table: Path) -> None:
     assert message.code == 2 and "the data itself" in message.err and table.read_bytes() == before
 
 
+def test_the_report_replaces_a_report_and_no_other_file(cli: Callable, table: Path, tmp_path: Path) -> None:
+    other, out = write_table(tmp_path / "kept.csv", ["a"], ["b"]), tmp_path / "report.csv"
+    before = other.read_bytes()
+    command = ["data", "audit", "classify", "--train-file", table, "--out"]
+    message = cli(*command, other)
+    assert message.code == 2 and "is no report of an audit" in message.err and other.read_bytes() == before
+    out.touch()
+    for _ in range(2):
+        assert cli(*command, out).code == 0 and out.read_bytes().startswith(b'"file","line"')
+
+
 def test_one_text_a_label_and_equal_texts_are_audited_as_far_as_they_go(cli: Callable, tmp_path: Path) -> None:
     path = write_table(tmp_path / "a.csv", [f"text number {i}" for i in range(5)], list("abcde"))
     single = cli("data", "audit", "--train-file", path)

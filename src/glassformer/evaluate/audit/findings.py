@@ -171,6 +171,13 @@ def write_report(path: Path, findings: Sequence[AuditFinding], target: str | Non
     atomic_write_chunks(path, _csv_lines(findings, columns))
 
 
+def is_report(path: Path) -> bool:
+    """Return whether a file begins as a report does, so that a new one may replace it."""
+    with open(path, "rb") as file:
+        first = file.readline(1000)
+    return first in (b"", *(_csv_line(columns) for columns in (LABEL_COLUMNS, TAG_COLUMNS, PAIR_COLUMNS)))
+
+
 def _csv_lines(findings: Sequence[AuditFinding], columns: Sequence[str]) -> Iterator[bytes]:
     yield _csv_line(columns)
     for finding in findings:
