@@ -8,7 +8,8 @@ German training pairs get stretches of targets that are shifted, copied sources 
 whose sides are exchanged or whose target is a sentence of the source language, and targets that end in the middle.
 
 Requests of clinc150 are joined, one to three in a text, for several labels: of 5% of the labels a third is removed, a
-third replaced by another, and as many are added. Sentences of Multi30k have their counts, colours and garments tagged
+third replaced by another, and as many are added. Questions of banking77 are paired, with the label whether both have
+one label, of which 5% are flipped. Sentences of Multi30k have their counts, colours and garments tagged
 by rules; the tag of 5% of the words with one, and of as many others, is replaced. The stars of IMDB's training reviews
 (in the names of their files): 5% are replaced by those of other reviews.
 
@@ -39,6 +40,7 @@ from glassformer.data.splits import Split
 from glassformer.evaluate.audit.audit import Vectors, audit_parts
 from glassformer.evaluate.audit.findings import AuditReport, Part
 from glassformer.tasks import task_class
+from glassformer.text.pairs import join_pair
 
 OUT = Path(__file__).with_name("audit.json")
 TABLES = ("emotion", "irony", "banking77", "clinc150")
@@ -105,6 +107,19 @@ def joined(texts: Sequence[str], labels: Sequence[str], n: int = 6000) -> tuple[
         found_texts.append(" . ".join(texts[i] for i in chosen))
         found_labels.append("\n".join(sorted({labels[i] for i in chosen})))
     return found_texts, found_labels
+
+
+def paired(texts: Sequence[str], labels: Sequence[str], n: int = 6000) -> tuple[list[str], list[str]]:
+    """Return pairs of questions, every other one of two with the same label, and whether they have it."""
+    rng, by_label = np.random.default_rng(0), dict[str, list[str]]()
+    for text, label in zip(texts, labels, strict=True):
+        by_label.setdefault(label, []).append(text)
+    names, found = sorted(by_label), list[str]()
+    for i in range(n):
+        one, two = (by_label[names[k]] for k in rng.choice(len(names), 2, replace=False).tolist())
+        first, second = rng.choice(len(one), 2, replace=False).tolist()
+        found.append(join_pair(one[first], one[second] if i % 2 else two[int(rng.integers(len(two)))]))
+    return found, ["same" if i % 2 else "other" for i in range(n)]
 
 
 def with_wrong_sets(answers: Sequence[str], seed: int) -> tuple[list[str], set[int]]:
@@ -192,7 +207,9 @@ def measure_answers(
 ) -> dict[str, Any]:
     """Return what is listed of changed answers of a kind; without a seed, of the answers as they are."""
     given, injected = (answers, set[Any]()) if seed is None else change(answers, seed)
-    report = audit_parts([Part("train", "t", texts, given, range(1, len(texts) + 1), "t")], kind)
+    pairs = kind == "pairs"
+    part = Part("train", "t", texts, given, range(1, len(texts) + 1), "t", pairs)
+    report = audit_parts([part], "label" if pairs else kind)
     rows = [f for f in report.findings if f.kind in ("label-error", "number-error")]
     listed = {(f.line - 1, int(f.numbers["word"]) - 1) if "word" in f.numbers else f.line - 1 for f in rows}
     facts = {name: report.numbers[name] for name in ("micro_f1", "accuracy", "r2") if name in report.numbers}
@@ -298,6 +315,7 @@ def main() -> None:
             "labels",
             with_wrong_sets,
         ),
+        "banking77, pairs": (lambda: paired(*read_labelled(arguments.own / "banking77.train.csv")), "pairs", flipped),
         "multi30k, tagged": (lambda: tagged(read_multi30k().text[:6000]), "tags", with_wrong_tags),
         "imdb, stars": (read_stars, "number", with_wrong_numbers),
     }

@@ -13,6 +13,7 @@ from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import DataSchema, Rows
 from glassformer.data.datasets.labels import label_of_number, labels_of, rarest_labels
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
+from glassformer.data.datasets.pair_columns import second_of
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.sources import pipes_kept
 from glassformer.errors import UsageError
@@ -96,15 +97,15 @@ def _read(schema: DataSchema, data: DataConfig) -> tuple[list[Part], list[str]]:
 
 def _part(name: str, rows: Rows, files: Path | tuple[Path, Path] | None) -> Part:
     target_file = str(files[1]) if isinstance(files, tuple) else str(rows.path)
-    return Part(name, str(rows.path), rows.text, rows.answer, rows.lines, target_file)
+    pairs = second_of(rows.columns) is not None
+    return Part(name, str(rows.path), rows.text, rows.answer, rows.lines, target_file, pairs)
 
 
 def _without_empty(part: Part) -> Part:
     """Return a part without texts that are empty."""
     kept = [i for i, text in enumerate(part.text) if text.strip()]
     lines = [part.lines[i] for i in kept]
-    text, answer = [part.text[i] for i in kept], [part.answer[i] for i in kept]
-    return Part(part.name, part.file, text, answer, lines, part.target_file)
+    return replace(part, text=[part.text[i] for i in kept], answer=[part.answer[i] for i in kept], lines=lines)
 
 
 class _Examples:
@@ -121,7 +122,7 @@ class _Examples:
         self.answers = [answer for part in parts for answer in part.answer]
         if kind == "number":
             self.answers = [label_of_number(float(answer)) for answer in self.answers]
-        self.separator = separator
+        self.separator, self.pairs = separator, any(part.pairs for part in parts)
         self.labels = [self.shown(labels_of(answer)) for answer in self.answers]
         self.part_of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         self.places = [part.place(i) for part in parts for i in range(len(part))]
@@ -159,7 +160,7 @@ def _check_texts(examples: _Examples, vectors: Vectors | None, checks: Checks) -
     if not examples.texts:
         checks.add("number-error" if examples.kind == "number" else "label-error", "all texts are empty")
         return
-    features_of = partial(text_features, examples.texts, vectors and vectors(examples.texts))
+    features_of = partial(text_features, examples.texts, vectors and vectors(examples.texts), examples.pairs)
     if examples.kind == "number":
         _check_numbers(examples, judge_numbers(features_of, np.array(examples.answers, dtype=float), groups), checks)
     elif examples.kind == "labels":

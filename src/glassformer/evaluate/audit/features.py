@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glassformer.evaluate import regression
-from glassformer.evaluate.classification import MAX_TRAIN, bag_of_words_vectorizer
+from glassformer.evaluate.classification import MAX_TRAIN, bag_of_words_vectorizer, tfidf_features
 from glassformer.evaluate.tag_baselines import ALPHAS, fit_window, window_features
 
 PENALTIES = (4.0, 16.0)
@@ -43,22 +43,30 @@ def fit_logistic(x: Any, labels: np.ndarray, penalty: float) -> Any:
 
 
 class TextFeatures:
-    """TF-IDF of texts as in the baseline; of more than `MAX_TRAIN` texts, a sample is fitted and the rest only read."""
+    """TF-IDF of texts as in the baseline; of more than `MAX_TRAIN` texts, a sample is fitted and the rest only read.
+
+    With `pairs` each text is a pair, of which both texts and what they share are features.
+    """
 
     penalties, set_penalties = PENALTIES, SET_PENALTIES
     ridge_penalties = regression.ALPHAS
     fit = staticmethod(fit_logistic)
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], pairs: bool = False) -> None:
         self.texts = texts
         self.fitted = sampled(len(texts), MAX_TRAIN)
         chosen = [texts[int(i)] for i in self.fitted]
-        self.vectorizer = bag_of_words_vectorizer(chosen)
-        self.matrix = self.vectorizer.fit_transform(chosen)
+        if pairs:
+            if (features := tfidf_features(chosen, texts, pairs=True)) is None:
+                raise ValueError("the texts hold no words")
+            self.matrix, self.holds_all = features[1], True
+        else:
+            self.vectorizer = bag_of_words_vectorizer(chosen)
+            self.matrix, self.holds_all = self.vectorizer.fit_transform(chosen), len(chosen) == len(texts)
 
     def rows(self, index: np.ndarray) -> Any:
         """Return the features of texts."""
-        if len(self.fitted) == len(self.texts):
+        if self.holds_all:
             return self.matrix[index]
         where = np.minimum(np.searchsorted(self.fitted, index), len(self.fitted) - 1)
         if (self.fitted[where] == index).all():
@@ -109,10 +117,12 @@ OfTexts: TypeAlias = TextFeatures | VectorFeatures
 Features: TypeAlias = OfTexts | WindowFeatures
 
 
-def text_features(texts: Sequence[str], vectors: Float[np.ndarray, "N P"] | None = None) -> OfTexts:
-    """Return the features of texts: their vectors, where a model gave them, or else their TF-IDF.
+def text_features(
+    texts: Sequence[str], vectors: Float[np.ndarray, "N P"] | None = None, pairs: bool = False
+) -> OfTexts:
+    """Return the features of texts, or with `pairs` of pairs: vectors that a model gave, or else TF-IDF.
 
     Raises:
         ValueError: the texts hold no words.
     """
-    return TextFeatures(texts) if vectors is None else VectorFeatures(vectors)
+    return TextFeatures(texts, pairs) if vectors is None else VectorFeatures(vectors)

@@ -44,7 +44,8 @@ class Place(NamedTuple):
 class Part:
     """Texts of a part of a data set with their answers, and where each stands.
 
-    `target_file` holds the targets of parallel files; it is `file` where both are in one table.
+    `target_file` holds the targets of parallel files; it is `file` where both are in one table. With `pairs` each text
+    is a pair.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Part:
     answer: list[str]
     lines: Sequence[int]
     target_file: str
+    pairs: bool = False
 
     def __len__(self) -> int:
         return len(self.text)
