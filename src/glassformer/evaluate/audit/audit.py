@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,6 +37,8 @@ from glassformer.evaluate.audit.pairs import (
 from glassformer.text.decision import number_text
 from glassformer.utils.formatting import counted, percent
 
+logger = logging.getLogger(__name__)
+
 Vectors = Callable[[Sequence[str]], np.ndarray]
 """Returns a vector for each text, as a trained model pools them."""
 
@@ -68,6 +71,7 @@ def audit_parts(
         separator: parts several labels in a finding.
     """
     checks, notes = Checks(), list(notes)
+    logger.info(f"auditing {counted(sum(map(len, parts)), 'examples')}")
     sides = [[part.text, part.answer] if answers == "target" else [part.text] for part in parts]
     if n := sum(not all(text.strip() for text in texts) for part in sides for texts in zip(*part, strict=True)):
         what = f"{counted(n, 'pairs')} with an empty side"
