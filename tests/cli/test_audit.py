@@ -22,8 +22,8 @@ from glassformer.evaluate.audit.findings import LABEL_COLUMNS, LONGEST_CELL, PAI
 from glassformer.tasks import TASKS
 
 FINDING = {
-    "kind", "file", "line", "text", "label", "suggested", "score", "other_file", "other_line", "target", "last_line",
-    "token", "numbers",
+    "kind", "file", "line", "text", "label", "suggested", "score", "other_file", "other_line", "other_label", "target",
+    "last_line", "token", "numbers",
 }  # fmt: skip
 AWKWARD = 'He said "no",\nthen; "yes"\t=1+1'
 

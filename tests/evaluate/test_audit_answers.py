@@ -121,6 +121,12 @@ def test_the_same_sentence_with_other_tags() -> None:
     assert (found.other_line, found.numbers) == (2, {"word": 3})
 
 
+def test_empty_sentences_have_no_tags_to_judge() -> None:
+    texts, answers = tagged()
+    report = audit(["", *texts, ""], ["", *answers, ""], "tags")
+    assert report.findings == [] and "2 empty texts left out" in report.notes
+
+
 def test_tags_that_cannot_be_judged_have_a_reason() -> None:
     assert "one label" in audit(["a b", "c d"], ["O\nO"] * 2, "tags").not_made["label-error"]
     assert "needs 10 examples" in audit(["a b", "c d"], ["O\nB-x"] * 2, "tags").not_made["label-error"]
@@ -199,7 +205,11 @@ def test_numbers_of_many_orders_of_magnitude_are_no_errors() -> None:
 def test_numbers_of_equal_texts_are_compared_as_numbers() -> None:
     report = audit(["a b", "a b", "A b", "c"], ["3", "3.0", "4", "5"], "number")
     [found] = of_kind(report, "contradiction")
-    assert (found.line, found.label, found.suggested) == (4, "4", "3")
+    assert (found.line, found.label, found.suggested, found.other_label) == (4, "4", "3", "3")
+    assert found.score == 1.0
+    near = [*["a b"] * 2, *[f"text {i}" for i in range(20)]], ["3", "3.5", *[str(i) for i in range(20)]]
+    first, _ = of_kind(audit(*near, "number"), "contradiction")
+    assert first.score == pytest.approx(0.5 / np.std([float(x) for x in near[1]]))
     assert "label-leak" not in report.counts and "50 numbers are needed" in report.not_made["number-error"]
 
 

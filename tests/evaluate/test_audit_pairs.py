@@ -42,6 +42,16 @@ def test_a_lost_target_shifts_all_lines_after_it(dropped: int) -> None:
     assert abs(found.line - 2 - max(dropped, 1)) <= 3 and found.last_line == 600 and found.numbers["offset"] == -1
 
 
+def test_pairs_of_an_earlier_part_are_listed() -> None:
+    source, target = pairs(200)
+    parts = [
+        Part("train", "a", source[:150], target[:150], range(1, 151), "b"),
+        Part("test", "c", [*source[150:], source[4], source[9]], [*target[150:], target[4], ""], range(1, 53), "d"),
+    ]
+    [found] = of_kind(audit_parts(parts, "target"), "split-overlap")
+    assert (found.file, found.line, found.other_file, found.other_line, found.score) == ("c", 51, "a", 5, 1.0)
+
+
 def test_a_stretch_over_two_files_is_a_finding_in_each() -> None:
     source, target = pairs()
     target = [*target[:280], *np.roll(np.array(target[280:320], dtype=object), 1).tolist(), *target[320:]]

@@ -25,17 +25,18 @@ def train(capsys: pytest.CaptureFixture[str], out: Path, *argv: str) -> tuple[st
     return err, json.loads((out / "report.json").read_text()), (out / "report.md").read_text()
 
 
-def pairs(path: Path, n: int, empty: int) -> list[str]:
+def pairs(path: Path, n: int, empty: int, written: str = "") -> list[str]:
     """Write parallel files of n pairs, of which some have an empty side; return their flags."""
     source = [f"one {i % 30}" for i in range(n)]
-    target = ["" if i < empty else f"eins {i % 30}" for i in range(n)]
+    target = [written if i < empty else f"eins {i % 30}" for i in range(n)]
     (path / "s").write_text("\n".join(source) + "\n")
     (path / "t").write_text("\n".join(target) + "\n")
     return ["--src-file", str(path / "s"), "--tgt-file", str(path / "t")]
 
 
-def test_pairs_with_an_empty_side_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = pairs(tmp_path, 200, 50)
+@pytest.mark.parametrize("written", ["", "  "])
+def test_pairs_with_an_empty_side_are_counted(written: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = pairs(tmp_path, 200, 50, written)
     argv += ["--valid-src-file", argv[1], "--valid-tgt-file", argv[3]]
     err, report, text = train(capsys, tmp_path / "r", "translate", *argv)
     assert "50 pairs with an empty side left out" in err
@@ -84,3 +85,18 @@ def test_lines_of_running_text_are_compared(tmp_path: Path, capsys: pytest.Captu
     assert f"evaluating on {tmp_path / 'b.txt'} (" in err and "a.txt (valid" not in err
     assert "15 of 20 validation lines of 32 characters or more are also in training" in err
     assert report["data"]["splits"]["valid"]["n_in_training"] == 15
+
+
+def test_empty_texts_that_are_scored_or_translated_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = pairs(tmp_path, 40, 0)
+    train(capsys, tmp_path / "r", "translate", *argv)
+    (tmp_path / "s").write_text("one 1\n\none 2\n\n")
+    (tmp_path / "t").write_text("eins 1\n\neins 2\n\n")
+    run, flags = str(tmp_path / "r"), ["--src-file", argv[1], "--ref-file", argv[3]]
+    assert main(["evaluate", run, *flags]) == 0 and "2 of 4 texts are empty" in capsys.readouterr().err
+    (tmp_path / "in.csv").write_text('src\none 1\n""\n')
+    command = ["predict", run, "--file", str(tmp_path / "in.csv"), "--text-column", "src"]
+    assert main([*command, "--out", str(tmp_path / "o.csv")]) == 0
+    assert "1 of 2 texts is empty" in capsys.readouterr().err

@@ -14,7 +14,9 @@ import pytest
 import glassformer
 from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.check import check_data
 from glassformer.errors import DataError, UsageError
+from glassformer.tasks import TASKS
 
 TINY = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "ensemble_size": 1}
 FEW = {"ngrams": 0, "bigrams": 0, "max_len": 16}
@@ -123,6 +125,19 @@ def test_labels_of_training_are_recognised_however_they_are_written(tmp_path: Pa
     valid = table(tmp_path / "valid.csv", None, rows)
     data = DataConfig(files=FilesConfig(train_file=str(train), valid_file=str(valid)))
     assert load_text_data(TASKS["classify"].schema, data).valid.answers == [names[label] for _, label in ROWS]
+
+
+@pytest.mark.parametrize("header", ["text,text,sentiment", "text,sentiment,sentiment", "Text, TEXT,sentiment"])
+def test_a_name_of_training_that_stands_twice_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], header: str
+) -> None:
+    rows = [(text, text, label) if header.lower().count("text") == 2 else (text, label, label) for text, label in ROWS]
+    table(here / "twice.csv", header, rows)
+    code, _, err = evaluate(capsys, "r", "--test-file", "twice.csv")
+    assert code == DataError.exit_code and "have one name" in err
+    files = FilesConfig(train_file="train.csv", test_file="twice.csv")
+    with pytest.raises(DataError, match="have one name"):
+        check_data(TASKS["classify"].schema, DataConfig(files=files))
 
 
 def test_validation_and_test_tables_are_read_by_the_columns_of_the_training_table(tmp_path: Path) -> None:

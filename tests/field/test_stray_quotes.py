@@ -149,3 +149,10 @@ def test_a_rare_text_of_several_lines_alone_in_its_column(
     found = read(tmp_path, written(rows), task="pretrain")
     assert found.noted(f"{n_long} of the fields", "may be rows that a stray quote joins", "lines 32 to ") == is_noted
     assert found.report.counts.get("texts whose lines look like rows", 0) == is_noted
+
+
+@pytest.mark.parametrize(("begin", "end"), [(5, 12), (5, 6), (1, 24)])
+def test_rows_of_numbers_that_a_quote_joins_are_refused(tmp_path: Path, begin: int, end: int) -> None:
+    lines = table([(f"the shoe {i} was good", f"{i}.5") for i in range(24)], ("body", "stars")).splitlines()
+    found = read(tmp_path, stray(lines, 0, begin, end, ","), task="regress")
+    assert [issue.line for issue in found.report.errors if issue.kind == "quote"] == [begin + 1]

@@ -286,3 +286,10 @@ def test_a_folder_with_one_tag_is_damaged(trained: Path, tmp_path: Path) -> None
     (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"label_names": ["O"]}), encoding="utf-8")
     with pytest.raises(CheckpointError):
         glassformer.load(tmp_path / "model")
+
+
+def test_probabilities_of_tags_are_no_columns(trained: Path, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "in.csv").write_text("text\nAnna saw Rome\n", encoding="utf-8")
+    command = ["predict", str(trained), "--file", str(tmp_path / "in.csv"), "--out", str(tmp_path / "o.csv")]
+    assert main([*command, "--probabilities"]) == 2 and "are of classifiers" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

@@ -157,8 +157,7 @@ def _what(finding: AuditFinding) -> str:
     """Return what is odd about a finding, in a few words."""
     numbers, other = finding.numbers, f"{finding.other_file}:{finding.other_line}"
     change = f"{finding.label} → {finding.suggested}" if finding.suggested else finding.label
-    if "word" in numbers:
-        change = f"word {numbers['word']:.0f}, {finding.token!r}: {change}"
+    change = _place_of(finding) + change
     match finding.kind:
         case "label-error" | "number-error":
             return change
@@ -166,8 +165,15 @@ def _what(finding: AuditFinding) -> str:
             n, of, label = (int(numbers[name]) for name in ("with_both", "with_token", "with_label"))
             return f"{finding.token!r}: {n:,} of {of:,} texts with it, and of {label:,} with {finding.label}"
         case "contradiction" | "near-duplicate" | "split-overlap":
-            return f"{change}, as {other}"
+            label = f"{_place_of(finding)}{finding.label}, " if finding.label else ""
+            same = finding.label == finding.other_label
+            return f"{label}as {other}" if same else f"{label}but {finding.other_label} at {other}"
         case "misaligned":
             return f"targets are {numbers['offset']:+.0f} lines away"
         case _:
             return shortened(finding.target, SHOWN_CHARS)
+
+
+def _place_of(finding: AuditFinding) -> str:
+    """Return which word of a sentence a finding is about; "" for one about a text."""
+    return f"word {finding.numbers['word']:.0f}, {finding.token!r}: " if "word" in finding.numbers else ""

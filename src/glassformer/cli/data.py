@@ -28,10 +28,11 @@ SHOWN_CHARS = 100
 
 @dataclass(frozen=True)
 class DataArguments:
-    """Check own files (data check classify --train-file …), show what is read (data show imdb), encode text.
+    """Check own files (data check classify --train-file …), or show what is read (data show imdb).
 
     The word after check or show is a recipe: classify, translate, lm, pretrain, multilabel, regress or tag for files of
-    your own. `data audit --help`, `data curve --help` and `data encode --help` show what these take.
+    your own. `data audit` looks for faults that training does not stop at, `data curve` says whether more data would
+    help, `data encode` encodes text ahead of training: `data audit --help` and so on show what these take.
     """
 
     sections: ClassVar = ("data",)

@@ -43,7 +43,7 @@ from glassformer.tasks.reporting import TaskReport
 from glassformer.text.decision import labels_answer, labels_lines, yes_and_no
 from glassformer.text.ngrams import mean_words
 from glassformer.text.pairs import text_of
-from glassformer.utils.formatting import cell_text, counted, number, percent, table
+from glassformer.utils.formatting import counted, number, percent, table
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class MultiLabelReport(TaskReport):
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
         rows = [[text_of(e), "; ".join(e.get("truth", ())), "; ".join(e["labels"])] for e in examples]
-        return table(["text", "true", "predicted"], [[cell_text(cell) for cell in row] for row in rows], left=3)
+        return table(["text", "true", "predicted"], rows, left=3)
 
     def answer_lines(self, answer: JsonObject) -> list[str]:
         return labels_lines(answer)

@@ -15,7 +15,7 @@ from glassformer.tasks.reporting import TaskReport
 from glassformer.text.decision import number_lines, number_text
 from glassformer.text.pairs import text_of
 from glassformer.utils import plotting as ps
-from glassformer.utils.formatting import cell_text, number, table
+from glassformer.utils.formatting import number, table
 
 MOST_POINTS = 2000
 """Examples that are drawn; of more, as many evenly spaced ones."""
@@ -111,7 +111,7 @@ class RegressReport(TaskReport):
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
         rows = [[text_of(e), *(number_text(e[k]) if k in e else "" for k in ("truth", "number"))] for e in examples]
-        return table(["text", "true", "predicted"], [[cell_text(cell) for cell in row] for row in rows], left=1)
+        return table(["text", "true", "predicted"], rows, left=1)
 
     def example_command(self, run: str) -> str:
         return f'glassformer predict {run} "I loved every minute" --json'

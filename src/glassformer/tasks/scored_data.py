@@ -17,6 +17,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
 from glassformer.runs.run_data import known_columns, load_run_data
 from glassformer.tasks import Task
+from glassformer.text.answers import empty_message
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +63,10 @@ class ScoredData:
         return self.train if self.fits_baselines else None
 
     def facts(self) -> JsonObject:
-        """Return what a result says of its data; log how many of its texts are in training too."""
+        """Return what a result says of its data; log how many of its texts are empty, and in training too."""
         facts: dict[str, Any] = {}
+        if not self.running_text and (n_empty := sum(not text.strip() for text in self.split.text)):
+            logger.warning(empty_message(n_empty, len(self.split)))
         if self.name != "train" and self.train is not None and not self.changed:
             overlap = overlap_with_training(self.split, self.train, self.running_text)
             if overlap is not None:

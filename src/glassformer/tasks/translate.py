@@ -199,8 +199,9 @@ class Translate(Task):
         ids, targets = writer.sequences("ids"), writer.sequences("target")
         for chunk in writer.chunks(split):
             encoded = t.encode_batch(chunk.text), t.of_targets.encode_batch(chunk.answers)
-            for source, target in zip(*encoded, strict=True):
-                if training and (not source or not target):
+            sides = zip(chunk.text, chunk.answers, strict=True)
+            for source, target, texts in zip(*encoded, sides, strict=True):
+                if training and not (source and target and all(text.strip() for text in texts)):
                     writer.stats["n_empty"] += 1
                 elif training and (len(source) > t.room(max_len) or len(target) > max_len):
                     writer.stats["n_dropped"] += 1

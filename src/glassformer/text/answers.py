@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import DataError, DivergedError
+from glassformer.errors import DataError, DivergedError, UsageError
 from glassformer.text.tokenizer import MASK, Tokenizer
 from glassformer.utils.formatting import counted
 
@@ -115,7 +115,7 @@ def checked_lines(lines: Any) -> Iterable[str]:
     return lines
 
 
-FROM_TEXT = frozenset({"label", "labels", "number", "tags"})
+FROM_TEXT = frozenset({"label", "labels", "number", "tags", "translation"})
 """Answers that say nothing of a text that is empty."""
 
 
@@ -139,7 +139,7 @@ class TextsAnswered:
     def warn(self, max_len: int) -> None:
         """Log what a reader of the answers must know."""
         if self.n_empty:
-            logger.warning(f"{self.n_empty:,} of {self.n:,} texts {'is' if self.n_empty == 1 else 'are'} empty")
+            logger.warning(empty_message(self.n_empty, self.n))
         if self.n_cut:
             logger.warning(cut_message(self.n_cut, self.n, max_len))
         if self.n_unknown:
@@ -147,6 +147,11 @@ class TextsAnswered:
             tokens = counted(self.n_unknown, "tokens")
             message = f"{self.n_with_unknown:,} of {self.n:,} texts {hold} {tokens} unknown to the model"
             logger.warning(message)
+
+
+def empty_message(n_empty: int, n: int) -> str:
+    """Return how many texts are empty."""
+    return f"{n_empty:,} of {n:,} texts {'is' if n_empty == 1 else 'are'} empty"
 
 
 def cut_message(n_cut: int, n: int, max_len: int) -> str:
@@ -198,6 +203,9 @@ def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefi
 
     Of several translations the others are `translation_2`, `score_2` and so on; with `probabilities` that of each class
     is `probability_CLASS`. What a language model writes is `continuation`, for `text` is usually its prompt's column.
+
+    Raises:
+        UsageError: the answer has no probabilities of classes, and they were asked for.
     """
     if "prompt" in answer:
         return {f"{prefix}continuation": answer["text"]}
@@ -205,8 +213,10 @@ def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefi
     columns = {name: value for name, value in answer.items() if name not in left_out}
     for rank, other in enumerate(answer.get("n_best", ())[1:], start=2):
         columns |= {f"{name}_{rank}": value for name, value in other.items() if name not in DETAILS}
+    if probabilities and "probabilities" not in answer:
+        raise UsageError("probabilities of the classes are of classifiers, and these answers have none", "leave it out")
     if probabilities:
-        columns |= {f"probability_{name}": value for name, value in answer.get("probabilities", {}).items()}
+        columns |= {f"probability_{name}": value for name, value in answer["probabilities"].items()}
     return {f"{prefix}{name}": value for name, value in columns.items()}
 
 

@@ -69,6 +69,15 @@ def test_words_and_spans_of_json_lines_are_read_alike(tmp_path: Path) -> None:
 def test_tags_of_other_schemes_are_counted(tmp_path: Path) -> None:
     _, tags, diagnostics = read(write(tmp_path / "a.conll", "a I-X\nb I-X\nc O\nd S-Y\n"))
     assert tags == ["B-X I-X O B-Y"] and diagnostics.counts["tags brought to IOB2"] == 2
+    assert "a.conll: tags were brought to IOB2, the first in line 1, word 1 ('a'): I-X is B-X" in diagnostics.notes
+
+
+def test_words_that_running_text_would_cut_are_noted(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "a.conll", "Dr. B-X\nLee I-X\nsaw O\n\nit O\nis O\n\n'll O\n"))[2]
+    assert found.counts["sentences whose words running text cuts otherwise"] == 2
+    [note] = [note for note in found.notes if "predict would cut" in note]
+    assert "in 2 of 3 sentences" in note and "'Dr.' into 'Dr .'" in note
+    assert not read(write(tmp_path / "b.conll", "Lee B-X\ndon't O\n3.5 O\n! O\n"))[2].notes
 
 
 @for_each(

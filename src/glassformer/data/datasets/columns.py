@@ -143,7 +143,8 @@ def read_table(
         return Rows([], [], [], path, (None,) * len(specs))
     lines, texts, targets = array("q"), list[str](), list[str]()
     of_label = specs[-1].is_label
-    joined = JoinedRows(columns.n_fields, int(columns.keys[-1]) if of_label and columns.n_fields else None)
+    place = int(columns.keys[-1]) if of_label and columns.n_fields else None
+    joined = JoinedRows(columns.n_fields, place, specs[-1].is_number)
     usual, named = [spec.usual for spec in specs], any(spec.requested for spec in specs)
     first = headers.first_row(columns.has_header, list(sample[0].fields), usual, named)
     below = headers.without_headers(path, itertools.chain(sample, rows), first, joined, diagnostics)
@@ -256,13 +257,13 @@ def _by_header(path: Path, names: Sequence[str], specs: ColumnSpecs) -> list[int
         if found[0] in chosen and any(other.name == "pair" for other in specs):
             twice = specs[chosen.index(found[0])].flag
             raise UsageError(f"{twice} and {spec.flag} name one column, {spec.requested!r}", "name another for one")
-        chosen[k] = _only(path, found, names)
+        chosen[k] = only_column(path, found, names)
     for k, spec in enumerate(specs):
         if chosen[k] is None:
             candidates = (lowered.index(usual) for usual in spec.usual if usual in lowered)
             chosen[k] = next((i for i in candidates if i not in chosen), None)
             if (first := chosen[k]) is not None:
-                _only(path, [i for i, name in enumerate(lowered) if name == lowered[first]], names)
+                only_column(path, [i for i, name in enumerate(lowered) if name == lowered[first]], names)
     return chosen
 
 
@@ -272,7 +273,7 @@ def _number(spec: ColumnSpec, names: Sequence[str]) -> int | None:
     return int(wanted) - 1 if wanted in [str(number + 1) for number in range(len(names))] else None
 
 
-def _only(path: Path, found: Sequence[int], names: Sequence[str]) -> int:
+def only_column(path: Path, found: Sequence[int], names: Sequence[str]) -> int:
     """Return the only column of a name; raise DataError if it stands twice in the header."""
     if len(found) > 1:
         shown = ", ".join(repr(names[i]) for i in found)

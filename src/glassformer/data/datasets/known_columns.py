@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, ResolvedColumns, Rows, json_names
+from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, ResolvedColumns, Rows, json_names, only_column
 from glassformer.data.datasets.headers import plain
 from glassformer.data.datasets.labels import labels_of, normalised_label
 from glassformer.data.datasets.numbers import is_number
@@ -113,7 +113,7 @@ class KnownColumns:
         self, path: Path, names: Sequence[str], specs: ColumnSpecs, diagnostics: Diagnostics, in_json: bool
     ) -> ResolvedColumns | None:
         """Return the columns with the headers of training, if the table has them all."""
-        places = [_place(header, names) for header in self.columns.headers]
+        places = [_place(path, header, names) for header in self.columns.headers]
         found = [place for place in places if place is not None]
         if len(found) < len(places) or len(set(found)) < len(found):
             if in_json and len(specs) > 2:
@@ -175,14 +175,13 @@ class KnownColumns:
             diagnostics.notes.append(f"{path.name}: not all columns of training are in it ({', '.join(named)})")
 
 
-def _place(header: str | None, names: Sequence[str]) -> int | None:
-    """Return the position of a header, as it is written or but for case and spaces."""
+def _place(path: Path, header: str | None, names: Sequence[str]) -> int | None:
+    """Return the position of a header, as it is written or but for case and spaces; DataError if it stands twice."""
     if header is None:
         return None
-    if header in names:
-        return list(names).index(header)
-    lowered, wanted = [plain(name) for name in names], plain(header)
-    return lowered.index(wanted) if wanted in lowered else None
+    found = [i for i, name in enumerate(names) if name == header]
+    found = found or [i for i, name in enumerate(names) if plain(name) == plain(header)]
+    return only_column(path, found, names) if found else None
 
 
 def _is_usual(cell: str, spec: ColumnSpec) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.data.datasets.labels import normalised_label
+from glassformer.data.datasets.numbers import is_number
 from glassformer.data.diagnostics import Diagnostics
 
 MOST = 0.8
@@ -61,11 +62,11 @@ class LineBreaks:
 class JoinedRows:
     """Collects rows over several lines that may be many rows, joined by a stray quote.
 
-    `label` is the position of the labels; None in a table without.
+    `label` is the position of the labels; None in a table without. Labels `of_numbers` need not come again.
     """
 
-    def __init__(self, n_columns: int, label: int | None) -> None:
-        self.n_columns, self.label = n_columns, label
+    def __init__(self, n_columns: int, label: int | None, of_numbers: bool = False) -> None:
+        self.n_columns, self.label, self.of_numbers = n_columns, label, of_numbers
         self._suspects: list[_Suspect] = []
         self._long: list[_Suspect] = []  # of a table with one column, any line of which is a row
 
@@ -90,7 +91,12 @@ class JoinedRows:
         doubtful = list(self._long) if len(self._long) <= max(1, n_rows // 10) else []
         for suspect in self._suspects:
             own = Counter(suspect.labels)
-            n_known = sum(n for label, n in own.items() if label in known or (n > 1 and len(own) < suspect.n_lines / 3))
+            repeated = len(own) < suspect.n_lines / 3
+            n_known = sum(
+                n
+                for label, n in own.items()
+                if label in known or (n > 1 and repeated) or (self.of_numbers and is_number(label))
+            )
             if n_known >= MOST * len(suspect.labels) if suspect.labels else few and suspect.n_lines >= FEWEST_LINES:
                 _report_joined(path, suspect, self.n_columns, diagnostics)
             else:

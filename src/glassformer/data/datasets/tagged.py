@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from glassformer.data.sources import format_of, is_columnar
 from glassformer.errors import UsageError
 from glassformer.text.tags import OUTSIDE, as_iob2
 from glassformer.text.words import Span, read_running
+from glassformer.utils.formatting import counted
 
 WORDS = ColumnSpec("words", "--text-column", ("tokens", "words", "text", "sentence"))
 TAGS = ColumnSpec("tags", "--label-column", ("tags", "ner_tags", "pos_tags", "labels", "ner", "pos", "upos"))
@@ -47,6 +49,8 @@ class _Sentences:
     answers: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     written: Counter[str] = field(default_factory=Counter)
+    changed: list[str] = field(default_factory=list)
+    cut_otherwise: list[str] = field(default_factory=list)
 
     def add(self, line: int, words: Sequence[str], tags: Sequence[str]) -> None:
         """Add a sentence, or report what is wrong in it."""
@@ -60,14 +64,33 @@ class _Sentences:
             return
         self.written.update(tags)
         found = as_iob2(clean)
-        self.diagnostics.counts["tags brought to IOB2"] += sum(a != b for a, b in zip(clean, found, strict=True))
+        differ = [i for i, (a, b) in enumerate(zip(clean, found, strict=True)) if a != b]
+        self.diagnostics.counts["tags brought to IOB2"] += len(differ)
+        self.changed += [f"line {line}, word {i + 1} ({words[i][:40]!r}): {clean[i]} is {found[i]}" for i in differ[:1]]
+        self.cut_otherwise += [word for word in words if _cut(word) != word][:1]
         self.texts.append(joined)
         self.answers.append("\n".join(found))
         self.lines.append(line)
 
     def rows(self) -> Rows:
         note_spellings(self.path, self.written, self.diagnostics)
+        notes, n = self.diagnostics.notes, len(self.cut_otherwise)
+        if self.changed:
+            notes.append(f"{self.path.name}: tags were brought to IOB2, the first in {self.changed[0]}")
+        if n:
+            self.diagnostics.counts["sentences whose words running text cuts otherwise"] += n
+            word = self.cut_otherwise[0]
+            notes.append(
+                f"{self.path.name}: in {n:,} of {counted(len(self.texts), 'sentences')} predict would cut words, such "
+                f"as {word[:40]!r} into {_cut(word)[:40]!r}; scores are of the words of the file"
+            )
         return Rows(self.texts, self.answers, self.lines, self.path)
+
+
+@lru_cache(maxsize=1 << 16)
+def _cut(word: str) -> str:
+    """Return the words that running text would be cut into at a word, joined by spaces."""
+    return " ".join(read_running(word).words)
 
 
 def _problem(words: Sequence[str], tags: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import DataSchema, Rows
 from glassformer.data.datasets.labels import label_of_number, labels_of, rarest_labels
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
+from glassformer.data.datasets.numbers import mean_and_sd
 from glassformer.data.datasets.pair_columns import second_of
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.sources import pipes_kept
@@ -79,7 +80,7 @@ def audit_parts(
     if answers == "target":
         _check_pairs(parts, checks)
     elif answers == "tags":
-        _check_tags(_Examples(parts, answers), checks)
+        _check_tags(_Examples([_without_empty(part) for part in parts], answers), checks)
     else:
         _check_texts(_Examples([_without_empty(part) for part in parts], answers, separator), vectors, checks)
     return checks.report(parts, notes)
@@ -126,6 +127,7 @@ class _Examples:
         self.answers = [answer for part in parts for answer in part.answer]
         if kind == "number":
             self.answers = [label_of_number(float(answer)) for answer in self.answers]
+            self.sd = mean_and_sd(np.array(self.answers, dtype=float))[1] if self.answers else 1.0
         self.separator, self.pairs = separator, any(part.pairs for part in parts)
         self.labels = [self.shown(labels_of(answer)) for answer in self.answers]
         self.part_of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
@@ -144,7 +146,14 @@ class _Examples:
         place, label = self.places[i], self.labels[i]
         other_file, other_line = ("", 0) if other is None else self.places[other]
         found = AuditFinding(kind, *place, self.texts[i], label, suggested, score)
-        return replace(found, other_file=other_file, other_line=other_line)
+        other_label = "" if other is None else self.labels[other]
+        return replace(found, other_file=other_file, other_line=other_line, other_label=other_label)
+
+    def distance(self, i: int, j: int) -> float:
+        """Return how far two answers are apart, at most 1: numbers in standard deviations, others always 1."""
+        if self.kind != "number":
+            return 1.0
+        return min(1.0, abs(float(self.answers[i]) - float(self.answers[j])) / self.sd)
 
 
 def _check_texts(examples: _Examples, vectors: Vectors | None, checks: Checks) -> None:
@@ -156,7 +165,7 @@ def _check_texts(examples: _Examples, vectors: Vectors | None, checks: Checks) -
     found = list[AuditFinding]()
     for i, j, most in contradictions(groups, examples.answers):
         suggested = "" if most is None else examples.shown(labels_of(most))
-        found.append(examples.finding("contradiction", i, other=j, suggested=suggested))
+        found.append(examples.finding("contradiction", i, examples.distance(i, j), j, suggested))
     checks.add("contradiction", found)
     if examples.kind != "number":
         checks.add("label-leak", _leaks(examples, labels, names))
@@ -234,7 +243,9 @@ def _check_tags(examples: _Examples, checks: Checks) -> None:
     for i, j, most in contradictions(same, examples.answers):
         finding = replace(examples.finding("contradiction", i, other=j), label=examples.answers[i])
         differ = [k for k, pair in enumerate(zip(tags[i], tags[j], strict=True)) if pair[0] != pair[1]]
-        found += [about(finding, k, "" if most is None else tags[j][k]) for k in differ]
+        for k in differ:
+            about_word = about(finding, k, "" if most is None else tags[j][k])
+            found.append(replace(about_word, other_label=tags[j][k]))
     checks.add("contradiction", found)
     _check_duplicates(examples, groups_of(examples.texts), checks)
     names = sorted({tag for each in tags for tag in each})
@@ -286,6 +297,7 @@ class _Pairs:
     """The pairs of all parts in one row, with the findings that they make."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = parts
         self.source = [text for part in parts for text in part.text]
         self.target = [text for part in parts for text in part.answer]
         self.where = [(part, i) for part in parts for i in range(len(part))]
@@ -298,6 +310,15 @@ class _Pairs:
         file, other = (part.target_file, part.file) if at_target else (part.file, part.target_file)
         found = AuditFinding(kind, file, line, self.source[i], target=self.target[i], score=score)
         return found if file == other else replace(found, other_file=other, other_line=line)
+
+    def overlaps(self) -> Iterator[AuditFinding]:
+        """Yield each pair that is nearly equal to one of an earlier part."""
+        part_of = np.repeat(np.arange(len(self.parts)), [len(part) for part in self.parts])
+        both = [f"{source} {target}" for source, target in zip(self.source, self.target, strict=True)]
+        for later, earlier, similarity in near_duplicates(both, part_of):
+            if part_of[later] != part_of[earlier] and self.full[later]:
+                (part, row), finding = self.where[earlier], self.finding("split-overlap", later, similarity)
+                yield replace(finding, other_file=part.file, other_line=int(part.lines[row]))
 
     def stretches(self, stretch: Stretch) -> Iterator[AuditFinding]:
         """Yield a finding for a stretch, one for each part that it is in."""
@@ -320,6 +341,8 @@ def _check_pairs(parts: Sequence[Part], checks: Checks) -> None:
     """Look for faults of pairs; what follows from another one is not listed: a copy is of the other language, too."""
     pairs = _Pairs(parts)
     explained = ~pairs.full
+    if len(parts) > 1:
+        checks.add("split-overlap", list(pairs.overlaps()))
     stretches = misaligned_stretches(pairs.source, pairs.target)
     if isinstance(stretches, str):
         checks.add("misaligned", stretches)

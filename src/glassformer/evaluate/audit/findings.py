@@ -70,11 +70,13 @@ class AuditFinding:
 
     Attributes:
         text: the text, or the source of a pair. target: the target of a pair.
-        score: how sure it is: of an error the probability that the label or number is wrong; of near-duplicates the
+        score: how sure it is: of numbers that differ for equal texts their distance in standard deviations, at most 1;
+            of an error the probability that the label or number is wrong; of near-duplicates the
             share of common character n-grams; of a leak its precision; of pairs see `audit/pairs.py`,
             `audit/alignment.py`.
         suggested: another label, where one is suggested.
-        other_file, other_line: the other text of two; of a misaligned stretch, the line of the first matching target.
+        other_file, other_line, other_label: the other text of two, and its label; of a misaligned stretch, the line of
+            the first matching target.
         last_line: last line of a stretch.
         token: what leaks a label; the word that a finding about a tag is about.
         numbers: counts that the finding rests on, by name.
@@ -89,6 +91,7 @@ class AuditFinding:
     score: float = 1.0
     other_file: str = ""
     other_line: int = 0
+    other_label: str = ""
     target: str = ""
     last_line: int = 0
     token: str = ""
