@@ -45,6 +45,8 @@ from glassformer.text.pairs import join_pair
 OUT = Path(__file__).with_name("audit.json")
 TABLES = ("emotion", "irony", "banking77", "clinc150")
 FLIPPED = 0.05
+OTHER_ANSWERS = "other answers by words"
+"""Where the table has pairs of texts, sets of labels, tags and numbers."""
 SHARE = 0.01
 """Share of the pairs that get each fault."""
 STRETCHES = (3, 10, 30, 100, 300)
@@ -321,7 +323,7 @@ def main() -> None:
     }
     for name, (make, kind, change) in read.items():
         if arguments.only in name:
-            keep(f"{kind} by words", name, partial(measure_answers, *make(), kind, change))
+            keep(OTHER_ANSWERS, name, partial(measure_answers, *make(), kind, change))
     if arguments.only in "multi30k":
         train = read_multi30k()
         keep("pairs", "multi30k", partial(measure_pairs, train.text, train.answers))

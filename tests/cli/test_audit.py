@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.helpers.audited import NAMES, labelled, pairs, write_table
+from tests.helpers.audited import NAMES, labelled, made_words, pairs, write_table
 from tests.helpers.tiny_runs import Runs
 
 from glassformer.config import DataConfig, FilesConfig
@@ -154,6 +155,33 @@ def test_the_report_never_replaces_the_data(cli: Callable, table: Path) -> None:
     before = table.read_bytes()
     message = cli("data", "audit", "classify", "--train-file", table, "--out", table.parent / "." / table.name)
     assert message.code == 2 and "the data itself" in message.err and table.read_bytes() == before
+
+
+def test_pairs_without_a_header_are_pairs(cli: Callable, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    words = made_words(rng, 60)
+    first = [rng.choice(words, 5, replace=False) for _ in range(200)]
+    second = [rng.permutation(each if i % 2 else np.setdiff1d(words, each))[:5] for i, each in enumerate(first)]
+    rows = [[" ".join(a), " ".join(b), "oy"[i % 2]] for i, (a, b) in enumerate(zip(first, second, strict=True))]
+    found = []
+    for name, header in (("with.csv", [["text", "pair", "label"]]), ("without.csv", [])):
+        with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([*header, *rows])
+        flags = ["--text-column", "1", "--pair-column", "2", "--label-column", "3", "--json"]
+        found.append(json.loads(cli("data", "audit", "classify", "--train-file", tmp_path / name, *flags).out))
+    assert found[0]["numbers"] == found[1]["numbers"] and found[0]["numbers"]["accuracy"] > 0.9
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_link_or_a_pipe_is_not_replaced(kind: str, cli: Callable, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.csv"
+    if kind == "link":
+        out.symlink_to("nowhere.csv")
+    else:
+        os.mkfifo(out)
+    message = cli("data", "audit", "classify", "--train-file", table, "--out", out)
+    assert message.code == 2 and "is a link or a pipe" in message.err
+    assert out.is_symlink() or out.is_fifo()
 
 
 def test_the_report_replaces_a_report_and_no_other_file(cli: Callable, table: Path, tmp_path: Path) -> None:

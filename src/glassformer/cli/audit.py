@@ -88,6 +88,8 @@ def _report_path(out: str | None, files: FilesConfig) -> Path | None:
         raise UsageError(f"{out} is a folder", "name a file: --out report.csv")
     if path.exists() and any(file and Path(file).exists() and path.samefile(file) for file in astuple(files)):
         raise UsageError(f"{out} is the data itself, which the report would replace", "name another file")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UsageError(f"{out} is a link or a pipe, which the report would replace", "name a file: --out report.csv")
     from glassformer.evaluate.audit.findings import is_report
 
     if path.is_file() and not is_report(path):

@@ -24,6 +24,7 @@ from glassformer.config.validation import convert, kinds, sections, tables
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
 from glassformer.utils import console
+from glassformer.utils.formatting import glassformer_command
 
 if TYPE_CHECKING:
     from glassformer.tasks import Task
@@ -343,6 +344,6 @@ def run_folders(word: str) -> list[Path]:
     """Return the run folders of `RUN` or `RUN,RUN,…`, which form an ensemble; errors as in `run_folder`."""
     parts = [word] if Path(word).exists() else word.split(",")
     if len(parts) > 1 and (exported := next((part for part in parts if is_exported(Path(part))), None)):
-        hint = f"to answer with it alone: glassformer predict {exported} TEXT; to join models, name their runs"
+        hint = f"to answer with it alone: {glassformer_command('predict', exported)}; to join models, name their runs"
         raise UsageError(f"{exported} is an exported model, which answers alone", hint)
     return [run_folder(part) for part in parts]

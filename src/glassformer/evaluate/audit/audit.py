@@ -15,7 +15,6 @@ from glassformer.data.datasets.columns import DataSchema, Rows
 from glassformer.data.datasets.labels import label_of_number, labels_of, rarest_labels
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
 from glassformer.data.datasets.numbers import mean_and_sd
-from glassformer.data.datasets.pair_columns import second_of
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.sources import pipes_kept
 from glassformer.errors import UsageError
@@ -53,7 +52,9 @@ def audit_data(schema: DataSchema, data: DataConfig, vectors: Vectors | None = N
         DataError: a file cannot be read as it stands.
     """
     if not schema.target:
-        raise UsageError(f"{schema.task} has no answers to audit", "audit classify or translate")
+        raise UsageError(
+            f"{schema.task} has no answers to audit", "audit classify, multilabel, regress, tag or translate"
+        )
     parts, notes = _read(schema, data)
     several = schema.target == "label" and schema.columns is not None and schema.columns[-1].separator is not None
     return audit_parts(parts, "labels" if several else schema.target, vectors, notes, data.files.label_separator)
@@ -102,7 +103,7 @@ def _read(schema: DataSchema, data: DataConfig) -> tuple[list[Part], list[str]]:
 
 def _part(name: str, rows: Rows, files: Path | tuple[Path, Path] | None) -> Part:
     target_file = str(files[1]) if isinstance(files, tuple) else str(rows.path)
-    pairs = second_of(rows.columns) is not None
+    pairs = len(rows.columns) > 2  # without a header they have no names
     return Part(name, str(rows.path), rows.text, rows.answer, rows.lines, target_file, pairs)
 
 
