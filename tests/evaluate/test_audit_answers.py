@@ -119,6 +119,8 @@ def test_the_same_sentence_with_other_tags() -> None:
     [found] = of_kind(audit(texts, answers, "tags"), "contradiction")
     assert (found.line, found.token, found.label, found.suggested) == (3, "Rome", "O", "B-b")
     assert (found.other_line, found.numbers) == (2, {"word": 3})
+    near = {f.line: f.other_line for f in of_kind(audit(texts, answers, "tags"), "near-duplicate")}
+    assert near == {4: 2, 5: 2}, "one of another case is no contradiction, but nearly equal"
 
 
 def test_empty_sentences_have_no_tags_to_judge() -> None:

@@ -42,7 +42,7 @@ class AuditArguments:
     out: str | None = None
     """CSV of all findings to go through, with file and line (.csv)."""
     run: str | None = None
-    """Run whose pooled vectors judge labels or numbers, as an imported encoder; when absent, TF-IDF of words."""
+    """Run whose pooled vectors judge labels or numbers, such as an imported encoder; if absent, TF-IDF of words."""
     json: bool = False
     """Print one JSON object."""
 

@@ -248,7 +248,7 @@ def _check_tags(examples: _Examples, checks: Checks) -> None:
             about_word = about(finding, k, "" if most is None else tags[j][k])
             found.append(replace(about_word, other_label=tags[j][k]))
     checks.add("contradiction", found)
-    _check_duplicates(examples, groups_of(examples.texts), checks)
+    _check_duplicates(examples, same, checks)
     names = sorted({tag for each in tags for tag in each})
     number_of = {name: i for i, name in enumerate(names)}
     labels = np.array([number_of[tag] for each in tags for tag in each], dtype=np.int64)
