@@ -223,6 +223,21 @@ def test_an_import_is_compared_with_the_library(kind: str, monkeypatch: pytest.M
     assert check is not None and check.differences["log-probabilities"] > 1e-3
 
 
+def test_the_library_opens_no_file_of_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It would open `vmap.txt`, too, which nothing here checks: a pipe of this name would be waited for."""
+    run_of("translate", monkeypatch).export("ctranslate2", tmp_path / "out")
+    made, given = ctranslate2.Translator, list[set[str]]()
+
+    def keep(path: str, **options: Any) -> Any:
+        given.append({*options["files"]})
+        return made(path, **options)
+
+    monkeypatch.setattr(ctranslate2, "Translator", keep)
+    assert import_folder(tmp_path / "out", tmp_path / "run").check is not None
+    assert load_exported(tmp_path / "out").predict("abc")
+    assert given == [{"model.bin", "config.json", "shared_vocabulary.json"}] * 2
+
+
 def test_a_start_token_can_be_the_end_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As in the models of Marian and M2M: nothing else would end a translation."""
     folder = translator_folder(monkeypatch, tmp_path)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ import numpy as np
 
 from glassformer.errors import CheckpointError
 from glassformer.interop.export_facts import MAX_WEIGHTS, FieldReader, require
-from glassformer.utils.safe_read import open_regular
+from glassformer.utils.safe_read import open_regular, read_bytes
 
 FILE = "model.bin"
 VERSIONS = range(2, 7)
@@ -241,3 +241,12 @@ def open_variables(path: Path) -> Iterator[Variables]:
             what = "it ends too early" if isinstance(problem, struct.error) else problem
             raise CheckpointError(f"{path} is not a model of CTranslate2 as it should be: {what}", _HINT) from problem
         yield variables
+
+
+def in_memory(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """Return the content of files by name: given these, the library opens no other of the folder, such as `vmap.txt`.
+
+    Raises:
+        CheckpointError: one is missing, too large, or no regular file.
+    """
+    return {name: read_bytes(folder / name, MAX_WEIGHTS) for name in names}

@@ -14,10 +14,13 @@ from torch import nn
 from glassformer.config import DecodeConfig
 from glassformer.decode import Special, translate_ids
 from glassformer.errors import UsageError
+from glassformer.interop.ctranslate2_binary import in_memory
+from glassformer.interop.ctranslate2_reader import files_of
 from glassformer.interop.ctranslate2_vocabulary import NEVER_WRITTEN
-from glassformer.interop.export_facts import library
+from glassformer.interop.export_facts import FACTS, library
 from glassformer.interop.imported import ImportCheck
 from glassformer.models import Translator
+from glassformer.runs.folder import TOKENIZER
 from glassformer.tasks import Task
 
 logger = logging.getLogger(__name__)
@@ -40,8 +43,10 @@ def check_with_ctranslate2(task: Task, model: nn.Module, folder: Path) -> Import
         return None
     is_translator = task.explain_as == "translator"
     kind = ctranslate2.Translator if is_translator else ctranslate2.Generator
+    files = in_memory(folder, (name for name in files_of(folder) if name not in (TOKENIZER, FACTS)))
+    options = {"device": "cpu", "compute_type": "float32", "inter_threads": 1, "intra_threads": 1}
     try:
-        theirs = kind(str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1)
+        theirs = kind(str(folder), files=files, **options)
         compare = _compare_translations if is_translator else _compare_continuations
         largest, equal = compare(task, model, theirs)
     except (RuntimeError, ValueError) as error:

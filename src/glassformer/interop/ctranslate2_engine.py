@@ -17,6 +17,7 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
+from glassformer.interop.ctranslate2_binary import in_memory
 from glassformer.interop.export_facts import (
     ExportFacts,
     FieldReader,
@@ -136,8 +137,9 @@ class CTranslate2Engine(Engine):
         ctranslate2.set_random_seed(self._seed)
         kind = ctranslate2.Translator if self.facts.kind == "translator" else ctranslate2.Generator
         threads = {"inter_threads": self._workers, "intra_threads": 1}
+        files = in_memory(self.path, (MODEL, CONFIG, VOCABULARIES[self.facts.kind]))
         try:
-            return kind(str(self.path), device=self.device, compute_type="default", **threads)
+            return kind(str(self.path), device=self.device, compute_type="default", files=files, **threads)
         except (RuntimeError, ValueError) as error:
             raise not_exported(f"ctranslate2 cannot read {self.path}: {error}") from error
 

@@ -59,7 +59,7 @@ def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
         UsageError: our modules cannot compute what the model computes, or its texts cannot be split.
     """
     folder = Path(folder)
-    names = _files_of(folder)
+    names = files_of(folder)
     config: Mapping[str, Any] = read_json_object(folder / CONFIG) if CONFIG in names else {}
     check_types(config, {"layer_norm_epsilon": float | None, "quantization_type": Any}, folder / CONFIG)
     if config.get("quantization_type") not in (None, 0):
@@ -106,7 +106,7 @@ def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
     )
 
 
-def _files_of(folder: Path) -> list[str]:
+def files_of(folder: Path) -> list[str]:
     """Return the names of the files that are read; refuse links that lead out of the folder."""
     inside = folder.resolve()
     names = [name for name in FILES if (folder / name).exists() or (folder / name).is_symlink()]
