@@ -271,6 +271,8 @@ REFUSED = [
     ("an activation", changed(".hidden_act", "mish"), "'mish'"),
     ("a regression", changed(".id2label", {"0": "x"}), "one output"),
     ("a number", changed(".problem_type", "regression"), "'regression' does not choose classes"),
+    ("classes without names", changed(".num_labels", 10**9), "num_labels is 1000000000, and id2label names 3 classes"),
+    ("classes that are no number", changed(".num_labels", "3"), "num_labels is 3"),
 ]
 
 
@@ -479,6 +481,8 @@ def test_the_command_writes_what_the_function_does(cli: Callable, tmp_path: Path
     assert facts["task"] == "classify" and facts["out"] == str(tmp_path / "run")
     assert cli("import", source, "--out", tmp_path / "run").code == 2
     assert cli("import", source).code == 2
+    more = bert_folder(tmp_path / "more", change=changed(".num_labels", 10**9))
+    assert cli("import", more, "--out", tmp_path / "other").code == 4
     assert cli("import", tmp_path / "nothing", "--out", tmp_path / "other").code == 2
     assert cli("import", tmp_path / "run", "--out", tmp_path / "other").code == 2
     assert not (tmp_path / "other").exists()

@@ -15,6 +15,7 @@ from tests.helpers.recompute import check_every_record
 from tests.helpers.sentencepiece import charsmap
 
 import glassformer
+from glassformer.interop import import_check
 from glassformer.interop.read import import_folder
 from glassformer.interop.sample_texts import sample_texts
 
@@ -194,6 +195,72 @@ def test_a_wrong_model_is_told_from_rounding(tmp_path: Path, caplog: pytest.LogC
     assert check is not None
     assert check.differences["encoder.0"] < 1e-5 < 1e-3 < check.differences["encoder.1"]
     assert "differs from that of transformers" in caplog.text
+
+
+@pytest.fixture
+def theirs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that gets each model of theirs that an import is compared with."""
+    loaded, load = list[Any](), import_check._load
+
+    def keep(*args: Any) -> Any:
+        loaded.append(load(*args))
+        return loaded[-1]
+
+    monkeypatch.setattr(import_check, "_load", keep)
+    return loaded
+
+
+def with_settings(folder: Path, **settings: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | settings), encoding="utf-8")
+
+
+STRANGE = {
+    "_attn_implementation": "evil/kernel",
+    "attn_implementation": "evil/kernel",
+    "_attn_implementation_internal": "evil/kernel",
+    "experts_implementation": "evil/kernel",
+    "use_kernels": True,
+    "dtype": "float16",
+    "torch_dtype": "evil",
+    "text_config": {"model_type": "evil"},
+    "task_specific_params": {"evil": 1},
+    "tokenizer_class": "EvilTokenizer",
+    "transformers_weights": "evil.safetensors",
+    "pruned_heads": {"0": [0]},
+    "num_labels": 100_000,
+    "num_hidden_layers": 100_000,
+}
+"""Names of code, of files and of types, and sizes, that no number of a GPT-2 depends on."""
+
+
+def test_only_settings_that_numbers_depend_on_reach_their_library(tmp_path: Path, theirs: list[Any]) -> None:
+    saved("GPT2LMHeadModel", GPT2, gpt2, tmp_path / "source")
+    with_settings(tmp_path / "source", **STRANGE)
+    check = import_folder(tmp_path / "source", tmp_path / "run").check
+    assert check is not None and max(check.differences.values()) < 3e-5
+    [model] = theirs
+    given = model.config.to_json_string() + model.name_or_path
+    assert "evil" not in given.lower() and str(tmp_path) not in given
+    assert model.config._attn_implementation == "eager" and model.dtype == torch.float32
+    assert model.config.num_labels == 2 and model.config.num_hidden_layers == 2
+
+
+def test_a_table_of_positions_of_theirs_is_no_longer_than_the_texts(tmp_path: Path, theirs: list[Any]) -> None:
+    saved("MarianMTModel", MARIAN, roberta, tmp_path / "source")
+    with_settings(tmp_path / "source", max_position_embeddings=50_000)
+    check = import_folder(tmp_path / "source", tmp_path / "run", max_len=30).check
+    assert check is not None and max(check.differences.values()) < 3e-5
+    assert theirs[0].config.max_position_embeddings < 40
+
+
+def test_no_model_of_theirs_is_made_that_is_larger_than_the_weights(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    saved("BertForMaskedLM", BERT, wordpiece, tmp_path / "source")
+    with_settings(tmp_path / "source", vocab_size=10**9)
+    assert import_folder(tmp_path / "source", tmp_path / "run").check is None
+    assert "far more than there are" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -328,12 +328,15 @@ def own_labels(config: Mapping[str, Any]) -> list[str]:
     kind = config.get("problem_type")
     if kind not in (None, "single_label_classification", MULTI_LABEL):
         raise UsageError(f"a classifier with the problem type {str(kind)[:40]!r} does not choose classes")
-    names = config.get("id2label")
+    names, n = config.get("id2label"), config.get("num_labels")
     if names is None:
-        n = config.get("num_labels", 2)
+        n = 2 if n is None else n
         names = {str(i): f"LABEL_{i}" for i in range(n if type(n) is int and 0 < n <= MAX_LABELS else 0)}
     if not isinstance(names, dict) or len(names) > MAX_LABELS:
         raise CheckpointError("config.json: id2label should name the classes")
+    if n is not None and n != len(names):
+        message = f"config.json: num_labels is {str(n)[:60]}, and id2label names {len(names):,} classes"
+        raise CheckpointError(message, "correct the one that is wrong")
     found = [names.get(str(i)) for i in range(len(names))]
     if len(found) == 1:
         raise UsageError("a head with one output is a regression, which is not read")

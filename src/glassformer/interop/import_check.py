@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from glassformer.errors import CheckpointError
+from glassformer.interop.hf_decoders import DECODERS
+from glassformer.interop.hf_families import ACTIVATIONS, ROBERTAS
 from glassformer.interop.hf_seq2seq import NEVER_WRITTEN, SEQ2SEQ
 from glassformer.interop.hf_writer import sines_first
 from glassformer.interop.imported import ImportCheck, ImportedModel
 from glassformer.interop.sample_texts import TEXTS, random_ids
+from glassformer.interop.source_folder import SourceFolder
 from glassformer.models.encoder_models import label_logits
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import Decoder, Encoder
@@ -26,6 +31,26 @@ logger = logging.getLogger(__name__)
 N_RANDOM = 4
 TOLERANCE = 1e-3
 """Largest difference, relative to the largest value, that rounding explains."""
+MAX_UNSAVED = 1 << 24
+"""Most numbers that their model has beside those of the files."""
+_COMMON = "vocab_size max_position_embeddings pad_token_id tie_word_embeddings"
+_BLOCKS = f"{_COMMON} hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act"
+_BERT = f"{_BLOCKS} type_vocab_size layer_norm_eps"
+_LLAMA = f"{_BLOCKS} num_key_value_heads head_dim rope_theta"
+_MARIAN = f"""{_COMMON} d_model activation_function scale_embedding decoder_vocab_size share_encoder_decoder_embeddings
+    encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers decoder_attention_heads decoder_ffn_dim"""
+SETTINGS = {
+    **dict.fromkeys(("bert", *ROBERTAS), _BERT),
+    "distilbert": f"{_COMMON} n_layers dim n_heads hidden_dim activation",
+    "gpt2": """vocab_size n_positions pad_token_id tie_word_embeddings
+        n_layer n_embd n_head n_inner activation_function layer_norm_epsilon""",
+    "llama": f"{_LLAMA} rms_norm_eps attention_bias mlp_bias",
+    "arcee": f"{_LLAMA} rms_norm_eps attention_bias mlp_bias",
+    "starcoder2": f"{_LLAMA} norm_epsilon use_bias",
+    **dict.fromkeys(SEQ2SEQ, _MARIAN),
+    "glassformer": _COMMON,
+}
+"""Keys of a `config.json` that their model is made with, by family; no other is passed on."""
 
 
 def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: Path) -> ImportCheck | None:
@@ -40,17 +65,18 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
         transformers = importlib.import_module("transformers")
     except ImportError:
         return None
+    samples = list(_samples(task))
     try:
         with _quiet(transformers):
-            theirs = _load(transformers, imported, folder)
+            theirs = _load(transformers, imported, folder, max(map(len, samples)) + 1)
     except Exception as error:  # the library has errors of its own
-        logger.warning(f"not compared with transformers, which cannot read the folder: {str(error)[:200]}")
+        logger.warning(f"not compared with transformers, which cannot hold this model: {str(error)[:200]}")
         return None
     differences: dict[str, float] = {}
     # Of a classifier the logits are compared up to a constant, since two classes share one logit here.
     answers = (lambda x: x.log_softmax(dim=-1)) if imported.task == "classify" else (lambda x: x)
-    equal, n = 0, 0
-    for ids in _samples(task):
+    equal, n = 0, len(samples)
+    for ids in samples:
         rows = [torch.tensor([ids])]
         if imported.task == "translate":  # any target will do: the source, begun as a translation is
             start = [task.tokenizer.bos_id, *ids][: task.config.text.max_len + 1]
@@ -73,7 +99,6 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
             equal += bool((answer == (their_answer > 0)).all())
         else:
             equal += _same_answer(answer, their_answer)
-        n += 1
     largest = max(differences.values(), default=0.0)
     if largest > TOLERANCE:
         logger.warning(f"the model differs from that of transformers by {largest:.1e}")
@@ -88,8 +113,11 @@ def _samples(task: Task) -> Iterator[list[int]]:
         yield t.framed(ids[: t.room(max_len)])
 
 
-def _load(transformers: Any, imported: ImportedModel, folder: Path) -> Any:
-    """Return their model, without code of the folder and without the network."""
+def _load(transformers: Any, imported: ImportedModel, folder: Path, longest: int) -> Any:
+    """Return their model, made of checked settings and tensors; it has positions for `longest` tokens at least.
+
+    It is never given the folder, whose files could name code and kernels to load, and sizes without a limit.
+    """
     kinds = {
         "classify": "AutoModelForSequenceClassification",
         "multilabel": "AutoModelForSequenceClassification",
@@ -101,10 +129,52 @@ def _load(transformers: Any, imported: ImportedModel, folder: Path) -> Any:
     }
     if imported.source.family == "glassformer":
         importlib.import_module("glassformer.interop.hf_class")
-    kind = "AutoModel" if imported.untrained else kinds.get(imported.task, "AutoModel")
-    options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    model = getattr(transformers, kind).from_pretrained(str(folder), attn_implementation="eager", **options)
-    return model.float().eval()
+    source = SourceFolder(folder)
+    settings, tensors = _settings(imported, source.json("config.json")), source.weights()
+    if not source.hashes.items() <= imported.source.files.items():
+        raise CheckpointError(f"{folder} was changed since it was read", "import it again")
+    if imported.source.family in SEQ2SEQ:  # whose table of positions is computed number by number
+        tables = [tensor for name, tensor in tensors.items() if name.endswith("embed_positions.weight")]
+        settings["max_position_embeddings"] = len(tables[0]) if tables else longest
+    config = transformers.AutoConfig.for_model(imported.source.family, **settings)
+    auto = getattr(transformers, "AutoModel" if imported.untrained else kinds.get(imported.task, "AutoModel"))
+    with torch.device("meta"):
+        empty = auto.from_config(config, attn_implementation="eager")
+    n_theirs = sum(tensor.numel() for tensor in (*empty.parameters(), *empty.buffers()))
+    # What is tied in the file may be there twice, and a pooler or sinusoids are not in every file.
+    if n_theirs > MAX_UNSAVED + 2 * sum(tensor.numel() for tensor in tensors.values()):
+        raise CheckpointError(f"its config.json describes {n_theirs:,} numbers, far more than there are")
+    model = type(empty).from_pretrained(
+        None,
+        config=config,
+        state_dict=tensors,
+        attn_implementation="eager",
+        dtype="float32",
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+    )
+    return model.eval()
+
+
+def _settings(imported: ImportedModel, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a `config.json` that numbers of the model depend on: numbers, switches, activations."""
+    family = imported.source.family
+    found = {key: config[key] for key in SETTINGS[family].split() if key in config}
+    found = {key: value for key, value in found.items() if _is_plain(value) or value in [*ACTIVATIONS]}
+    if isinstance(rope := config.get("rope_parameters", config.get("rope_scaling")), dict) and family in DECODERS:
+        theta = {key: value for key, value in rope.items() if key == "rope_theta" and _is_plain(value)}
+        found["rope_parameters"] = {"rope_type": "default", **theta}  # no other type is read
+    if family == "glassformer":
+        found["settings"] = asdict(imported.model)
+    if imported.labels and not imported.untrained:
+        found["num_labels"] = len(imported.labels)
+    problems = {"multilabel": "multi_label_classification", "regress": "regression"}
+    return found | {"problem_type": problems.get(imported.task)}
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or type(value) in (int, float, bool)
 
 
 @contextmanager

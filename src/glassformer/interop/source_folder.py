@@ -97,7 +97,11 @@ class SourceFolder:
         return metadata, text
 
     def tensors(self) -> SourceTensors:
-        """Read all weights.
+        """Read all weights, each of which is to be taken; raise CheckpointError as `weights` does."""
+        return SourceTensors(self.weights(), self.path)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Read all weights by name.
 
         Raises:
             CheckpointError: there are none in safetensors, a shard is missing or damaged, or a name is in two shards.
@@ -111,7 +115,7 @@ class SourceFolder:
                 if tensor_name in found:
                     raise CheckpointError(f"{path}: the tensor {tensor_name[:80]} is in another file, too")
                 found[tensor_name] = tensor
-        return SourceTensors(found, self.path)
+        return found
 
     def _weight_files(self) -> list[str]:
         if self.has(WEIGHTS):
