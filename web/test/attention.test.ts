@@ -3,11 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawArcs, drawMatrix } from "../src/screens/attention/drawing";
 import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention/lines";
-import { alignedPositions, differingTokens, filmSlice, nearestText, smallestProbability, pairRows } from "../src/screens/compare/pair";
+import { alignedPositions, differingTokens, filmSlice, nearestText, smallestProbability, pairRows, teacherForcedRequest } from "../src/screens/compare/pair";
 import { alignment, difference, headOf, meanOfHeads, selectCells, selectMask, type Grid } from "../src/tensors/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
 import { sentence } from "../src/trace/descriptions";
-import { teacherForcedRequest } from "../src/trace/generation";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
 
 function grid(rows: number[][]): Grid {

@@ -6,6 +6,7 @@ import { differenceOf, withDifferences } from "../sources/difference";
 import { FileSource } from "../sources/file";
 import { LiveSource } from "../sources/live";
 import type { Source } from "../sources/source";
+import { toggled } from "../trace/edits";
 import { nodeOf } from "../trace/stepData";
 import { gradientOf, isGradient } from "../trace/steps";
 import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
@@ -169,6 +170,9 @@ export function learn(how: Pick<TraceRequest, "answer" | "learn_steps" | "lr" | 
 export function traceOther(request: TraceRequest | null) {
   write({ ...route.value, params: withPatch(route.value.params, paramsFromRequest(request, "o.")) }, false);
 }
+
+/** Adds an edit, or removes it if it is there. */
+export const toggleEdit = (edit: string) => setEdits(toggled(edits.value, edit));
 
 /** Removes the last edit. */
 export function undoEdit() {

@@ -92,25 +92,5 @@ export function requestWithPrefix(manifest: Manifest, prefix: number[]): TraceRe
   return result;
 }
 
-/**
- * The request for the same tokens under another checkpoint (teacher forcing), so that the rows and columns of both
- * traces are the same tokens.
- */
-export function teacherForcedRequest(manifest: Manifest, checkpoint: string): TraceRequest {
-  const { target, prefix = [], checkpoint: _, edits: __, other_text: ___, ...kept } = manifest.request;
-  const request: TraceRequest = kept;
-  if (checkpoint !== "model") request.checkpoint = checkpoint;
-  const { ids, special, n_given, text: output } = outputStream(manifest);
-  if (hasSource(manifest)) {
-    request.target = target ?? output;
-  } else if (!isClassifier(manifest) && !isMasked(manifest) && !isEmbedder(manifest)) {
-    // All generated tokens but the last: the model generates one more, so that the lengths are equal.
-    const end = special.slice(n_given, -1).indexOf(true);
-    request.prefix = [...prefix, ...ids.slice(n_given, end < 0 ? -1 : n_given + end)];
-    request.decode = { ...request.decode, max_new_tokens: 1 };
-  }
-  return request;
-}
-
 /** Tokens as text: word boundary marks become spaces. */
 export const asText = (pieces: readonly string[]): string => pieces.join("").replace(/▁/g, " ").trim();

@@ -4,11 +4,11 @@
  */
 import { useEffect, useRef } from "preact/hooks";
 import {
-  base, editable, edited, edits, gradients, ignoresEdits, learn, learnSteps, route, setEdits, setParams, showGradients, type Shown, shown, SHOWN, source, undoEdit,
+  base, editable, edited, edits, gradients, ignoresEdits, learn, learnSteps, route, setEdits, setParams, showGradients, type Shown, shown, SHOWN, source, toggleEdit, undoEdit,
 } from "../state/page";
 import { useValue } from "../state/signals";
 import { capital, signed, visible } from "../tensors/format";
-import { describeEdit, toggled } from "../trace/edits";
+import { describeEdit } from "../trace/edits";
 import { isMasked } from "../trace/generation";
 import type { Effect, Manifest } from "../types";
 import { Choices } from "./Choices";
@@ -20,7 +20,7 @@ export function Switch({ edit, label }: { edit: string; label: string }) {
   return (
     <button
       type="button" class="switch" role="switch" aria-checked={!off} aria-label={label} title={`${label}: ${off ? "off" : "on"}`}
-      data-edit={edit} onClick={() => setEdits(toggled(edits.value, edit))}
+      data-edit={edit} onClick={() => toggleEdit(edit)}
     />
   );
 }
@@ -72,7 +72,7 @@ function Chips({ all, trace }: { all: readonly string[]; trace: Manifest }) {
         return (
           <li key={edit}>
             <span>{words}{words !== edit && <code>{edit}</code>}</span>
-            {source.live && <button type="button" class="quiet" aria-label={`Remove: ${words}`} onClick={() => setEdits(toggled(all, edit))}>×</button>}
+            {source.live && <button type="button" class="quiet" aria-label={`Remove: ${words}`} onClick={() => toggleEdit(edit)}>×</button>}
           </li>
         );
       })}

@@ -6,11 +6,11 @@ import { toErrorMessage } from "../../state/signals";
 import { toGrid, headOf } from "../../tensors/grid";
 import { measure, measuresOf } from "../../tensors/measures";
 import { rowsWithoutPadding, labelsOf, type View, viewOf } from "../../trace/heads";
-import { isClassifier, teacherForcedRequest } from "../../trace/generation";
+import { isClassifier } from "../../trace/generation";
 import type { Manifest, RunInfo, TraceRequest } from "../../types";
 import { Thumb, thumbHeight } from "../../views/Thumb";
 import { fetchLayer, type LayerValues } from "../../views/weights";
-import { checkpointName, filmSlice } from "./pair";
+import { checkpointName, filmSlice, teacherForcedRequest } from "./pair";
 
 export interface FilmStripProps {
   manifest: Manifest;

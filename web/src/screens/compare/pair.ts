@@ -1,7 +1,7 @@
 /** Compares two traces: their predictions and their tokens. */
 import { count } from "../../tensors/format";
-import { predictionIndex } from "../../trace/generation";
-import type { Manifest, Prediction } from "../../types";
+import { hasSource, isClassifier, isEmbedder, isMasked, outputStream, predictionIndex } from "../../trace/generation";
+import type { Manifest, Prediction, TraceRequest } from "../../types";
 
 export interface PairRow {
   id: number;
@@ -37,6 +37,26 @@ export function alignedPositions(a: Manifest, b: Manifest, wanted: number) {
   const to = Math.min(a.predictions.length, b.predictions.length - shift) - 1;
   const at = Math.max(from, Math.min(wanted, to));
   return { from, to, at, other: at + shift };
+}
+
+/**
+ * The request for the same tokens under another checkpoint (teacher forcing), so that the rows and columns of both
+ * traces are the same tokens.
+ */
+export function teacherForcedRequest(manifest: Manifest, checkpoint: string): TraceRequest {
+  const { target, prefix = [], checkpoint: _, edits: __, other_text: ___, ...kept } = manifest.request;
+  const request: TraceRequest = kept;
+  if (checkpoint !== "model") request.checkpoint = checkpoint;
+  const { ids, special, n_given, text: output } = outputStream(manifest);
+  if (hasSource(manifest)) {
+    request.target = target ?? output;
+  } else if (!isClassifier(manifest) && !isMasked(manifest) && !isEmbedder(manifest)) {
+    // All generated tokens but the last: the model generates one more, so that the lengths are equal.
+    const end = special.slice(n_given, -1).indexOf(true);
+    request.prefix = [...prefix, ...ids.slice(n_given, end < 0 ? -1 : n_given + end)];
+    request.decode = { ...request.decode, max_new_tokens: 1 };
+  }
+  return request;
 }
 
 /** Maximum bytes of the weights of all checkpoints. */

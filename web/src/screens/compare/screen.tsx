@@ -8,7 +8,7 @@ import { paramsFromRequest } from "../../state/address";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { viewOf } from "../../trace/heads";
-import { isClassifier, isEmbedder, teacherForcedRequest } from "../../trace/generation";
+import { isClassifier, isEmbedder } from "../../trace/generation";
 import type { Manifest } from "../../types";
 import { Choices } from "../../views/Choices";
 import { submitOnEnter } from "../../views/Text";
@@ -16,7 +16,7 @@ import { Vectors } from "../../views/Vector";
 import { Distributions } from "./Distributions";
 import { FilmStrip } from "./FilmStrip";
 import { BlockPicker, HeadPair } from "./HeadPair";
-import { nearestText } from "./pair";
+import { nearestText, teacherForcedRequest } from "./pair";
 import { Side } from "./Side";
 
 type By = "text" | "checkpoint";

@@ -41,7 +41,7 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
 
   const ask = (request: TraceRequest, next: number | null): void => {
     trace(request);
-    setParams({ position: next, sampling: null, beam: null });
+    setParams({ position: next, sampling: null });
   };
   const force = (prefix: number[], next: number): void => ask(requestWithPrefix(manifest, prefix), next);
   const goTo = (i: number): void => setParams({ position: predictions[i]?.position ?? 0, beam: null });

@@ -1,7 +1,7 @@
 /** Edits of a step: those made, and a form to change the selected number, its row, its head, or all numbers. */
 import { useState } from "preact/hooks";
 import { framed } from "../../state/frame";
-import { editable, edits, setEdits } from "../../state/page";
+import { editable, edits, toggleEdit } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { axisNames } from "../../tensors/format";
 import { describeEdit, editsOf, editText } from "../../trace/edits";
@@ -32,24 +32,21 @@ function EditForm({ node, cell }: Omit<StepEditsProps, "trace">) {
   const [part, setPart] = useState<Part>("cell");
   const [change, setChange] = useState("=");
   const [number, setNumber] = useState("0");
-  const now = useValue(edits);
   const names = node.axes.map((axis) => axis.name);
-  const has: Record<Part, boolean> = { cell: true, row: names.length - Number(names[0] === "head") > 1, head: names[0] === "head", all: true };
-  const chosen = has[part] ? part : "cell";
-  const slice = sliceOf(names, cell, chosen);
-  const numeric = change === "=" || change === "*";
-  const edit = editText(node.id, slice, numeric ? `${change}${Number(number)}` : change);
+  const slices = slicesOf(names, cell);
+  const numeric = change.length === 1; // "=" or "*"
+  const edit = editText(node.id, (slices[part] || slices.cell).join(";"), numeric ? `${change}${Number(number)}` : change);
   return (
     <form
       class="step-edit" aria-label="Edit"
       onSubmit={(event) => {
         event.preventDefault();
-        if (!now.includes(edit)) setEdits([...now, edit]);
+        if (!edits.value.includes(edit)) toggleEdit(edit);
       }}
     >
       <span>Change</span>
-      <select aria-label="What" value={chosen} onChange={(event) => setPart(event.currentTarget.value as Part)}>
-        {PARTS.filter(([name]) => has[name]).map(([name, words]) => <option key={name} value={name}>{words}</option>)}
+      <select aria-label="What" value={slices[part] ? part : "cell"} onChange={(event) => setPart(event.currentTarget.value as Part)}>
+        {PARTS.filter(([name]) => slices[name]).map(([name, words]) => <option key={name} value={name}>{words}</option>)}
       </select>
       <select aria-label="How" value={change} onChange={(event) => setChange(event.currentTarget.value)}>
         <option value="=">to</option>
@@ -64,9 +61,9 @@ function EditForm({ node, cell }: Omit<StepEditsProps, "trace">) {
   );
 }
 
-/** The part of a step by axis names: the selected cell, its row, its head, or everything. */
-function sliceOf(names: readonly string[], { head, row, col }: Cell, part: Part): string {
+/** The parts of a step by axis names: the selected cell, its row, its head, everything; false where it has none. */
+function slicesOf(names: readonly string[], { head, row, col }: Cell) {
   const first = names[0] === "head" ? [`head:${head}`] : [];
-  const down = names.length - first.length > 1 ? [`${names.at(-2)}:${row}`] : [];
-  return { cell: [...first, ...down, `${names.at(-1)}:${col}`], row: [...first, ...down], head: first, all: [] }[part].join(";");
+  const down = names.length > first.length + 1 ? [...first, `${names.at(-2)}:${row}`] : first;
+  return { cell: [...down, `${names.at(-1)}:${col}`], row: down !== first && down, head: first.length > 0 && first, all: [] };
 }

@@ -1,9 +1,9 @@
 /** What follows when parts of the model are edited in turn: heads and blocks, keys, states of a second text, checkpoints. */
 import { useState } from "preact/hooks";
-import { edited, edits, other, setEdits, source, traceOther } from "../../state/page";
+import { edited, edits, other, source, toggleEdit, traceOther } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
-import { describeEdit, toggled } from "../../trace/edits";
+import { describeEdit } from "../../trace/edits";
 import { BLOCKS, capital, nodeLocation, number, signed, visible } from "../../tensors/format";
 import { isMasked } from "../../trace/generation";
 import type { Manifest, Part, StateRow, StatesGrid, TraceNode, VariantEffect } from "../../types";
@@ -24,7 +24,7 @@ export function SweepState({ error }: { error: Parameters<typeof ErrorText>[0]["
 export function Try({ edits: wanted, words }: { edits: readonly string[]; words: string }) {
   const made = useValue(edits, (all) => wanted.every((edit) => all.includes(edit)));
   const [edit] = wanted;
-  return <button type="button" class="quiet sweep-part" aria-pressed={made} onClick={() => edit && setEdits(toggled(edits.value, edit))}>{words}</button>;
+  return <button type="button" class="quiet sweep-part" aria-pressed={made} onClick={() => edit && toggleEdit(edit)}>{words}</button>;
 }
 
 function EffectCells({ effect, numeric }: { effect: VariantEffect; numeric: boolean }) {
