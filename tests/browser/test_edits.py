@@ -3,25 +3,83 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Route
+from playwright.sync_api import BrowserContext, Route
 from tests.browser.app import App, Watch
 from tests.browser.conftest import DESKTOP
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.page.server import PageServer
 
 BLOCKED = "encoder.0.self.scores[head:1;key:0]=blocked"
 NO_HEAD = "encoder.0.self.context[head:1]=0"
+NO_BLOCK = "encoder.1.ff.out=0"
+OWN = "gfedcba"
+"""A text that the page does not open with."""
 
 
 def effect(page: App) -> str:
     return str(page.page.locator("[data-role=effect]").inner_text())
+
+
+@pytest.fixture
+def finding(context: Callable[..., BrowserContext]) -> Iterator[Callable[..., App]]:
+    """Opens the page of a run that begins with an edit, as often as it is called."""
+    start = {"text": TEXTS["translate"], "edits": [NO_HEAD]}
+    subject = subject_of(MODELS["translate, pre-norm"])
+    with PageServer(subject, port=0, start=[start]) as server, ExitStack() as stack:
+
+        def show(**params: object) -> App:
+            page = context().new_page()
+            stack.callback(page.close)
+            return stack.enter_context(App(page, server.address())).open("flow", **params)
+
+        yield show
+
+
+def ask(page: App, text: str) -> str:
+    """Type a text and trace it; return the model's answer."""
+    page.page.fill("[data-role=text]", text)
+    page.page.click("[data-role=trace]")
+    page.until("text => new URLSearchParams(location.hash.split('?')[1]).get('text') === text", text)
+    page.ready("flow")
+    page.settle()
+    return str(page.page.inner_text("[data-role=answer] strong"))
+
+
+def test_the_edit_that_the_page_opens_with_ends_with_its_text(finding: Callable[..., App]) -> None:
+    """Back brings both again; an edit that the reader adds to it stays for other texts."""
+    of_own = explain(subject_of(MODELS["translate, pre-norm"]), OWN)
+    answer, edited = of_own.answer["headline"], of_own.what_if(NO_HEAD).answer_after
+    assert answer != edited, "so that the answer tells"
+    page = finding()
+    page.page.wait_for_selector("[data-role=effect]")
+    assert ask(page, OWN) == answer
+    assert "edits" not in page.param and page.page.locator("[data-role=effect]").count() == 0
+    page.page.go_back()
+    page.page.wait_for_selector("[data-role=effect]")
+    page.page.click(f"[data-edit='{NO_BLOCK}']")
+    page.until("() => document.querySelectorAll('.edit-chips li code').length === 2")
+    assert page.param["edits"].split() == [NO_HEAD, NO_BLOCK]
+    assert ask(page, OWN) == of_own.what_if(NO_BLOCK).answer_after
+    assert page.param["edits"] == NO_BLOCK
+
+
+def test_the_same_edit_in_a_link_or_made_again_stays(finding: Callable[..., App]) -> None:
+    edited = explain(subject_of(MODELS["translate, pre-norm"]), OWN).what_if(NO_HEAD).answer_after
+    page = finding(text=TEXTS["translate"], edits=NO_HEAD)
+    assert ask(page, OWN) == edited and page.param["edits"] == NO_HEAD
+    page = finding()
+    ask(page, "abc")
+    page.go("flow", text="abc", edits=NO_HEAD)
+    assert ask(page, OWN) == edited and page.param["edits"] == NO_HEAD
 
 
 def test_a_key_is_blocked_in_five_keys(app: Callable[..., App]) -> None:

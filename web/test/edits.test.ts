@@ -8,7 +8,7 @@ import { sortEdits } from "../src/state/refusal";
 import { points } from "../src/tensors/format";
 import type { TensorValue } from "../src/tensors/tensor";
 import { changeOfNext, changesOf } from "../src/trace/changes";
-import { describeEdit, maskOfHead } from "../src/trace/edits";
+import { describeEdit, keptEdits, maskOfHead } from "../src/trace/edits";
 import { rowTexts, rowTextsOf } from "../src/trace/generation";
 import { formula, piecesOf } from "../src/trace/descriptions";
 import { stepsOf } from "../src/trace/list";
@@ -96,6 +96,16 @@ test("sortEdits applies what can be applied and names what cannot", async () => 
   assert.deepEqual(asked, [], "what was just refused is not tried again");
   assert.deepEqual((await sorted(["a=0"], new Problem("The server does not respond"))).applied, []);
   assert.deepEqual(asked, [], "nothing was refused");
+});
+
+test("edits that the page opened with end with their text, and others stay", () => {
+  const opened = { text: "a", edits: ["x=0", "y=0"] };
+  assert.deepEqual(keptEdits(opened.edits, "a", "b", opened), []);
+  assert.deepEqual(keptEdits(opened.edits, "a", "a", opened), opened.edits, "the same text with other settings");
+  assert.deepEqual(keptEdits(["y=0", "z=0"], "a", "b", opened), ["z=0"], "z=0 is the reader's");
+  assert.deepEqual(keptEdits(["x=0"], "b", "c", opened), ["x=0"], "made again for another text");
+  assert.deepEqual(keptEdits(["x=0"], "a", "b", undefined), ["x=0"], "in an address that named it");
+  assert.deepEqual(keptEdits(["x=0"], "a", "b", { text: "a" }), ["x=0"], "the page opened without edits");
 });
 
 test("an edit in words", () => {

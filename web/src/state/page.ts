@@ -6,7 +6,7 @@ import { differenceOf, withDifferences } from "../sources/difference";
 import { FileSource } from "../sources/file";
 import { LiveSource } from "../sources/live";
 import type { Source } from "../sources/source";
-import { toggled } from "../trace/edits";
+import { keptEdits, toggled } from "../trace/edits";
 import { nodeOf } from "../trace/stepData";
 import { gradientOf, isGradient } from "../trace/steps";
 import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
@@ -143,17 +143,31 @@ export function hrefTo(screen: Screen, patch: Patch = {}): string {
 
 const TRACE_PARAMS = ["cell", "token", "position", "beam", "class", "foil", "erased", "unfold", "numbers"];
 
-/** Traces another text, or the same with other settings, with the same edits. Parameters of the old trace are removed. */
+/** The run's first request, once the page has left the address that names none and so opens with it. */
+let opened: TraceRequest | undefined;
+
+/** The request that is about to be left; its edits may be those that the page opened with. */
+function leave(): TraceRequest {
+  const now = requestOf(route.value);
+  if (now === runFacts.value?.start?.[0]) opened = now;
+  return now;
+}
+
+/**
+ * Traces another text, or the same with other settings. Edits stay, except those that the page opened with, which end with
+ * their text. Parameters of the old trace are removed.
+ */
 export function trace(request: TraceRequest) {
   const dropped = Object.fromEntries(TRACE_PARAMS.map((name) => [name, null]));
-  const { other_text } = requestOf(route.value);
-  const params = paramsFromRequest({ edits: [...edits.value], other_text, ...request });
-  write({ ...route.value, params: withPatch(route.value.params, { ...dropped, ...params }) }, false);
+  const { text, other_text } = leave();
+  const kept = keptEdits(edits.value, text, request.text, opened);
+  const toParams = kept.length < edits.value.length ? paramsOfEdits : paramsFromRequest;
+  write({ ...route.value, params: withPatch(route.value.params, { ...dropped, ...toParams({ edits: kept, other_text, ...request }) }) }, false);
 }
 
 /** Sets the edits, with a new history entry, so that Back undoes. */
 export function setEdits(next: readonly string[], otherText = requestOf(route.value).other_text) {
-  write({ ...route.value, params: withPatch(route.value.params, paramsOfEdits({ ...requestOf(route.value), edits: [...next], other_text: otherText })) }, false);
+  write({ ...route.value, params: withPatch(route.value.params, paramsOfEdits({ ...leave(), edits: [...next], other_text: otherText })) }, false);
 }
 
 /** The parameters of a request whose edits may be none. */

@@ -2,7 +2,7 @@
 import { axisNames, capital, nodeLocation, visible } from "../tensors/format";
 import { fill, type Grid, mayAttend } from "../tensors/grid";
 import { sliceOffsets } from "../tensors/tensor";
-import type { AxisName, Manifest, TraceNode } from "../types";
+import type { AxisName, Manifest, TraceNode, TraceRequest } from "../types";
 import { rowTextsOf } from "./generation";
 import { streamOf } from "./stepData";
 import { title } from "./steps";
@@ -73,6 +73,13 @@ function fromOne(indices: string): string {
 
 /** The edits with one added, or without it if it is there. */
 export const toggled = (edits: readonly string[], edit: string) => (edits.includes(edit) ? edits.filter((one) => one !== edit) : [...edits, edit]);
+
+/**
+ * The edits of a text that stay when `next` is traced: all but those that the page `opened` with. These were chosen for
+ * one text, and not by the reader, who would take what they do to another text for the model's own answer.
+ */
+export const keptEdits = (edits: readonly string[], text: string, next: string, opened: TraceRequest | undefined) =>
+  edits.filter((edit) => next === text || text !== opened?.text || !opened.edits?.includes(edit));
 
 /** The edits of a step, or of one of its heads, as they were applied. */
 export const editsOf = (trace: Manifest, id: string, head?: number) =>
