@@ -33,13 +33,12 @@ from glassformer.models import language_model
 from glassformer.nn import MultiHeadAttention
 from glassformer.nn.attention import Mask
 from glassformer.nn.layers import FeedForward
-from glassformer.report.diagnosis import Checkup, check_log, first_loss_and_chance, run_checks
+from glassformer.report.diagnosis import Checkup, check_log, first_loss_and_chance
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, Evaluation, SplitRecord
 from glassformer.tasks import TASKS
 from glassformer.tasks.lm import LanguageModelling
 from glassformer.training.loop import train_steps
-from glassformer.training.rate_range import landmarks, losses_by_rate, rate_range
 from glassformer.training.state import RunContext, TrainState
 from glassformer.training.validation import Validator
 
@@ -126,7 +125,6 @@ class Disease:
         changes: settings of the training.
         before: changes the model before its first step; after: when it has been trained.
         patch: replaces code while it trains and is examined.
-        ranges: made by `doctor RECIPE`, without a training.
     """
 
     model: str
@@ -135,7 +133,6 @@ class Disease:
     before: Callable[[nn.Module], None] = lambda model: None
     after: Callable[[nn.Module], None] = lambda model: None
     patch: Callable[[], AbstractContextManager[Any]] = nullcontext
-    ranges: bool = False
 
 
 def _of_kind(model: nn.Module, kind: type) -> list[Any]:
@@ -221,8 +218,6 @@ DISEASES = {
     "queries × 30": Disease("dates", "scores", after=larger_queries),
     "no queries": Disease("dates", "heads", after=no_queries),
     "bias of units − 10": Disease("dates", "dead-units", after=negative_biases),
-    "recipe's rate ÷ 100": Disease("dates", "rate-range", {"lr": 3e-5}, ranges=True),
-    "recipe's rate × 30": Disease("dates", "rate-range", {"lr": 9e-2}, ranges=True),
 }
 
 
@@ -260,25 +255,9 @@ def checked(
     disease = disease or Disease(name, "")
     with disease.patch():
         context = context_of(name, seed, steps=steps, **disease.changes)
-        if disease.ranges:
-            return ranged(context)
         record, model = train(context, disease.before)
         disease.after(model)
-        checkup, values = check_log(record) + examine_model(record, context, model), quantities(record, model, context)
-        if disease.finds:
-            return checkup, values
-        of_rate, of_rates = ranged(context)  # a sound recipe is silent before its training, too
-        return checkup + of_rate, values | of_rates
-
-
-def ranged(context: RunContext) -> tuple[Checkup, dict[str, float]]:
-    """Return what `doctor RECIPE` finds of the learning rate."""
-    found, lr = losses_by_rate(context), context.config.train.lr
-    steepest, least = landmarks(found)
-    return run_checks({"rate-range": lambda: rate_range(found, lr)}), {
-        "rate / steepest": lr / steepest,
-        "rate / least": lr / least,
-    }
+        return check_log(record) + examine_model(record, context, model), quantities(record, model, context)
 
 
 def quantities(record: RunRecord, model: nn.Module, context: RunContext) -> dict[str, float]:

@@ -10,7 +10,6 @@ from benchmarks.doctor import DISEASES, OUT, SOUND, checked
 
 from glassformer.explain.examine import DEAD, FIRST_LOSS, LARGE_SCORE, MOST_SHARP, MOST_UNIFORM
 from glassformer.report.diagnosis import ABOVE_CHANCE, BELOW_CHANCE, UPDATE_RATIOS, Checkup
-from glassformer.training.rate_range import OF_LEAST, OF_STEEPEST
 
 TABLE: dict[str, Any] = json.loads(OUT.read_text(encoding="utf-8"))
 LIMITS = [
@@ -25,8 +24,6 @@ LIMITS = [
     ("sharp heads", MOST_SHARP, "rate × 30"),
     ("uniform heads", MOST_UNIFORM, "no queries"),
     ("dead units", DEAD, "bias of units − 10"),
-    ("rate / steepest", OF_STEEPEST, "recipe's rate ÷ 100"),
-    ("rate / least", OF_LEAST, "recipe's rate × 30"),
 ]
 """A quantity, its threshold, and a disease that it shows."""
 OVERLAPPING = [("dead units", DEAD, "rate × 30"), ("update ratio", UPDATE_RATIOS[1], "rate × 30")]

@@ -19,7 +19,6 @@ from glassformer.nn.attention import Mask, attention
 from glassformer.report.diagnosis import NotMade
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, StepMetrics
-from glassformer.training import rate_range
 from glassformer.training.finetune import freeze
 
 
@@ -165,47 +164,3 @@ def test_a_matrix_that_the_settings_freeze_is_not_missed() -> None:
     assert 0 < len(trained) < sum(p.dim() > 1 for p in model.parameters())
     of = record_of(run, 1.0, update_ratios=dict.fromkeys(trained, 0.1))
     assert list(examine.frozen(of, run.new_state().model)) == []
-
-
-@pytest.mark.parametrize(
-    ("losses", "steepest", "least"),
-    [
-        ([5.0] * 40 + [4.0, 3.0, 1.0, 0.9, 0.8, 2.0], 42, 44),
-        ([9.0, 5.0] + [5.0] * 38 + [4.5, 2.0, 1.9], 41, 42),  # a noisy start does not count
-    ],
-)
-def test_landmarks_of_a_curve(losses: list[float], steepest: int, least: int) -> None:
-    curve = [(float(i), loss) for i, loss in enumerate(losses)]
-    assert rate_range.landmarks(curve) == (float(steepest), float(least))
-
-
-CURVE = [5.0] * 20 + [4.0, 3.0, 2.0, 1.0, 0.9, 0.9, 0.8, 0.9, 3.0]
-
-
-@pytest.mark.parametrize(
-    ("of_steepest", "of_least", "word"),
-    [(0.06, None, "too small"), (0.07, None, ""), (None, 0.3, ""), (None, 0.35, "too large")],
-)
-def test_a_rate_outside_of_the_range_is_found(of_steepest: float | None, of_least: float | None, word: str) -> None:
-    curve = [(1e-6 * 1.5**i, loss) for i, loss in enumerate(CURVE)]
-    steepest, least = rate_range.landmarks(curve)
-    lr = of_steepest * steepest if of_steepest else (of_least or 0.0) * least
-    found = list(rate_range.rate_range(curve, lr))
-    assert len(found) == bool(word)
-    for finding in found:
-        assert word in finding.matter and finding.numbers["lr"] == lr and finding.remedy.startswith("--lr ")
-        assert finding.numbers["low"] == pytest.approx(steepest / 15)
-        assert finding.numbers["high"] == pytest.approx(least / 3)
-
-
-@pytest.mark.parametrize("curve", [[(1e-6 * 1.5**i, 5.0) for i in range(30)], [(1e-6, 5.0), (1e-5, 1.0)], []], ids=len)
-def test_a_loss_that_falls_at_no_rate_gives_no_range(curve: list[tuple[float, float]]) -> None:
-    with pytest.raises(NotMade, match="no learning rate"):
-        list(rate_range.rate_range(curve, 1e-3))
-
-
-def test_the_rate_rises_and_the_training_ends_where_the_loss_is_lost() -> None:
-    curve = rate_range.losses_by_rate(small("lm").context)
-    rates = [rate for rate, _ in curve]
-    assert rates[0] == 1e-6 and rates == sorted(rates) and rates[-1] <= 1.0 + 1e-9
-    assert len(curve) > 60 and min(loss for _, loss in curve) < curve[10][1]

@@ -1,4 +1,4 @@
-"""`glassformer doctor`: what this machine offers, or what stands out in a run or a recipe, with what to try."""
+"""`glassformer doctor`: what this machine offers, or what stands out in a run, with what to try."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from glassformer import __version__
 from glassformer.cli import flags
-from glassformer.config.recipes import load_recipe, recipe_names
+from glassformer.config.recipes import recipe_names
 from glassformer.errors import UsageError
 from glassformer.report.diagnosis import EXAMINED, RULES, Checkup, check_log
 from glassformer.report.run_record import load_run_record, readable_records
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import JsonObject
 from glassformer.utils import console
 from glassformer.utils.formatting import counted
 
 
 @dataclass(frozen=True)
-class RunArguments:
-    """Report on this machine; on a run: NaN, overfitting, padding and more; or on the learning rate of a recipe."""
+class DoctorArguments:
+    """Report on this machine, or on a run: NaN, overfitting, padding and more."""
 
     json: bool = False
     """Print one JSON object."""
@@ -35,18 +33,11 @@ class RunArguments:
     """Texts to look at, a line each, in place of validation data: for an imported model, which has none."""
 
 
-@dataclass(frozen=True)
-class DoctorArguments(RunArguments):
-    """Report on a recipe: train up to 100 steps in memory while the learning rate rises, and compare it with --lr."""
-
-    sections: ClassVar = ("data", "text", "model", "train", "decode")
-
-
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
     words, flag_args = flags.split_words(DoctorArguments, argv, "doctor")
     if not words:
-        arguments = _of_run(argv, "doctor [RUN or RECIPE]")
+        arguments = flags.parse(DoctorArguments, flag_args, "doctor [RUN]")
         if arguments.examine or arguments.text_file:
             raise UsageError("no run is named to examine", "as in: glassformer doctor runs/imdb --examine")
         if arguments.json:
@@ -54,12 +45,12 @@ def run(argv: Sequence[str]) -> int:
         else:
             console.write_table(("what", "here"), list(machine().items()))
         return 0
-    word = flags.one_word(words, "run folder or recipe", "doctor runs/imdb")
+    word = flags.one_word(words, "run folder", "doctor runs/imdb")
     if not Path(word).is_dir() and (word in recipe_names() or word.endswith(".toml")):
-        return _recipe(word, flag_args)
+        raise UsageError(f"doctor takes a run folder, and {word} is a recipe", "as in: glassformer doctor runs/imdb")
     path = flags.run_folder(word)
-    arguments = _of_run(argv, f"doctor {word}")
-    _write(_of_log(path) + _of_weights(path, arguments), arguments.json, run=str(path))
+    arguments = flags.parse(DoctorArguments, flag_args, f"doctor {word}")
+    _write(_of_log(path) + _of_weights(path, arguments), arguments.json, path)
     return 0
 
 
@@ -72,7 +63,7 @@ def _of_log(path: Path) -> Checkup:
         return check_log(record)
 
 
-def _of_weights(path: Path, arguments: RunArguments) -> Checkup:
+def _of_weights(path: Path, arguments: DoctorArguments) -> Checkup:
     """Return what a look at the weights shows, if one is asked for."""
     if not arguments.examine and arguments.text_file is None:
         return Checkup(not_made=dict.fromkeys(EXAMINED, "needs the weights: --examine"))
@@ -87,33 +78,11 @@ def _of_weights(path: Path, arguments: RunArguments) -> Checkup:
     return examine(load_run_record(path, damaged_log=True))
 
 
-def _of_run(argv: Sequence[str], usage: str) -> RunArguments:
-    """Return the arguments without those of a recipe, which are refused."""
-    return flags.parse(RunArguments, flags.split_words(RunArguments, argv, usage)[1], usage)
-
-
-def _recipe(word: str, flag_args: list[str]) -> int:
-    """Report on the learning rate of a recipe."""
-    arguments, config = flags.parse_for_recipe(DoctorArguments, flag_args, load_recipe(word), f"doctor {word}")
-    if arguments.examine or arguments.text_file:
-        raise UsageError(f"--examine looks into a run, and {word} is a recipe", "leave it out")
-    from glassformer.training.rate_range import check_recipe
-
-    checkup, measured = check_recipe(config)
-    if not arguments.json and "low" in measured:
-        between = f"{measured['low']:.1g} and {measured['high']:.1g}"
-        console.write(
-            f"a short training with a rising learning rate learns between {between}; --lr is {measured['lr']:g}"
-        )
-    _write(checkup, arguments.json, recipe=word, measured=measured)
-    return 0
-
-
-def _write(checkup: Checkup, as_json: bool, **of: str | JsonObject) -> None:
+def _write(checkup: Checkup, as_json: bool, path: Path) -> None:
     """Print findings, how many checks were made, and why others were not."""
     if as_json:
-        diagnostics = [asdict(finding) for finding in checkup.findings]
-        console.write_json(of | {"diagnostics": diagnostics, "made": checkup.made, "not_made": checkup.not_made})
+        found = [asdict(finding) for finding in checkup.findings]
+        console.write_json({"run": str(path), "diagnostics": found, "made": checkup.made, "not_made": checkup.not_made})
         return
     for finding in checkup.findings:
         console.write(f"{finding.grade.upper()}  {finding.place}: {finding.matter}")

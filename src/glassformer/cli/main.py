@@ -34,7 +34,7 @@ COMMANDS = {
     "data": "check or audit files, show what a recipe reads, or encode large text ahead",
     "recipes": "list the recipes, or print one",
     "compare": "put runs side by side",
-    "doctor": "look at this machine, at what went wrong in a run, or at a recipe's learning rate",
+    "doctor": "look at this machine, or at what went wrong in a run",
 }
 
 WORK = (

@@ -206,7 +206,7 @@ def heads(activity: Activity) -> Iterator[Finding]:
         )
     elif uniform > MOST_UNIFORM:
         matter = f"{uniform:.0%} of the {len(shares)} heads look at all tokens alike"
-        remedy = "they have learned nothing yet, or no longer do: check --lr with glassformer doctor RECIPE"
+        remedy = "they have learned nothing yet, or no longer do: check --lr"
         yield Finding(matter, remedy, "heads", numbers)
 
 

@@ -39,7 +39,7 @@ OF_ACTIVITY = ("scores", "heads", "dead-units")
 EXAMINED = ("first-loss", "answer-visible", "frozen", *OF_ACTIVITY)
 """The checks of `explain/examine.py`, which need the weights; of some the log shows a part."""
 GRADES = ("stop", "look", "know")
-CAUSES = ("divergence", "answer-visible", "first-loss", "frozen", "rate-range", "scores", "update-ratio")
+CAUSES = ("divergence", "answer-visible", "first-loss", "frozen", "scores", "update-ratio")
 SYMPTOMS = ("heads", "dead-units")
 """What is listed before and after all else of the same grade."""
 BELOW_CHANCE, ABOVE_CHANCE = 0.3, 1.5
@@ -307,10 +307,10 @@ def update_ratio(facts: RunRecord) -> Iterator[Finding]:
     numbers = {"ratio": ratio, "low": low, "high": high}
     if ratio < low and not facts.data.base:  # weights that were trained before are large, and should move little
         matter = f"a step moves the median matrix by {ratio:.2g} of its norm; sound runs move it by {low:g} or more"
-        yield Finding(matter, "raise --lr: glassformer doctor RECIPE finds a range", "update-ratio", numbers)
+        yield Finding(matter, "raise --lr", "update-ratio", numbers)
     elif not ratio <= high:
         matter = f"a step moves the median matrix by {ratio:.2g} of its norm; sound runs move it by {high:g} at most"
-        yield Finding(matter, "lower --lr: glassformer doctor RECIPE finds a range", "update-ratio", numbers)
+        yield Finding(matter, "lower --lr", "update-ratio", numbers)
 
 
 def damaged_log(facts: RunRecord) -> Iterator[Finding]:
