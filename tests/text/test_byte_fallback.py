@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.text.test_tokenizer import TRAINED, TRAINED_WITH_TAGS
 
 from glassformer.config import TextConfig
-from glassformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
+from glassformer.text.tokenizer import Tokenizer
 
 PIECES, TAGGED = TRAINED["bpe"], TRAINED_WITH_TAGS["bpe"]
 SCRIPTS = (
@@ -36,18 +34,6 @@ def test_bytes_spell_what_was_seen_once_and_are_never_found_in_text():
     assert tokenizer.decode(tokenizer.encode("<0x41>")) == "<0x41>"
     assert "<0x41>" not in tokenizer.tokens(tokenizer.encode("<0x41> A"))[:-1]
     assert tokenizer.decode(tokenizer.encode("本")[:-1]) == "��"
-
-
-def test_pieces_of_before_the_bytes_still_load(tmp_path):
-    content = json.loads(PIECES._backend.to_str())
-    content["model"] |= {"byte_fallback": False, "vocab": {"▁": 5, "a": 6, "b": 7, "ab": 8}, "merges": [["a", "b"]]}
-    content["model"]["vocab"] |= {token: i for i, token in enumerate(SPECIAL_TOKENS)}
-    content["added_tokens"] = content["added_tokens"][:5]
-    content["decoder"]["decoders"] = content["decoder"]["decoders"][1:]
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
-    old = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert (old.kind, old.tokens(old.encode("ab ж"))) == ("bpe", ["▁", "ab", "▁", "[UNK]"])
-    assert old.decode(old.encode("ab ba")) == "ab ba"
 
 
 def test_an_alphabet_larger_than_the_vocabulary_leaves_its_rarest_letters_to_the_bytes():

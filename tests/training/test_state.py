@@ -34,7 +34,7 @@ def test_random_states_of_accelerators_are_saved_and_restored(device: str, monke
     assert drawn.tolist() == [3]
     assert torch.equal(torch.rand(4), expected)
     drawn.fill_(5)
-    state.load({name: t for name, t in tensors.items() if name != f"rng:{device}"}, progress)  # of an older run
+    state.load({name: t for name, t in tensors.items() if name != f"rng:{device}"}, progress)  # a machine had none
     assert drawn.tolist() == [5]
 
 

@@ -15,7 +15,7 @@ from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
 from glassformer.training import loop, trainer
 from glassformer.training.state import TrainState
-from glassformer.training.trainer import COUNTS, read_progress
+from glassformer.training.trainer import read_progress
 from glassformer.utils.safe_read import dataclass_from_json
 
 
@@ -148,20 +148,7 @@ def test_counts_span_a_checkpoint(tmp_path: Path) -> None:
         assert begun + logged(run.run(resumed, most=12 - k)) == expected, f"resumed at {k}"
 
 
-def test_a_checkpoint_of_an_earlier_version_counts_from_where_it_is(tmp_path: Path) -> None:
-    run = resumable()
-    first = run.new_state()
-    run.run(first, most=6)
-    progress = {name: value for name, value in asdict(first.progress).items() if name not in COUNTS}
-    where = tmp_path / "step-00000006" / "state.json"
-    resumed = run.new_state()
-    resumed.load(first.tensors(), read_progress(progress, where, run.context))
-    rest = run.run(resumed, most=2)
-    clipped = [report.grad_norm > run.config.train.max_grad_norm for report in rest]
-    assert [report.clipped for report in rest] == [None, sum(clipped) / 2]
-
-
-def test_a_line_of_an_earlier_version_is_read() -> None:
+def test_a_line_without_ratios_is_read() -> None:
     row = dataclass_from_json(StepMetrics, {"step": 50, "loss": 1.0}, "log")
     assert (row.update_ratios, row.clipped, row.wait) == (None, None, None)
     line = StepMetrics(50, loss=1.0, update_ratios={"w": 0.1}, clipped=0.5, wait=0.25).line()

@@ -2,8 +2,8 @@
 
 `env.json` and every checkpoint hold it, so that a run is not resumed with other settings or another record of its data.
 
-Reading forgives what it does not know and what is not there, since a run may be older than this code or cut
-short; only what could not be used is refused. Which file holds what is `folder.py`'s business.
+Reading forgives what it does not know and what is not there, since a run may be cut short; only what
+could not be used is refused. Which file holds what is `folder.py`'s business.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import Config
-from glassformer.config.recipes import config_from_dict, config_to_dict
+from glassformer.config.recipes import config_to_dict
 from glassformer.data.diagnostics import Finding
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.errors import CheckpointError
 from glassformer.utils.atomic_io import finite
 from glassformer.utils.safe_read import LIMITS, check_types, dataclass_from_json, is_of_type, json_object, parse_json
 
 FORMAT = 2
-"""Of the record, and of the state in a checkpoint. Format 1 recorded neither settings nor data."""
+"""Of the record, and of the state in a checkpoint."""
 
 
 def start_record(config: Config, data: JsonObject, tokenizer: str) -> JsonObject:
@@ -45,11 +45,10 @@ def check_start_record(recorded: object, now: JsonObject, where: Path, files: tu
     """
     start_new, undo = "start a new run; this one can still be read", "restore it, or start a new run"
     if not isinstance(recorded, dict) or type(recorded.get("format")) is not int:
-        message = f"{where} does not say what the run was begun with, as files of earlier versions do not"
-        raise CheckpointError(message, start_new)
+        raise CheckpointError(f"{where} does not say what the run was begun with", start_new)
     if recorded["format"] != FORMAT:
         raise CheckpointError(f"{where} has the format {recorded['format']}, not {FORMAT}", start_new)
-    was, settings = _flat(_settings(recorded.get("config"), where)), _flat(now["config"])
+    was, settings = _flat(recorded.get("config")), _flat(now["config"])
     for name in sorted(was.keys() | settings.keys()):
         old, new = (json.dumps(values[name])[:100] if name in values else "not set" for values in (was, settings))
         if old != new:
@@ -58,18 +57,6 @@ def check_start_record(recorded: object, now: JsonObject, where: Path, files: tu
     for name, path in (("data", files[1]), ("tokenizer", files[2])):
         if recorded.get(name) != now[name]:
             raise CheckpointError(f"{path} is not the one that the run was begun with ({where})", undo)
-
-
-def _settings(recorded: object, where: Path) -> JsonObject:
-    """Return recorded settings with the defaults of those that came to this version after them."""
-    try:
-        config = config_from_dict(
-            {"recipe": "", **recorded} if isinstance(recorded, dict) else {}, str(where), of_a_run=True
-        )
-    except (UsageError, RecursionError) as error:
-        message = f"{where} does not hold the settings that the run was begun with: {error}"
-        raise CheckpointError(message, "start a new run; this one can still be read") from error
-    return config_to_dict(config)
 
 
 def _flat(settings: Any) -> dict[str, Any]:

@@ -93,14 +93,11 @@ def _fits(value: Any, written: Any) -> bool:
 
 @cache
 def _written_parts() -> list[dict[str, Any]]:
-    """Return the components of every tokenizer that Glassformer writes or wrote."""
+    """Return the components of every tokenizer that Glassformer writes."""
     found = []
     for backend in written_backends():
         content = json.loads(backend.to_str())
         parts = {name: content[name] for name in COMPONENTS}
         parts["model"] = {key: value for key, value in parts["model"].items() if key not in _ENTRIES}
         found.append(parts)
-        if parts["model"].get("byte_fallback"):  # before there was a byte fallback
-            decoder = parts["decoder"] | {"decoders": parts["decoder"]["decoders"][1:]}
-            found.append(parts | {"model": parts["model"] | {"byte_fallback": False}, "decoder": decoder})
     return found

@@ -242,10 +242,7 @@ class TrainState:
         Raises:
             CheckpointError: names, shapes or types are not those of this model and its optimizer, or one is missing.
         """
-        try:
-            self.progress = Progress(**progress)
-        except TypeError as error:
-            raise CheckpointError(f"the checkpoint's progress has other fields than this version's: {error}") from error
+        self.progress = Progress(**progress)
         groups: dict[str, Weights] = {}
         for full_name, tensor in tensors.items():
             group, _, name = full_name.partition(":")

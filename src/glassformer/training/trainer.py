@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 LARGEST = 2**53
 """Counts beyond are not exact in the floats they are compared with."""
-COUNTS = {"steps_counted", "steps_clipped", "seconds_counted", "seconds_batching"}
-"""Fields that checkpoints of earlier versions lack: nothing was counted since the last step that logged its updates."""
 HINT = "restore the checkpoint from a copy, or remove it to resume from the one before"
 
 
@@ -83,11 +81,10 @@ def read_progress(value: object, where: Path, context: RunContext) -> dict[str, 
     Raises:
         CheckpointError: a field is missing, unknown, of another type, or impossible.
     """
-    names = {f.name for f in fields(Progress)}
-    if not isinstance(value, dict) or not names - COUNTS <= value.keys() <= names:
-        raise CheckpointError(f"{where}: progress has other fields than this version's", HINT)
+    if not isinstance(value, dict) or value.keys() != {f.name for f in fields(Progress)}:
+        raise CheckpointError(f"{where}: progress has other fields than it should", HINT)
     for name, kind in get_type_hints(Progress).items():
-        if name in value and not _has_type(value[name], kind):
+        if not _has_type(value[name], kind):
             raise CheckpointError(f"{where}: progress.{name} cannot be {str(value[name])[:100]!r}", HINT)
     progress = Progress(**value)
     for holds, rule in _rules(progress, where, context):
