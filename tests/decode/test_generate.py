@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.helpers.uncached import recompute
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import generate_ids
@@ -41,12 +42,14 @@ def by_definition(model, prompt, config, row, eos):
     ],
     ids=["long", "filtered", "greedy"],
 )
-def test_equals_the_definition_for_prompts_of_any_length(toy, model, config):
+def test_equals_the_definition_for_prompts_of_any_length(toy, model, config, monkeypatch):
     prompts = [*toy.sentences(0, 8, 19), [4] * 16, [5] * 17, list(range(3, 19)) * 3]
     eos = toy.EOS
     expected = [by_definition(model, prompt, config, 100 + i, eos) for i, prompt in enumerate(prompts)]
-    for options in ({}, {"batch_rows": 1}, {"batch_rows": 4}, {"use_cache": False}):
+    for options in ({}, {"batch_rows": 1}, {"batch_rows": 4}):
         assert generate_ids(model, prompts, config, eos=eos, first_row=100, **options) == expected
+    recompute(monkeypatch)
+    assert generate_ids(model, prompts, config, eos=eos, first_row=100) == expected
 
 
 def test_prompts_can_be_handed_over_in_pieces_and_any_order(toy, model):

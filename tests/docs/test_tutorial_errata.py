@@ -507,7 +507,7 @@ def test_source_5_error_generation_stops_at_the_end_token(beam_size: int) -> Non
 
     model.decode = decode
     config = DecodeConfig(beam_size=beam_size, max_new_tokens=12)
-    best = translate_ids(model, [[5, 6, EOS]], config, Special(PAD, BOS, EOS), use_cache=False)[0][0]
+    best = translate_ids(model, [[5, 6, EOS]], config, Special(PAD, BOS, EOS))[0][0]
     assert (best.ids, best.finished) == ([7, 8, 9], True)
 
 
@@ -517,5 +517,5 @@ def test_source_5_error_generation_without_an_end_token_is_cut_and_says_so() -> 
     model = translator()
     model.decode = lambda tgt_in, *args, **kwargs: F.one_hot(torch.full_like(tgt_in, 7), 20).float() * 50
     config = DecodeConfig(beam_size=1, max_new_tokens=12)
-    cut = translate_ids(model, [[5, 6, EOS]], config, Special(PAD, BOS, EOS), use_cache=False)[0][0]
+    cut = translate_ids(model, [[5, 6, EOS]], config, Special(PAD, BOS, EOS))[0][0]
     assert (cut.ids, cut.finished) == ([7] * 12, False)

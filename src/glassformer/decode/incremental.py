@@ -42,46 +42,38 @@ class IncrementalDecoder(Protocol):
 
 
 class _ModelDecoder:
-    """The past of the rows, cached or not."""
+    """The past of the rows, in a cache of keys and values."""
 
-    def __init__(self, model: Translator | LanguageModel, use_cache: bool = True) -> None:
+    def __init__(self, model: Translator | LanguageModel) -> None:
         self._model: Any = model
         self.max_len = model.max_len
         self.device = next(model.parameters()).device
-        self._new_cache = model.new_cache if use_cache else None
         self.reset()
 
     def reset(self) -> None:
-        self._cache: DecoderCache | None = self._new_cache() if self._new_cache else None
-        # (R, t), kept only without a cache.
-        self._past: Tensor | None = None
+        self._cache: DecoderCache = self._model.new_cache()
 
     def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
-        if self._cache is None:
-            tokens = self._past = tokens if self._past is None else torch.cat([self._past, tokens], dim=1)
-        return self._logits(tokens, self._cache)[:, -1].float()
+        return self._logits(tokens)[:, -1].float()
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
-        if self._cache is not None:
-            self._cache.select(rows)
-        elif self._past is not None:
-            self._past = self._past.index_select(0, rows)
+        self._cache.select(rows)
 
-    def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
+    def _logits(self, tokens: Tensor) -> Tensor:
         raise NotImplementedError
 
 
 class LanguageModelDecoder(_ModelDecoder):
     """Incremental decoder of a language model; rows are texts."""
 
-    def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
-        return self._model(tokens, cache=cache)
+    def _logits(self, tokens: Tensor) -> Tensor:
+        return self._model(tokens, cache=self._cache)
 
 
 class TranslationDecoder(_ModelDecoder):
     """Incremental decoder of a translator; rows are translations of B sources, which are encoded once.
 
-    With the cache, the hypotheses of a sentence are branches of one tree: a row of the cache holds the keys and values
+    The hypotheses of a sentence are branches of one tree: a row of the cache holds the keys and values
     of all tokens that any of them ever had, in the order of time, and each hypothesis attends to those on its own path
     from the root. A search that drops one hypothesis and continues another twice then changes paths (booleans) and
     moves no keys and values, which takes as long as everything else in a step.
@@ -90,17 +82,12 @@ class TranslationDecoder(_ModelDecoder):
         model: the translator, in evaluation mode.
         src: sources (B, S), padded.
         src_padding_mask: True at real tokens, or None when nothing is padded.
-        use_cache: keep keys and values (False recomputes every prefix, for tests).
     """
 
     def __init__(
-        self,
-        model: Translator,
-        src: Int[Tensor, "B S"],
-        src_padding_mask: Bool[Tensor, "B S"] | None = None,
-        use_cache: bool = True,
+        self, model: Translator, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
     ) -> None:
-        super().__init__(model, use_cache)
+        super().__init__(model)
         self._memory = model.encode(src, src_padding_mask)
         self._mask = src_padding_mask
 
@@ -114,10 +101,6 @@ class TranslationDecoder(_ModelDecoder):
         if sentences is not None:
             self._memory = self._memory.index_select(0, sentences)
             self._mask = None if self._mask is None else self._mask.index_select(0, sentences)
-        if self._cache is None:
-            super().reorder(rows)
-            return
-        if sentences is not None:
             self._cache.select(sentences)
             self._cache.select_memory(sentences)
         if self._paths is not None:
@@ -125,15 +108,13 @@ class TranslationDecoder(_ModelDecoder):
         elif len(rows) > len(self._memory):
             self._paths = torch.ones(len(rows), self._cache.length, dtype=torch.bool, device=self.device)
 
-    def _logits(self, tokens: Tensor, cache: DecoderCache | None) -> Tensor:
-        if cache is None:
-            return self._model.decode(tokens, self._memory, self._mask)
+    def _logits(self, tokens: Tensor) -> Tensor:
         *earlier, last = tokens.split(1, dim=1)
         for column in earlier:
-            self._grow(column, cache)
-        return self._grow(last, cache)
+            self._grow(column)
+        return self._grow(last)
 
-    def _grow(self, tokens: Int[Tensor, "R 1"], cache: DecoderCache) -> Float[Tensor, "R 1 V"]:
+    def _grow(self, tokens: Int[Tensor, "R 1"]) -> Float[Tensor, "R 1 V"]:
         """Append one token to each branch."""
         n_sentences = len(self._memory)
         width, mask = len(tokens) // n_sentences, None
@@ -146,7 +127,7 @@ class TranslationDecoder(_ModelDecoder):
         positions = torch.full((1, width), self._depth, device=self.device)
         self._depth += 1
         grown = tokens.view(n_sentences, width)
-        logits = self._model.decode(grown, self._memory, self._mask, cache, positions, mask)  # (B, width, V)
+        logits = self._model.decode(grown, self._memory, self._mask, self._cache, positions, mask)  # (B, width, V)
         return logits.view(len(tokens), 1, -1)
 
 
@@ -170,20 +151,17 @@ class EnsembleDecoder:
             decoder.reorder(rows, sentences)
 
 
-def lm_decoder(model: LanguageModel | Ensemble, use_cache: bool = True) -> IncrementalDecoder:
+def lm_decoder(model: LanguageModel | Ensemble) -> IncrementalDecoder:
     """Return the incremental decoder of a language model or an ensemble."""
-    return _combine([LanguageModelDecoder(cast(LanguageModel, m), use_cache) for m in members_of(model)])
+    return _combine([LanguageModelDecoder(cast(LanguageModel, m)) for m in members_of(model)])
 
 
 def translation_decoder(
-    model: Translator | Ensemble,
-    src: Int[Tensor, "B S"],
-    src_padding_mask: Bool[Tensor, "B S"] | None = None,
-    use_cache: bool = True,
+    model: Translator | Ensemble, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
 ) -> IncrementalDecoder:
     """Return the incremental decoder of a translator or an ensemble."""
     models = [cast(Translator, m) for m in members_of(model)]
-    return _combine([TranslationDecoder(m, src, src_padding_mask, use_cache) for m in models])
+    return _combine([TranslationDecoder(m, src, src_padding_mask) for m in models])
 
 
 def _combine(decoders: Sequence[IncrementalDecoder]) -> IncrementalDecoder:

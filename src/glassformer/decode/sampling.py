@@ -205,7 +205,6 @@ def generate_ids(
     suppress_tokens: Sequence[int] = (),
     first_row: int = 0,
     batch_rows: int = BATCH_ROWS,
-    use_cache: bool = True,
 ) -> list[list[int]]:
     """Return the ids that the model generates after each prompt, without the prompt.
 
@@ -220,7 +219,6 @@ def generate_ids(
         suppress_tokens: tokens that are never generated (padding, BOS).
         first_row: row number of the first prompt, for callers that pass prompts in parts.
         batch_rows: maximum number of prompts per batch.
-        use_cache: False recomputes every prefix, for tests.
 
     Raises:
         UsageError: an empty prompt or a setting out of range.
@@ -238,7 +236,7 @@ def generate_ids(
     def continue_batch(batch: list[int]) -> list[list[int]]:
         turns.give_way()
         hypotheses = sample(
-            lm_decoder(model, use_cache),
+            lm_decoder(model),
             [prompts[i] for i in batch],
             config,
             limits=[config.max_new_tokens] * len(batch),

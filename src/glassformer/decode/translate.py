@@ -37,7 +37,6 @@ def translate_ids(
     prefixes: Sequence[Sequence[int]] | None = None,
     first_row: int = 0,
     max_tokens: int = MAX_TOKENS,
-    use_cache: bool = True,
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` best hypotheses of each source, best first, or as many samples.
 
@@ -53,14 +52,13 @@ def translate_ids(
         prefixes: tokens that each translation must begin with; not with sampling.
         first_row: row number of the first source, for callers that pass sources in parts.
         max_tokens: maximum source tokens per batch, each counted once per hypothesis.
-        use_cache: False recomputes every prefix, for tests.
 
     Raises:
         UsageError: a source longer than the model's max_len, or contradictory settings.
     """
     _check(model, sources, config, prefixes)
     device = next(model.parameters()).device
-    job = _Job(model, RaggedArray.from_lists(sources), config, special, prefixes, first_row, use_cache)
+    job = _Job(model, RaggedArray.from_lists(sources), config, special, prefixes, first_row)
     results = [[] if len(source) else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
     lengths, nonempty = job.sources.lengths, np.flatnonzero(job.sources.lengths)
     n_hypotheses = config.n_best if config.sample else max(1, config.beam_size)
@@ -87,7 +85,6 @@ class _Job:
     special: Special
     prefixes: Sequence[Sequence[int]] | None
     first_row: int
-    use_cache: bool
 
     def translate(self, batch: np.ndarray) -> list[list[Hypothesis]]:
         """Return the hypotheses of the sources with these indices."""
@@ -97,7 +94,7 @@ class _Job:
         sources, (pad, bos, eos) = np.repeat(batch, repeats), self.special
         device, max_len = next(self.model.parameters()).device, self.model.max_len
         src, mask = (torch.from_numpy(x).to(device) for x in self.sources.padded(sources, pad))
-        decoder = translation_decoder(self.model, src, None if mask.all() else mask, self.use_cache)
+        decoder = translation_decoder(self.model, src, None if mask.all() else mask)
         lengths = self.sources.lengths[sources].tolist()
         limits = [length_limit(n, max_len, self.config.max_new_tokens) for n in lengths]
         if self.config.sample:
