@@ -69,12 +69,10 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
     Only examples that one alone gets right say anything: fair coins, if the two were equally good.
     """
-    n, fewer = only_first + only_second, min(only_first, only_second)
-    ways, term = 0, 1
-    for k in range(fewer + 1):  # exact integers: no underflow however many examples disagree
-        ways += term
-        term = term * (n - k) // (k + 1)
-    return min(1.0, 2 * ways / 2**n)
+    from scipy.stats import binomtest
+
+    n = only_first + only_second
+    return float(binomtest(only_first, n).pvalue) if n else 1.0
 
 
 def paired_share_interval(only_first: int, only_second: int, n: int) -> list[float]:
