@@ -227,7 +227,7 @@ def context_of(name: str, seed: int, **changes: Any) -> RunContext:
     config = replace(config, train=replace(config.train, seed=seed, **changes))
     task = TASKS[config.task].from_data(config, data)
     train, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
-    return RunContext(data, task, train, valid, torch.device("cpu"), "fp32")
+    return RunContext(data, task, train, valid, torch.device("cpu"))
 
 
 def train(context: RunContext, before: Callable[[nn.Module], None]) -> tuple[RunRecord, nn.Module]:

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.speed.child import Child, ChildError
 from benchmarks.speed.load import OtherLoad
 from benchmarks.speed.options import Options
-from benchmarks.speed.registry import PEERS, ROOT
+from benchmarks.speed.registry import PEERS, ROOT, precisions
 from benchmarks.speed.table import Section, busy, rounded
 from benchmarks.speed.training import log, wait_for_quiet
 from benchmarks.speed.workloads import Workload
@@ -30,7 +30,6 @@ from glassformer.data.batches import overlapping_windows
 from glassformer.evaluate.translation import score
 from glassformer.training.preparation import prepare
 from glassformer.training.state import RunContext
-from glassformer.utils.device import choose_device, choose_precision
 
 MOST = 4.0
 """A peer is stopped after so many times our seconds."""
@@ -218,7 +217,14 @@ def joeynmt(context: RunContext, folder: Path) -> tuple[str, str, str, dict[str,
         dropout=model.dropout,
         hidden=model.d_ff,
     )
-    spec = {"layer_norm": "pre", "lr": 2e-3, "warmup": 200, "label_smoothing": 0.1, "precision": precision(), "seed": 1}
+    spec = {
+        "layer_norm": "pre",
+        "lr": 2e-3,
+        "warmup": 200,
+        "label_smoothing": 0.1,
+        "precision": precisions()[-1],
+        "seed": 1,
+    }
     data = {"workload": asdict(workload), "data": str(folder / "pairs.npz")}
     return "JoeyNMT, our sizes, Adam", "joeynmt", "joeynmt_curve", spec | ADAM | data
 
@@ -254,12 +260,7 @@ def nanogpt(context: RunContext, folder: Path, horizon: float, published: bool) 
     if published:
         spec |= {"threads": 1}  # its products are so small that two threads on two cores take longer than one
     name = "nanoGPT, its CPU configuration" if published else "nanoGPT, our sizes"
-    return name, "nanogpt", "nanogpt_curve", spec | NANOGPT | {"precision": precision()}
-
-
-def precision() -> str:
-    """Return "bf16" where the processor multiplies it, as Glassformer chooses it; else "fp32"."""
-    return choose_precision("auto", choose_device("cpu"))
+    return name, "nanogpt", "nanogpt_curve", spec | NANOGPT | {"precision": precisions()[-1]}
 
 
 def draw_curves(facts: list[dict[str, Any]], path: Path) -> None:

@@ -21,7 +21,7 @@ from benchmarks.speed.peers.serving import Settings
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.shared_cpu import busy_loops
 from benchmarks.speed.table import Figure, Section, busy
-from benchmarks.speed.training import log, our_precision, spec_of, wait_for_quiet
+from benchmarks.speed.training import log, spec_of, wait_for_quiet
 from benchmarks.speed.workloads import save_data
 
 LOOPS = (0, 1)
@@ -67,7 +67,7 @@ def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[floa
     with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         data = Path(folder) / "data.npz"
         save_data(w, data)
-        spec = spec_of(w, data, Settings(our_precision(), "bucketed"))
+        spec = spec_of(w, data, Settings("auto", "bucketed"))
         groups = {layout: start(spec, sizes, options, closing) for layout, sizes in known.items()}
         for _ in options.rounds():
             for n in LOOPS:

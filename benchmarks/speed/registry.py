@@ -1,11 +1,13 @@
 """Which implementations there are, where each lives, and its rows.
 
-Defaults, documented best, best with our settings.
+Defaults, and every setting of the process that may make it faster.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -71,21 +73,27 @@ PEERS = {
 }
 
 
-def rows_of(peer: Peer, precision: str) -> dict[str, Settings]:
-    """Return the rows of a peer by name in the table.
+def precisions() -> list[str]:
+    """Return the precisions that are measured: bf16 where a product in it is not many times slower, as if emulated."""
+    from glassformer.training.computing import BEHIND, bf16_slowdown
 
-    Args:
-        peer: whose.
-        precision: "bf16" where the processor multiplies it, as glassformer chooses it; else "fp32".
+    return ["fp32", "bf16"] if bf16_slowdown(256, time.perf_counter) <= BEHIND else ["fp32"]
+
+
+def rows_of(peer: Peer, known: Sequence[str]) -> dict[str, Settings]:
+    """Return the rows of a peer by name in the table: its defaults, and each of `known`, the precisions, at its best.
+
+    Ours are as a run chooses by its trial, and under each fixed setting.
     """
-    if peer.name == "ours":
-        return {
-            f"as shipped ({precision})": Settings(precision, "bucketed"),
-            **({"fp32": Settings("fp32", "bucketed")} if precision != "fp32" else {}),
-        }
-    best = Settings(precision, "bucketed", fused=True)
-    ours = replace(best, medium=True, keep_memory=True)
-    rows = {"defaults": Settings(), "its best": best, "with our settings": ours}
-    if peer.name == "x-transformers":
-        rows |= {"its best, flash": replace(best, flash=True), "with our settings, flash": replace(ours, flash=True)}
+    ours, flash = peer.name == "ours", peer.name in ("ours", "x-transformers")
+    rows = {"as chosen": Settings("auto", "bucketed")} if ours else {"defaults": Settings()}
+    for precision in known:
+        best = Settings(precision, "bucketed", fused=True, keep_memory=not ours)
+        rows[precision] = best
+        if flash:
+            rows[f"{precision} fused"] = replace(best, flash=True)
+        if precision == "fp32":
+            rows["fp32 oneDNN"] = replace(best, medium=True)
+            if flash:
+                rows["fp32 oneDNN fused"] = replace(best, medium=True, flash=True)
     return rows

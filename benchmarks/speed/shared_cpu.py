@@ -23,7 +23,7 @@ from benchmarks.speed.options import Options
 from benchmarks.speed.peers.serving import Settings
 from benchmarks.speed.registry import PEERS
 from benchmarks.speed.table import Figure, Section, busy
-from benchmarks.speed.training import log, our_precision, settle, spec_of, wait_for_quiet
+from benchmarks.speed.training import log, settle, spec_of, wait_for_quiet
 from benchmarks.speed.workloads import save_data
 
 FIXED = {"OMP_NUM_THREADS": str(os.cpu_count() or 1)}
@@ -101,7 +101,7 @@ def measured(name: str, options: Options) -> tuple[dict[str, dict[int, list[floa
     with ExitStack() as closing, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         data, children = Path(folder) / "data.npz", dict[str, Child]()
         save_data(w, data)
-        spec = spec_of(w, data, Settings(our_precision(), "bucketed"))
+        spec = spec_of(w, data, Settings("auto", "bucketed"))
         for waiting, variables in wanted.items():
             log(f"({name}) {waiting}: warming up")
             child = Child(PEERS["ours"].python, "benchmarks.speed.peers.ours", spec, options.variables | variables)

@@ -18,7 +18,7 @@ from benchmarks.speed.child import Child, ChildError, environment
 from benchmarks.speed.load import MOST_OTHERS, OtherLoad, other_cores
 from benchmarks.speed.options import Options
 from benchmarks.speed.peers.serving import Settings
-from benchmarks.speed.registry import PEERS, ROOT, rows_of
+from benchmarks.speed.registry import PEERS, ROOT, precisions, rows_of
 from benchmarks.speed.table import Figure, Section, busy, machine, rounded
 from benchmarks.speed.workloads import Workload, save_data
 
@@ -86,7 +86,7 @@ class Row:
     def from_facts(facts: dict[str, Any]) -> Row:
         """Return the row from the JSON file."""
         peer = next(name for name, peer in PEERS.items() if peer.title == facts["peer"])
-        about = {name: facts[name] for name in ("parameters", "curve", "warm_up") if name in facts}
+        about = {name: facts[name] for name in ("parameters", "curve", "warm_up", "chosen") if name in facts}
         kept = {name: facts[name] for name in ("rounds", "others", "why_not", "our_speeds")}
         return Row(peer, facts["row"], Settings(**facts["settings"]), about=about, **kept)
 
@@ -98,7 +98,7 @@ def run_training(name: str, options: Options) -> Section:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         data = Path(folder) / "data.npz"
         save_data(w, data)
-        floor = floor_of(spec_of(w, data, Settings(our_precision(), "bucketed")))
+        floor = floor_of(spec_of(w, data, Settings(precisions()[-1], "bucketed")))
         groups = groups_of(rows, options.at_once)
         interrupted = interruptible(lambda: [run_group(group, w, data, options) for group in groups])
     for round_ in (round_ for group in groups for row in group for round_ in row.rounds):
@@ -178,16 +178,9 @@ def interruptible(measuring: Callable[[], object]) -> bool:
     return False
 
 
-def our_precision() -> str:
-    """Return the precision that glassformer chooses here."""
-    from glassformer.utils.device import choose_device, choose_precision
-
-    return choose_precision("auto", choose_device("cpu"))
-
-
 def wanted_rows(w: Workload, options: Options) -> list[Row]:
     """Return the requested rows; those of a peer that is not installed are marked so."""
-    rows = []
+    rows, known = [], precisions()
     for name in options.peers:
         peer = PEERS[name]
         if w.kind not in peer.kinds:
@@ -195,8 +188,8 @@ def wanted_rows(w: Workload, options: Options) -> list[Row]:
         if reason := peer.why_not():
             rows.append(Row(name, "", Settings(), why_not=f"not run: {reason}"))
             continue
-        for label, settings in rows_of(peer, our_precision()).items():
-            if not options.rows or label.startswith(options.rows):
+        for label, settings in rows_of(peer, known).items():
+            if not options.rows or label in options.rows:
                 rows.append(Row(name, label, settings))
     return rows
 
@@ -312,7 +305,7 @@ def verdict(row: Row, w: Workload, ours: Row | None, reference: Row | None, anyw
     if row.why_not:
         return False, row.why_not
     shown, remark = busy(row.others, anyway)
-    remarks = [remark] if remark else []
+    remarks = [text for text in (row.about.get("chosen"), remark) if text]
     if reference is not None and abs(row.last_loss - reference.last_loss) > w.tolerance:
         shown = False
         remarks.append(f"void: its loss differs from {reference.last_loss:.3f} of {reference.title}")

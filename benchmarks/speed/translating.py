@@ -18,9 +18,9 @@ import numpy as np
 from benchmarks.speed.child import Child, ChildError
 from benchmarks.speed.load import OtherLoad
 from benchmarks.speed.options import Options
-from benchmarks.speed.registry import PEERS
+from benchmarks.speed.registry import PEERS, precisions
 from benchmarks.speed.table import Figure, Section, busy, rounded
-from benchmarks.speed.training import SETTLING_SECONDS, interruptible, log, our_precision, settle, wait_for_quiet
+from benchmarks.speed.training import SETTLING_SECONDS, interruptible, log, settle, wait_for_quiet
 from benchmarks.speed.workloads import FIRST_WORD, make_texts, word_of
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ def measure_all(rows: list[Row], n: int, options: Options) -> None:
 
 def wanted_rows(options: Options) -> list[Row]:
     """Return the rows of the peers that translate."""
-    bf16 = our_precision() == "bf16"
+    bf16 = "bf16" in precisions()
     fp32 = {"compute_type": "float32", "workers": False, "batch_tokens": 0}
     best = {"workers": True, "batch_tokens": 2048}
     rows = {
-        "ours": {"fp32": {"precision": "fp32"}, **({"as shipped (bf16)": {"precision": "bf16"}} if bf16 else {})},
+        "ours": {"fp32": {"precision": "fp32"}, **({"bf16": {"precision": "bf16"}} if bf16 else {})},
         "ctranslate2": {
             "fp32, defaults": fp32,
             "fp32, its best": fp32 | best,

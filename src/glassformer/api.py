@@ -90,10 +90,10 @@ def train_checked(
 ) -> Run | None:
     """Do what `train` does, of a configuration that `override` has made."""
     from glassformer.distributed.process_group import launched_processes
+    from glassformer.training.computing import computing
     from glassformer.training.finalize import overfit_batch as overfit
     from glassformer.training.preparation import new_state, prepare, settle_budget
     from glassformer.training.trainer import start_run
-    from glassformer.utils.device import choose_device, tuned
 
     folder = _folder(out) if out is not None else Path("runs") / (config.recipe or config.task)
     if (n := launched_processes()) > 1 and (dry_run or overfit_batch or seeds is not None):
@@ -111,8 +111,7 @@ def train_checked(
         start_seeds(config, folder, seeds, _evaluate_together, on_step, track)
         return load(folder)
     if dry_run or overfit_batch:
-        with tuned(choose_device(config.train.device), config.train.deterministic):
-            context = prepare(config)
+        with computing(prepare(config)) as context:
             prepared, _ = settle_budget(context, new_state(context))
             if overfit_batch:
                 overfit(prepared, on_step)
@@ -152,12 +151,12 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         path: the folder.
         others: folders of more runs of the same task, tokenizer and classes; their sizes may differ.
         device: "auto", "cpu", "cuda" or "mps".
-        precision: of `predict` and `evaluate`: "auto" (bf16 where it is native), "fp32" or "bf16";
-            default: as in training. `explain` is always fp32. Not for an exported model.
+        precision: of `predict` and `evaluate`, "fp32" or "bf16"; that of the run when absent, in which it was scored
+            and its thresholds were chosen. `explain` is always fp32. Not for an exported model.
 
     Raises:
         CheckpointError: it is missing, damaged, or its tokenizer is not the one it was trained with.
-        UsageError: a device or a precision that this machine does not have, or others that cannot join.
+        UsageError: a device that this machine does not have, no such precision, or others that cannot join.
     """
     path, others = _folder(path), tuple(map(_folder, others))
     if is_exported(path):
@@ -174,6 +173,8 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
 
     run = _load(path, device, precision)
     joining = [_load(other, device, precision) for other in others]
+    if len({each.precision for each in (run, *joining)}) > 1:
+        raise UsageError("these runs compute in fp32 and in bf16, and answer together in one", "add --precision fp32")
     for i, other in enumerate(joining):
         check_joins([(each.path, each.task) for each in (run, *joining[:i])], other.path, other.task)
     if not joining:
@@ -223,11 +224,11 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     from glassformer.runs.run_data import load_run_data
     from glassformer.utils.device import tuned
 
-    run = load(*paths, device=RunFolder(paths[0]).read_config().train.device, precision="fp32")
+    run = load(*paths, device=RunFolder(paths[0]).read_config().train.device)
     data = load_run_data(run.path, run.task.schema, run.config.data, allow_changed=None).text
     name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
-    with tuned(run.device):
-        scores = run.task.evaluate(run.model, split, run.config.decode)
+    with tuned(run.device, run.computing):
+        scores = run.task.evaluate(run.answering, split, run.config.decode)
     scores.pop("predictions")
     return Evaluation(run.task.name, name, {"precision": run.precision} | scores)
 
@@ -235,11 +236,13 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
 def _load(path: str | Path, device: str, precision: str | None) -> Run:
     from glassformer.runs.model_folder import load_weights
     from glassformer.tasks.restoring import load_model_folder
-    from glassformer.utils.device import choose_device, choose_precision
+    from glassformer.utils.device import choose_device
 
+    if precision not in (None, "fp32", "bf16"):
+        raise UsageError(f"precision must be fp32 or bf16, not {precision!r}", "leave it out for that of the run")
     folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
     task, weights = load_model_folder(folder)
     target, model = choose_device(device), task.build_model()
     load_weights(model, weights)
-    chosen = choose_precision(precision or task.config.train.precision, target)
+    chosen = "bf16" if (precision or task.config.train.precision) == "bf16" else "fp32"  # an import has none of its own
     return Run(folder.path, task, model.to(target).eval(), target, chosen)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from glassformer.interop.choose import Target
     from glassformer.interop.export import Export
     from glassformer.tasks import Task
-    from glassformer.utils.device import Precision
+    from glassformer.utils.device import Computing, Precision
 
 
 class Run:
@@ -69,11 +69,18 @@ class Run:
         return f"Run({str(self.path)!r}: {self.task.name}, {recipe}{n_parameters:,} parameters{score})"
 
     @cached_property
-    def _answering(self) -> nn.Module:
+    def answering(self) -> nn.Module:
         """Return the model for inference, in the selected precision."""
         from glassformer.models.bf16 import cast_for_inference
 
         return cast_for_inference(self.model, self.precision)
+
+    @cached_property
+    def computing(self) -> Computing:
+        """Return with what it answers: its precision, and for the rest what was found on this machine, if it was."""
+        from glassformer.training.computing import computing_for_answers
+
+        return computing_for_answers(self.task, self.precision, self.device)
 
     @overload
     def predict(  # pyright: ignore[reportOverlappingOverload]
@@ -123,9 +130,9 @@ class Run:
             raise UsageError("without edits all members answer together", "leave out `member`, or pass edits")
         from glassformer.utils.device import tuned
 
-        with tuned(self.device):
+        with tuned(self.device, self.computing):
             decode = self._decode(options)
-            answers = [*rule.apply(self.task.predict(self._answering, several, decode, **rule.of_task))]
+            answers = [*rule.apply(self.task.predict(self.answering, several, decode, **rule.of_task))]
             warn_of_cut(answers, self.config.text.max_len)
         return answers[0] if isinstance(texts, str) else answers
 
@@ -153,8 +160,8 @@ class Run:
         from glassformer.utils.device import tuned
 
         for chunk in checked_pairs(self.task.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), done):
-            with tuned(self.device):
-                answers = self.task.predict(self._answering, chunk, decode, first=done, **of_task)
+            with tuned(self.device, self.computing):
+                answers = self.task.predict(self.answering, chunk, decode, first=done, **of_task)
             yield from answers
             done += len(chunk)
 
@@ -269,8 +276,8 @@ class Run:
         from glassformer.utils.device import tuned
 
         scored = scored_data(self, split, data, allow_changed_data)
-        with tuned(self.device):
-            scores = self.task.evaluate(self._answering, scored.split, self._decode(options), scored.baselines)
+        with tuned(self.device, self.computing):
+            scores = self.task.evaluate(self.answering, scored.split, self._decode(options), scored.baselines)
         together = {"joined": [str(path) for path in (self.path, *self.joined)]} if self.joined else {}
         facts = {"task": self.task.name, "split": scored.name, "precision": self.precision}
         return facts | together | scored.facts() | scores

@@ -220,14 +220,17 @@ def test_parts_that_were_not_measured_again_stay() -> None:
     assert [(s.part, s.date) for s in merged(now, short)] == [("a", "2"), ("d", "2")]
 
 
-def test_every_peer_has_its_file_its_lock_and_three_rows() -> None:
+def test_every_peer_has_its_file_its_lock_and_its_rows() -> None:
     files = {path.stem for path in (LOCKS.parent).glob("*.py")}
     for peer in PEERS.values():
         assert peer.module in files
         if peer.environment:
             lines = (LOCKS / f"{peer.environment}.txt").read_text().split()
             assert lines and all("==" in line for line in lines)
-            assert {"defaults", "its best", "with our settings"} <= rows_of(peer, "bf16").keys()
+            assert {"defaults", "fp32", "fp32 oneDNN", "bf16"} <= rows_of(peer, ["fp32", "bf16"]).keys()
+            assert not any("bf16" in row for row in rows_of(peer, ["fp32"]))
+    ours = rows_of(PEERS["ours"], ["fp32", "bf16"])
+    assert len(ours) == 7 and ours["as chosen"].precision == "auto", "the choice, and the six it chooses from"
 
 
 def test_unknown_parts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,7 +244,7 @@ def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     page, found = tmp_path / "page.md", tmp_path / "speed.json"
     page.write_text("<!-- speed -->\n<!-- /speed -->\n")
     flags = ["--peers", "ours,joeynmt", "--tiny", "--repeats", "2", "--anyway", "--threads", "1", "--sentences", "8"]
-    flags += ["--rows", "fp32,as shipped (fp32),defaults"]
+    flags += ["--rows", "fp32,as chosen,defaults"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("benchmarks.speed.registry.ENVIRONMENTS", tmp_path / "none")
         assert main(["--only", "b,d", *flags, "--json", str(found), "--write", str(page)]) == 0

@@ -44,7 +44,7 @@ def finding(context: Callable[..., BrowserContext]) -> Iterator[Callable[..., Ap
         yield show
 
 
-def ask(page: App, text: str) -> str:
+def type_text(page: App, text: str) -> str:
     """Type a text and trace it; return the model's answer."""
     page.page.fill("[data-role=text]", text)
     page.page.click("[data-role=trace]")
@@ -61,25 +61,25 @@ def test_the_edit_that_the_page_opens_with_ends_with_its_text(finding: Callable[
     assert answer != edited, "so that the answer tells"
     page = finding()
     page.page.wait_for_selector("[data-role=effect]")
-    assert ask(page, OWN) == answer
+    assert type_text(page, OWN) == answer
     assert "edits" not in page.param and page.page.locator("[data-role=effect]").count() == 0
     page.page.go_back()
     page.page.wait_for_selector("[data-role=effect]")
     page.page.click(f"[data-edit='{NO_BLOCK}']")
     page.until("() => document.querySelectorAll('.edit-chips li code').length === 2")
     assert page.param["edits"].split() == [NO_HEAD, NO_BLOCK]
-    assert ask(page, OWN) == of_own.what_if(NO_BLOCK).answer_after
+    assert type_text(page, OWN) == of_own.what_if(NO_BLOCK).answer_after
     assert page.param["edits"] == NO_BLOCK
 
 
 def test_the_same_edit_in_a_link_or_made_again_stays(finding: Callable[..., App]) -> None:
     edited = explain(subject_of(MODELS["translate, pre-norm"]), OWN).what_if(NO_HEAD).answer_after
     page = finding(text=TEXTS["translate"], edits=NO_HEAD)
-    assert ask(page, OWN) == edited and page.param["edits"] == NO_HEAD
+    assert type_text(page, OWN) == edited and page.param["edits"] == NO_HEAD
     page = finding()
-    ask(page, "abc")
+    type_text(page, "abc")
     page.go("flow", text="abc", edits=NO_HEAD)
-    assert ask(page, OWN) == edited and page.param["edits"] == NO_HEAD
+    assert type_text(page, OWN) == edited and page.param["edits"] == NO_HEAD
 
 
 def test_a_key_is_blocked_in_five_keys(app: Callable[..., App]) -> None:

@@ -119,7 +119,7 @@ def test_compare(cli: Callable, runs: Runs) -> None:
 
 def test_doctor_knows_the_machine(cli: Callable) -> None:
     facts = json.loads(cli("doctor", "--json").out)
-    assert {"python", "torch", "device", "precision", "cache", "imdb"} <= facts.keys()
+    assert {"python", "torch", "device", "threads", "cache", "imdb"} <= facts.keys()
     assert "torch" in cli("doctor").out
 
 

@@ -29,7 +29,7 @@ def test_the_page_s_arithmetic_is_that_of_the_recipe() -> None:
     update = c.max_tokens * c.accumulate
     flops = 3 * decoder_flops(config.model, 2 * config.text.max_len, vocab_size, cross=False)
     hours = update * (c.steps or 0) * flops / (0.4 * 989e12) / 3600
-    bf16 = replace(small("lm").context.with_config(config), precision="bf16")
+    bf16 = small("lm").context.with_config(replace(config, train=replace(c, precision="bf16")))
     for message in (
         f"{n_parameters(model):,} parameters",
         f"{c.steps:,} steps of {update:,} tokens",

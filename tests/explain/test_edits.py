@@ -119,7 +119,7 @@ def test_the_embedding_of_a_second_text_gives_its_answer(task: str, positions: s
     elif task == "translate":
         result = what_if(e, ["source=B"], other)
         inputs = {**e.model_inputs, "src": other.model_inputs["src"]}
-        torch.testing.assert_close(edited_logits(result), e.subject.model(**inputs)[0], atol=1e-6, rtol=0)
+        torch.testing.assert_close(edited_logits(result), e.subject.model(**inputs)[0], atol=1e-5, rtol=0)
         memory = what_if(e, ["memory=B"], other)
         torch.testing.assert_close(edited_logits(memory), edited_logits(result), atol=1e-6, rtol=0)
     else:
@@ -286,7 +286,7 @@ def test_the_model_is_as_before() -> None:
         e.what_if("decoder.0.self.head9=0")
     assert all(torch.equal(a, b) for a, b in zip(before, e.subject.model.parameters(), strict=True))
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in e.subject.model.modules())
-    torch.testing.assert_close(logits_of(e), e.records["logits"].value, atol=1e-6, rtol=0)
+    torch.testing.assert_close(logits_of(e), e.records["logits"].value, atol=1e-5, rtol=0)
 
 
 def test_a_tap_of_edits_is_called_for_its_steps_only() -> None:

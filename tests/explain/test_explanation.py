@@ -22,7 +22,6 @@ from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.attribution.alignment import readings_json
 from glassformer.explain.attribution.attribute import erase
 from glassformer.explain.attribution.value_function import AttributeRequest, EraseRequest, prediction_index
-from glassformer.explain.capture import exact_inference
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.embedding_view import embedding_view, lookups_of
 from glassformer.explain.explanation import TraceRequest, explain
@@ -487,7 +486,6 @@ def test_explain_runs_every_pass_in_full_precision(
     runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, name: str, request_: dict[str, Any]
 ) -> None:
     """Simulate a GPU with fewer bits under "medium": decoding, erasing and tracing must have the same precision."""
-    monkeypatch.setattr(exact_inference, "rounds_matmul", lambda device, setting: setting != "highest")
     run, seen = runs[name], []
     stack = run.model.encoder if name == "classify" else run.model.decoder
     handle = stack.register_forward_pre_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))

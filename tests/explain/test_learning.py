@@ -50,7 +50,7 @@ def test_steps_are_those_of_the_training_loop(task: str, optimizer: str) -> None
 
     one = Split([text], [answer], "one")
     corpus = built.encode(one, training=True)
-    context = RunContext(TextData(one, one, one), built, corpus, corpus, CPU, "fp32")
+    context = RunContext(TextData(one, one, one), built, corpus, corpus, CPU)
     looped = built.build_model()
     looped.load_state_dict(model.state_dict())
     state = TrainState.start(looped, built)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.explain import trace
-from glassformer.explain.capture import exact_inference
 from glassformer.models import LanguageModel, TextClassifier
 from glassformer.nn.attention import MultiHeadAttention, attention
 
@@ -50,7 +49,6 @@ def n_hooks(model: nn.Module) -> int:
 
 
 def test_hooks_modes_and_precision_are_put_back_even_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact_inference, "rounds_matmul", lambda device, setting: setting != "highest")
     model = language_model().train()
     model.decoder.layers[0].eval()  # a mixed state is restored as it was
     modes = [m.training for m in model.modules()]

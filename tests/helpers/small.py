@@ -111,5 +111,5 @@ def small_run(config: Config, data: TextData) -> Small:
     """A run of a configuration on data in memory."""
     task = TASKS[config.task].from_data(config, data)
     corpus, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
-    context = RunContext(data, task, corpus, valid, CPU, "fp32")
+    context = RunContext(data, task, corpus, valid, CPU)
     return Small(context, Validator(context))

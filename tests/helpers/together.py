@@ -32,7 +32,6 @@ from glassformer.training.loop import local_batches, optimizer_step, train_steps
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import RunContext, TrainState
 from glassformer.training.validation import Validator
-from glassformer.utils.device import choose_precision
 
 
 def free_port() -> int:
@@ -84,7 +83,7 @@ def _work(rank: int, size: int, port: int, folder: Path, work: Callable[..., Any
 
 def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str, Any]) -> dict[str, Any]:
     """`most` updates of a small task without dropout: losses, norms, scores, and a hash of all that is kept."""
-    run, state = _begin(ranks, task, n, settings)
+    run, state = begin(ranks, task, n, settings)
     reports = _reports(run, state, most)
     return {
         "loss": [r.loss for r in reports],
@@ -98,7 +97,7 @@ def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str,
     }
 
 
-def _begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
+def begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
     """A small run without dropout, before its first update; `members` is the model's, `max_logits` the loss's."""
     settings = dict(settings)
     language.MAX_LOGITS = settings.pop("max_logits", MAX_LOGITS)
@@ -106,7 +105,7 @@ def _begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> 
     config = config_of(task, **settings)
     config = replace(config, model=replace(config.model, dropout=0.0, ensemble_size=members))
     alone = small_run(config, data_of(task, n)).context
-    run = replace(alone, group=ranks, precision=choose_precision(config.train.precision, alone.device))
+    run = replace(alone, group=ranks)
     torch.manual_seed(config.train.seed)
     return run, TrainState.start(run.task.build_model(), run.task, ranks)
 
@@ -161,7 +160,7 @@ def diverge(ranks: ProcessGroup) -> list[Any]:
 
 def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
     """(validated, stop) of each update up to the one to stop after; the last process is told while it validates."""
-    run, state = _begin(ranks, "classify", 60, {})
+    run, state = begin(ranks, "classify", 60, {})
     request, validator = StopRequest(), Validator(run)
     score = validator.score
 

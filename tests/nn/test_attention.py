@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 import glassformer.nn.attention as MODULE
 from glassformer.nn.attention import Mask, attention, causal_mask, fused_attention
+from glassformer.utils.device import Computing, tuned
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None, **kwargs: object) -> Tensor:
@@ -75,37 +76,20 @@ def test_attention_takes_causal_queries_as_the_last_positions(path, n_new: int) 
     torch.testing.assert_close(part, whole[:, :, -n_new:], atol=1e-6, rtol=0)
 
 
-@for_each(
-    ("dtype", "n_queries", "n_keys", "causal", "fused"),
-    [
-        (torch.float32, 64, 64, True, True),
-        (torch.float32, 64, 64, False, False),
-        (torch.float32, 64, 256, False, True),
-        (torch.float32, 1, 512, False, False),
-        (torch.bfloat16, 256, 256, True, False),
-        (torch.bfloat16, 64, 768, False, True),
-    ],
-)
-def test_is_fused_faster_depends_on_precision_mask_and_length(
-    dtype: torch.dtype, n_queries: int, n_keys: int, causal: bool, fused: bool
-) -> None:
-    q, k = torch.empty(1, 1, n_queries, 2, dtype=dtype), torch.empty(1, 1, n_keys, 2, dtype=dtype)
-    mask = Mask.of(causal=(n_queries, n_keys)) if causal else Mask.of(padding_mask=torch.ones(1, n_keys).bool())
-    assert MODULE.is_fused_faster(q, k, mask) is fused
-
-
-def test_fused_attention_calls_the_kernel_for_many_keys_only() -> None:
+def test_fused_attention_calls_the_kernel_as_the_process_says_and_never_for_a_step_of_decoding() -> None:
     m, x = MODULE.MultiHeadAttention(8, 2), torch.randn(2, 5, 8)
     with patch.object(MODULE.F, "scaled_dot_product_attention", return_value=torch.zeros(2, 3, 5, 6)) as kernel:
         assert (fused(*qkv()) == 0).all()
         assert kernel.call_count == 1
         assert (explicit(*qkv()) != 0).all()
-        fused_attention(*qkv())
-        m(x)
         m(x, tap=lambda site, tensor: tensor)
-        assert kernel.call_count == 1, "few keys on a CPU are quicker without it"
+        fused_attention(*qkv(q=1))
+        with tuned(torch.device("cpu"), Computing(attention="explicit")):
+            fused_attention(*qkv(q=16, k=256))
+        assert kernel.call_count == 1
         kernel.return_value = torch.zeros(2, 3, 16, 6)
-        fused_attention(*qkv(q=16, k=256))
+        with tuned(torch.device("cpu"), Computing(attention="fused")):
+            fused_attention(*qkv(q=16, k=256))
         assert kernel.call_count == 2
         attention(*qkv(q=16, k=256), tap=lambda site, tensor: tensor)
         attention(*qkv(q=16, k=256))

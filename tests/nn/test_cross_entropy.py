@@ -87,5 +87,5 @@ def test_cross_entropy_sum_fused_is_exact_at_probability_zero() -> None:
 def test_cross_entropy_sum_is_fused_where_that_is_faster() -> None:
     wide = torch.zeros(2, 600, dtype=torch.bfloat16, requires_grad=True)
     assert kernel.is_faster(wide)
-    assert not kernel.is_faster(wide.detach()) and not kernel.is_faster(wide[:, :65])
+    assert not kernel.is_faster(wide.detach()) and not kernel.is_faster(wide.float())
     assert "CrossEntropySum" in type(cross_entropy_sum(wide, torch.tensor([0, 1])).grad_fn).__name__

@@ -313,3 +313,14 @@ def test_a_validation_score_on_few_examples_has_its_interval(fake_run: MakeRun) 
     assert "examples, 95% interval" not in report_of(run)
     edit(run / "data.json", lambda data: data["splits"]["valid"].update(n=12))
     assert re.search(r"Accuracy on validation: \d+\.\d% of 12 examples, 95% interval \d", report_of(run))
+
+
+def test_a_run_whose_number_of_threads_changed_says_so(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    assert "number of threads changed" not in report_of(run)
+    log = run / "metrics.jsonl"
+    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    changed = [json.dumps(row | {"threads": 1 if row["step"] <= 40 else 2}) for row in rows]
+    log.write_text("\n".join(changed) + "\n", encoding="utf-8")
+    sentence = f"The number of threads changed beside other programs (2 in {len(rows) - 40:,} steps, 1 in 40 steps)"
+    assert sentence in report_of(run)

@@ -100,19 +100,6 @@ def test_torch_computes_with_that_many(two_threads: None, machine: Machine) -> N
     assert threads.adjust() == torch.get_num_threads() == 1
     machine.passes(0.0)
     assert threads.adjust() == torch.get_num_threads() == 2
-    machine.passes(1.0)
-    threads.adjust()
-    threads.restore()
-    assert torch.get_num_threads() == 2
-
-
-def test_a_number_that_was_fixed_stays(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    adaptive = cpu_threads.threads_of_run(None, False)
-    assert adaptive is not None and adaptive.most == 2
-    assert cpu_threads.threads_of_run(None, True) is None and torch.get_num_threads() == 2
-    assert cpu_threads.threads_of_run(1, False) is None and torch.get_num_threads() == 1
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert cpu_threads.threads_of_run(None, False) is None
 
 
 def test_this_process_is_not_another() -> None:

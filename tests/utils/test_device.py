@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from glassformer.utils import device
-from glassformer.utils.device import choose_precision, many_shapes, rounds_matmul, tuned
+from glassformer.utils.device import Computing, has_onednn, matmul_precision, tuned
 
 CPU = torch.device("cpu")
-FAST = "highest" if rounds_matmul("cpu", "medium") else "medium"
-"""Some processors multiply bf16 natively, and round to it under "medium"."""
+ONEDNN = Computing(products="onednn")
+FAST = "medium" if has_onednn() else "highest"
+"""Some processors round to bf16 under "medium", and to some it means nothing."""
 
 
 def settings() -> tuple[str, bool, bool, bool]:
@@ -40,6 +41,8 @@ def callers(request: pytest.FixtureRequest) -> Iterator[tuple[str, bool, bool, b
 
 def test_what_the_caller_set_is_put_back(callers: tuple[str, bool, bool, bool]) -> None:
     with tuned(CPU):
+        assert settings()[:2] == ("highest", False)
+    with tuned(CPU, ONEDNN):
         assert settings()[:2] == (FAST, False)
         with tuned(CPU, deterministic=True):
             assert settings()[:2] == ("highest", True)
@@ -58,40 +61,20 @@ def test_cudnn_attention_is_off_on_a_gpu_and_then_as_it_was() -> None:
     assert settings() == before
 
 
-def test_decoding_takes_the_library_without_a_kernel_for_every_shape() -> None:
-    with tuned(CPU):
-        with many_shapes(CPU):
+def test_a_block_within_may_need_another_library() -> None:
+    with tuned(CPU, ONEDNN):
+        with matmul_precision("highest"):
             assert torch.get_float32_matmul_precision() == "highest"
         assert torch.get_float32_matmul_precision() == FAST
-        with many_shapes(torch.device("cuda")):
-            assert torch.get_float32_matmul_precision() == FAST
 
 
 def test_nothing_rounds_where_fp32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU rounds to TF32 under any other setting, some processors to bf16: predictions would not be the explained."""
-    with tuned(torch.device("cuda")):
+    with tuned(torch.device("cuda"), ONEDNN):
         assert torch.get_float32_matmul_precision() == "highest"
-    monkeypatch.setattr(device, "rounds_matmul", lambda name, setting: True)
-    with tuned(CPU):
+    monkeypatch.setattr(device, "has_onednn", lambda: False)
+    with tuned(CPU, ONEDNN):
         assert torch.get_float32_matmul_precision() == "highest"
-
-
-@pytest.mark.parametrize("capabilities", [{}, {"avx2": True}, {"neon": True, "bf16": True}, {"avx512_bf16": False}])
-def test_without_native_bf16_on_x86_the_precision_is_fp32(
-    capabilities: dict[str, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Arm processors with bf16 are not measured, so they compute in fp32 unless bf16 is requested."""
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    assert choose_precision("auto", CPU) == "fp32" and choose_precision("bf16", CPU) == "bf16"
-
-
-@pytest.mark.parametrize(("kernels", "precision"), [("AVX512", "bf16"), ("AVX2", "fp32"), ("DEFAULT", "fp32")])
-def test_bf16_takes_the_processor_and_the_kernels(
-    kernels: str, precision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: kernels)
-    assert choose_precision("auto", CPU) == precision
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])

@@ -12,15 +12,8 @@ import pytest
 import torch
 
 from glassformer.utils import process_settings
-from glassformer.utils.device import (
-    current_matmul_precision,
-    many_shapes,
-    matmul_precision,
-    rounds_matmul,
-    tuned,
-    tuned_process,
-)
-from glassformer.utils.process_settings import Settings, Turns
+from glassformer.utils.device import matmul_precision, tuned
+from glassformer.utils.process_settings import Settings, Turns, turns
 
 CPU = torch.device("cpu")
 MEDIUM = replace(Settings.read(), matmul="medium")
@@ -132,25 +125,12 @@ def test_an_error_or_an_interruption_leaves_nothing_held() -> None:
 
 def test_a_thread_knows_its_own_precision() -> None:
     seen: list[str] = []
-    with tuned(CPU), many_shapes(CPU):
-        in_threads(lambda: seen.append(current_matmul_precision()))
-        assert current_matmul_precision() == "highest"
+    with tuned(CPU):
+        in_threads(lambda: seen.append(turns.current.matmul))
+        assert turns.current.matmul == "highest"
         with matmul_precision("medium"):
-            assert current_matmul_precision() == torch.get_float32_matmul_precision() == "medium"
-    assert seen == [current_matmul_precision()]
-
-
-def test_a_waiting_thread_lends_its_settings_and_holds_none() -> None:
-    fast = "highest" if rounds_matmul("cpu", "medium") else "medium"
-
-    def answer() -> None:
-        assert torch.get_float32_matmul_precision() == fast
-        with tuned(CPU), many_shapes(CPU):
-            assert torch.get_float32_matmul_precision() == "highest"
-        assert torch.get_float32_matmul_precision() == fast
-
-    with tuned_process(CPU):
-        in_threads(answer)
+            assert turns.current.matmul == torch.get_float32_matmul_precision() == "medium"
+    assert seen == [turns.current.matmul]
 
 
 def test_the_number_of_threads_is_the_callers_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.computing import CHOICES, computing, in_words, trial, typical_batch
 from glassformer.training.loop import optimizer_step
 from glassformer.training.state import RunContext, TrainState
-from glassformer.utils.device import tuned
+from glassformer.utils.device import Computing
 
 
 def config_of(w: Workload) -> Config:
@@ -38,6 +40,7 @@ def config_of(w: Workload) -> Config:
     )
     train = TrainConfig(
         steps=1,
+        max_tokens=w.max_tokens,
         lr=w.lr,
         max_grad_norm=w.clip,
         optimizer="adamw",
@@ -57,12 +60,10 @@ def words_tokenizer(w: Workload) -> Tokenizer:
 
 
 class OurTrainer:
-    """One row of glassformer, within `tuned` for as long as the process lives."""
+    """One row of glassformer, with the settings of `computing` for as long as the process lives."""
 
     def __init__(self, spec: Spec) -> None:
         w = spec.workload
-        self.entered = ExitStack()  # held, for one that is dropped leaves what it entered
-        self.entered.enter_context(tuned(torch.device("cpu")))
         torch.manual_seed(spec.seed)
         config, texts = config_of(w), load_data(spec.data)[0]
         task = task_class(w.kind)(config, words_tokenizer(w), ["0", "1"] if w.kind == "classify" else None)
@@ -72,14 +73,18 @@ class OurTrainer:
             labels=texts.labels if len(texts.labels) else None,
         )
         nothing = TextData(Split([]), Split([]), None, [])
-        self.run = RunContext(
-            nothing,
-            task,
-            self.corpus,
-            self.corpus,
-            torch.device("cpu"),
-            spec.settings.precision,  # pyright: ignore
+        run, set_to = RunContext(nothing, task, self.corpus, self.corpus, torch.device("cpu")), spec.settings
+        found = Computing(
+            precision="bf16" if set_to.precision == "bf16" else "fp32",
+            products="onednn" if set_to.medium else "blas",
+            attention="fused" if set_to.flash else "explicit",
         )
+        if set_to.precision == "auto":
+            found, _ = trial(run, typical_batch(run))
+            self.chosen = in_words(found)
+        train = replace(config.train, **{name: getattr(found, name) for name in CHOICES}, most_threads=found.threads)
+        self.entered = ExitStack()  # held, for one that is dropped leaves what it entered
+        self.run = self.entered.enter_context(computing(run.with_config(replace(config, train=train))))
         model = task.build_model()
         start_alike(model, embedding_std=w.d_model**-0.5 if w.kind == "translate" else 0.02)
         self.state = TrainState.start(model, task)

@@ -10,11 +10,11 @@ from benchmarks.speed.peers.curve import serve_curve
 from benchmarks.speed.peers.ours_imdb import NeverDue
 
 from glassformer.config.recipes import load_recipe, override
+from glassformer.training.computing import computing
 from glassformer.training.loop import train_steps
 from glassformer.training.preparation import prepare
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
-from glassformer.utils.device import choose_device, tuned
 
 
 class OurCurve:
@@ -29,8 +29,7 @@ class OurCurve:
             load_recipe(spec["recipe"]), {"seed": spec["seed"], "steps": spec["steps"], "snapshots": False}
         )
         self.entered = ExitStack()
-        self.entered.enter_context(tuned(choose_device(config.train.device)))
-        self.context, self.metric = prepare(config), spec["metric"]
+        self.context, self.metric = self.entered.enter_context(computing(prepare(config))), spec["metric"]
         torch.manual_seed(config.train.seed)
         self.state = TrainState.start(self.context.task.build_model(), self.context.task)
         self.validator = Validator(self.context)

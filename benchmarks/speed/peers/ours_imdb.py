@@ -11,11 +11,11 @@ import torch
 from benchmarks.speed.peers.serving import answer, own_stdout
 
 from glassformer.config.recipes import load_recipe, override
+from glassformer.training.computing import computing
 from glassformer.training.loop import train_steps
 from glassformer.training.preparation import prepare
 from glassformer.training.state import TrainState
 from glassformer.training.validation import Validator
-from glassformer.utils.device import choose_device, tuned
 
 SOME = 1000
 """Test reviews that are asked at every look; all of them, which takes minutes, where these come near to what is
@@ -35,9 +35,8 @@ def main() -> None:
     answers = own_stdout()
     spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     config = override(load_recipe("imdb"), {"seed": spec["seed"], "epochs": spec["epochs"], "snapshots": False})
-    with tuned(choose_device(config.train.device)):
-        began = time.perf_counter()
-        run = prepare(config)
+    began = time.perf_counter()
+    with computing(prepare(config)) as run:
         preparing = time.perf_counter() - began
         test = run.data.test
         assert test is not None

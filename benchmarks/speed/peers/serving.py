@@ -25,12 +25,12 @@ class Settings:
     """Which row of a peer: its defaults, its best, or its best with settings that the whole process shares.
 
     Args:
-        precision: "fp32", or "bf16" for autocast.
+        precision: "fp32", or "bf16" for autocast; ours also "auto": with what a run chooses by its trial.
         plan: "shuffled" batches of about equally many examples, or "bucketed" by length.
         fused: the optimizer in one kernel.
         medium: `torch.set_float32_matmul_precision("medium")`.
         keep_memory: glibc keeps large blocks (mallopt).
-        flash: fused attention, where a peer leaves the choice to its user.
+        flash: fused attention, where the choice is left to the user.
     """
 
     precision: str = "fp32"
@@ -125,7 +125,8 @@ def serve(make: Callable[[Spec], Trainer]) -> None:
     prepared = [(batch, trainer.prepare(batch)) for batch in batches]
     for _, ready in prepared:
         trainer.update(ready)
-    answer(answers, {"parameters": trainer.n_parameters, "curve": curve, "warm_up": time.perf_counter() - began})
+    facts = {"parameters": trainer.n_parameters, "curve": curve, "warm_up": time.perf_counter() - began}
+    answer(answers, facts | {"chosen": getattr(trainer, "chosen", "")})
     for question in questions():
         some = prepared[: question.get("batches") or None]
         began = time.perf_counter()

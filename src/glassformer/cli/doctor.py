@@ -99,11 +99,11 @@ def _write(checkup: Checkup, as_json: bool, path: Path) -> None:
 
 
 def machine() -> dict[str, str]:
-    """Return versions, processors, precision, folders and the built-in data that is present."""
+    """Return versions, processors, folders and the built-in data that is present."""
     import torch
 
     from glassformer.data.download import cache_dir
-    from glassformer.utils.device import choose_device, choose_precision
+    from glassformer.utils.device import choose_device
 
     device = choose_device("auto")
     cache = cache_dir()
@@ -120,7 +120,6 @@ def machine() -> dict[str, str]:
         "platform": platform.platform(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "precision": choose_precision("auto", device),
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()} processors",
         "cache": f"{cache} ({'writable' if writable else 'NOT writable: set GLASSFORMER_CACHE'})",
         "GLASSFORMER_DATA": set_to if named else "not set",

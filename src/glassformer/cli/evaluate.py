@@ -138,8 +138,8 @@ class EvaluateArguments:
     """Column with the target sentence; as in training when absent."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
-    precision: Literal["auto", "fp32", "bf16"] | None = None
-    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it)."""
+    precision: Literal["fp32", "bf16"] | None = None
+    """Of the matrix products; that of the run when absent."""
     edit: str | None = None
     """What to change in the forward pass, several edits separated by spaces: prints the score without and with them."""
     member: int = 1

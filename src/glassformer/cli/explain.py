@@ -116,7 +116,6 @@ def run(argv: Sequence[str]) -> int:
     folder = flags.run_folder(path)
     text = "\n".join(stdin_lines()) if texts == ["-"] else next(iter(texts), None)
     import glassformer
-    from glassformer.utils.device import tuned_process
 
     trained = glassformer.load(folder, device=arguments.device)
     trained.allow_changed_data = arguments.allow_changed_data
@@ -125,29 +124,28 @@ def run(argv: Sequence[str]) -> int:
         AnswerRule.of(trained.task.explain_as, trained.task.decision, {"calibrated": True})
     text = with_second(trained.task.tokenizer, text, arguments.pair, path) if text is not None else None
     requests = requests_of(arguments, text)
-    with tuned_process(trained.device):  # the page's questions too, which other threads answer
-        if arguments.check is not None:
-            return explain_edits.check_findings(trained, Path(arguments.check), arguments.json)
-        edits = (arguments.edit or "").split()
-        explained = trace_requests(trained, requests) if requests else []
-        if arguments.keep is not None:
-            logger.info(f"written: {explained[0].keep(arguments.keep)}")
-        if arguments.learn is not None and (arguments.json or (arguments.steps and arguments.out is None)):
-            explain_learning.show_learning(explained[0], arguments.json)
-            if arguments.out is not None:
-                write(trained, explained, arguments)
-        elif arguments.sweep is not None:
-            explain_edits.show_sweep(arguments.sweep, explained, edits, arguments.json)
-        elif arguments.out is not None:
-            if arguments.json:
-                console.write_json(facts(explained, arguments.method))
+    if arguments.check is not None:
+        return explain_edits.check_findings(trained, Path(arguments.check), arguments.json)
+    edits = (arguments.edit or "").split()
+    explained = trace_requests(trained, requests) if requests else []
+    if arguments.keep is not None:
+        logger.info(f"written: {explained[0].keep(arguments.keep)}")
+    if arguments.learn is not None and (arguments.json or (arguments.steps and arguments.out is None)):
+        explain_learning.show_learning(explained[0], arguments.json)
+        if arguments.out is not None:
             write(trained, explained, arguments)
-        elif edits:
-            explain_edits.show_effect(explained, edits, arguments.json)
-        elif arguments.json:
+    elif arguments.sweep is not None:
+        explain_edits.show_sweep(arguments.sweep, explained, edits, arguments.json)
+    elif arguments.out is not None:
+        if arguments.json:
             console.write_json(facts(explained, arguments.method))
-        else:
-            serve(trained, explained or explained_findings(trained), arguments)
+        write(trained, explained, arguments)
+    elif edits:
+        explain_edits.show_effect(explained, edits, arguments.json)
+    elif arguments.json:
+        console.write_json(facts(explained, arguments.method))
+    else:
+        serve(trained, explained or explained_findings(trained), arguments)
     return 0
 
 

@@ -51,7 +51,7 @@ def check_follow(arguments: Any, has_text: bool) -> None:
 def follow(path: Path, arguments: Any) -> None:
     """Serve the page of a run that trains, or write its replay."""
     from glassformer.explain.watch.followed import Followed
-    from glassformer.utils.device import choose_device, tuned_process
+    from glassformer.utils.device import choose_device
 
     if SeedsFolder(path).exists:
         seeds = ", ".join(f"seed-{seed}" for seed in SeedsFolder(path).read()[1])
@@ -64,12 +64,11 @@ def follow(path: Path, arguments: Any) -> None:
     trains = arguments.device == "auto" and is_locked(path)  # which needs the accelerator for itself
     device = choose_device("cpu" if trains else arguments.device)
     followed = Followed(path, device, may_write=arguments.control)
-    with tuned_process(device):
-        if arguments.out is not None:
-            return write_replay(followed, Path(arguments.out))
-        if not RunFolder(path).metrics.exists():
-            logger.info(f"{path} has no log yet: the page waits for it")
-        serve(followed, arguments)
+    if arguments.out is not None:
+        return write_replay(followed, Path(arguments.out))
+    if not RunFolder(path).metrics.exists():
+        logger.info(f"{path} has no log yet: the page waits for it")
+    serve(followed, arguments)
 
 
 def write_replay(followed: Any, out: Path) -> None:

@@ -49,8 +49,8 @@ class PredictArguments:
     """Seed of sampling, the same as --decode-seed."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
-    precision: Literal["auto", "fp32", "bf16"] | None = None
-    """Of the matrix products; as in training when absent (auto: bf16 where the processor has it)."""
+    precision: Literal["fp32", "bf16"] | None = None
+    """Of the matrix products; that of the run when absent."""
     engine: Literal["auto", "torch", "ctranslate2", "onnx"] = "auto"
     """What computes: torch, or a library that the run is exported for at the first use (auto: torch for a run, its
     library for an exported folder)."""

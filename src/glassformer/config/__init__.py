@@ -310,11 +310,17 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Device; auto prefers CUDA, then MPS, then the CPU."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision; bf16 is autocast over fp32 weights, and auto uses it where the processor has it."""
+    """Precision; bf16 is autocast over fp32 weights, auto what is faster in a trial of two seconds on this machine."""
+    products: Literal["auto", "blas", "onednn"] = "auto"
+    """What multiplies fp32 matrices on a CPU: torch's default, such as MKL, or oneDNN; auto by the same trial."""
+    attention: Literal["auto", "fused", "explicit"] = "auto"
+    """Attention on a CPU: torch's fused kernel, or explicit products; auto by the same trial."""
     deterministic: bool = False
-    """Use deterministic kernels, also on CUDA (slower), and a fixed number of threads."""
+    """Use deterministic kernels, also on CUDA (slower), a fixed number of threads, and no trial: auto is fp32."""
     threads: int | None = number(None, "[1, inf)")
     """Number of threads on a CPU; without it, as many as other programs leave room for."""
+    most_threads: int | None = number(None, "[1, inf)")
+    """Largest number of threads on a CPU, of which other programs take some; without it, by the same trial."""
     adamw: AdamWConfig = field(default_factory=AdamWConfig)
     """For `optimizer = "adamw"`."""
     adam: AdamConfig = field(default_factory=AdamConfig)

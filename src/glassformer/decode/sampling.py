@@ -23,7 +23,7 @@ from glassformer.errors import UsageError
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.text.long_text import window_start
-from glassformer.utils.device import many_shapes
+from glassformer.utils.device import matmul_precision
 from glassformer.utils.process_settings import turns
 
 EMPTY_PROMPT_HINT = "give at least one token, for example a line break"
@@ -246,7 +246,8 @@ def generate_ids(
         )
         return [hypothesis.ids for hypothesis in hypotheses]
 
-    with evaluation_mode(model), many_shapes(device):
+    # Every step has new shapes, for each of which oneDNN would compile a kernel.
+    with evaluation_mode(model), matmul_precision("highest"):
         results = map_forked(continue_batch, batches, n_workers)
     generated = dict(zip(itertools.chain(*batches), itertools.chain(*results), strict=True))
     return [generated[i] for i in range(len(prompts))]

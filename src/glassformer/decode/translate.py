@@ -19,7 +19,7 @@ from glassformer.errors import UsageError
 from glassformer.models import Translator
 from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.text.long_text import length_limit
-from glassformer.utils.device import many_shapes
+from glassformer.utils.device import matmul_precision
 from glassformer.utils.process_settings import turns
 
 MAX_TOKENS = 8192
@@ -67,7 +67,8 @@ def translate_ids(
     if n_workers > 1:
         batch_tokens = min(batch_tokens, int(lengths.sum()) // (n_workers * BATCHES_PER_WORKER))
     batches = [nonempty[batch[::-1]] for batch in length_buckets(lengths[nonempty], max(1, batch_tokens))]
-    with evaluation_mode(model), many_shapes(device):
+    # Every step has new shapes, for each of which oneDNN would compile a kernel.
+    with evaluation_mode(model), matmul_precision("highest"):
         translated = map_forked(job.translate, batches, n_workers)
     for batch, of_batch in zip(batches, translated, strict=True):
         for i, hypotheses in zip(batch.tolist(), of_batch, strict=True):

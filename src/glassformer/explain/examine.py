@@ -324,7 +324,7 @@ def examine(record: RunRecord) -> Checkup:
     folder = RunFolder(record.path)
     try:
         context = prepare(record.config, folder.read_tokenizer(), record.path)
-        with tuned(context.device, record.config.train.deterministic):
+        with tuned(context.device, deterministic=record.config.train.deterministic):
             model = context.task.build_model().to(context.device)
             load_weights(model, trained_weights(folder))
             return examine_model(record, context, model)

@@ -105,9 +105,6 @@ def zero_fully_masked(x: Float[Tensor, "B H Q n"], mask: Tensor | None) -> Float
     return x if mask is None else torch.where(mask.any(dim=-1, keepdim=True), x, 0.0)
 
 
-MIN_FUSED_QUERIES = 16
-"""With fewer queries, as in decoding, explicit products are faster on a CPU."""
-
 Tap = Callable[[str, Tensor], Tensor]
 """Called with the name of a step and its tensor; the tensor that it returns is used from there on."""
 
@@ -151,10 +148,13 @@ def fused_attention(
 ) -> Float[Tensor, "B H Q Ev"]:
     """Return the context of `attention`, computed as fast as possible, without taps and weights.
 
-    `kernel` selects torch's fused kernel; when absent, it is used where `is_fused_faster`.
+    `kernel` selects torch's fused kernel; when absent, it is used on a GPU, and where torch may use it on a CPU
+    (`flash_sdp_enabled`), but not for a single query, as in greedy decoding: it divides queries.
     """
     scale = float(q.shape[-1] ** -0.5) if scale is None else scale
-    if is_fused_faster(q, k, mask) if kernel is None else kernel:
+    if kernel is None:
+        kernel = q.device.type != "cpu" or (q.shape[-2] > 1 and torch.backends.cuda.flash_sdp_enabled())
+    if kernel:
         kwargs = {} if mask is None else mask.sdpa_kwargs()
         context = F.scaled_dot_product_attention(q, k, v, scale=scale, **kwargs)
     else:
@@ -163,22 +163,6 @@ def fused_attention(
         weights = (scores if mask is None else scores + mask.additive(scores.dtype)).softmax(dim=-1)
         context = weights.to(v.dtype) @ v
     return zero_fully_masked(context, mask.allowed) if mask is not None and mask.may_hide_all_keys else context
-
-
-def is_fused_faster(q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], mask: Mask | None) -> bool:
-    """Return True where torch's fused kernel is faster than explicit products: on a GPU, and on a CPU for many keys.
-
-    On a CPU, AVX-512 or AVX2 (`benchmarks/kernels.py`), it depends on precision and mask. With a causal mask half of
-    the scores are not computed, which is faster at any length in fp32. A few queries, as in decoding, are never faster.
-    """
-    if q.device.type != "cpu":
-        return True
-    n_queries, n_keys = q.shape[-2], k.shape[-2]
-    if n_queries < MIN_FUSED_QUERIES:
-        return False
-    if torch.is_autocast_enabled("cpu") or q.dtype != torch.float32:
-        return n_keys >= 768
-    return n_keys >= 256 or (mask is not None and mask.is_causal and n_queries == n_keys)
 
 
 class MultiHeadAttention(nn.Module):

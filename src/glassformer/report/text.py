@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -100,6 +101,7 @@ def caveats(facts: RunRecord) -> list[str]:
         return []
     caveats_found = [NO_TEST] if evaluation.split != "test" else []
     return caveats_found + [
+        *_changed_threads(facts),
         *_few_scored(facts),
         *facts.task_report.warnings(evaluation),
         *(evaluation.scores.get("notes") or []),
@@ -109,6 +111,14 @@ def caveats(facts: RunRecord) -> list[str]:
 def warnings(facts: RunRecord) -> list[str]:
     """Return `cautions` as quotations."""
     return [quoted(f"**Mind:** {caution}") for caution in cautions(facts)]
+
+
+def _changed_threads(facts: RunRecord) -> list[str]:
+    """Return that the number of threads changed beside other programs, since the last bits depend on it."""
+    counts = Counter(row.threads for row in facts.training if row.threads)
+    steps = ", ".join(f"{n} in {steps:,} steps" for n, steps in sorted(counts.items(), reverse=True))
+    again = "the same run again may differ in its last bits; `--threads` fixes the number"
+    return [f"The number of threads changed beside other programs ({steps}): {again}."] if len(counts) > 1 else []
 
 
 def _few_scored(facts: RunRecord) -> list[str]:

@@ -28,7 +28,7 @@ class ModelFacts:
     recipe: str
     vocab_size: int
     label_names: list[str] | None = None
-    precision: str = "auto"
+    precision: str = "fp32"
     decision: JsonObject | None = None
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from glassformer.data.splits import Split, overlap_with_training
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.models.bf16 import cast_for_inference
 from glassformer.nn.dropout import Dropout
 from glassformer.report.run_record import load_run_record
 from glassformer.report.text import caveats
@@ -21,6 +22,7 @@ from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.origin import IMPORT
 from glassformer.runs.records import Evaluation, StepMetrics, interval_key
 from glassformer.tasks import Task
+from glassformer.training.computing import computing_of
 from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import optimizer_step
 from glassformer.training.preparation import initial_model
@@ -88,7 +90,7 @@ def model_metadata(task: Task) -> dict[str, Any]:
         "text": asdict(config.text),
         "model": asdict(config.model),
         "decode": asdict(config.decode),
-        "precision": config.train.precision,
+        "precision": computing_of(config.train).precision,
     }
 
 
@@ -108,14 +110,14 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None
 
     The model and a card without scores are saved before its evaluation begins, so that a kill costs no training.
     """
-    record = load_run_record(folder.path, context.config)
+    record, answering = load_run_record(folder.path, context.config), cast_for_inference(model, context.precision)
     if not folder.finished:
-        context = replace(context, task=context.task.decided(model, context.valid))
+        context = replace(context, task=context.task.decided(answering, context.valid))
     if not folder.trained:
         save_task_model(context.task, model, folder)
         replace_card(folder.model, model_card(record))
     if not folder.finished:
-        record = replace(record, evaluation=evaluate_run(context, model, folder))
+        record = replace(record, evaluation=evaluate_run(context, answering, folder))
     replace_card(folder.model, model_card(record))
     write_report(record)
     # Processes that died while writing leave temporary files; everything they began is complete by now.
@@ -139,6 +141,7 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
         return None
     if not fitted:
         return None
+    model = cast_for_inference(model, context.precision)
     scores = context.task.decided(model, context.valid).evaluate(model, split, context.config.decode)
     report = context.task.report
     settings = f"the pretrained encoder as it was, and {report.probe} on its vectors of the training texts"
@@ -147,7 +150,7 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
 
 
 def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:
-    """Score the test split, or without one the validation split, in fp32; write scores and predictions."""
+    """Score the model as it answers on the test split, or without one on the validation split; write both."""
     data, config = context.data, context.config
     name, split = ("test", data.test) if data.test is not None else ("valid", data.valid)
     logger.info(f"evaluating on {split.source} ({counted(len(split), 'examples')})")
@@ -159,5 +162,5 @@ def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Ev
         scores["warning"] = "the test split was also used to choose the epoch; this is no clean test result"
     if (overlap := overlap_with_training(split, data.train, context.task.running_text)) is not None:
         scores["also_in_training"], scores["compared_with_training"] = overlap
-    evaluation = Evaluation(context.task.name, name, {"precision": "fp32"} | scores)
+    evaluation = Evaluation(context.task.name, name, {"precision": context.precision} | scores)
     return folder.write_evaluation(evaluation, predictions)

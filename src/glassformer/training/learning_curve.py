@@ -17,12 +17,14 @@ from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.evaluate.learning_curve import Counts, forecast
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.significance import FEW
+from glassformer.models.bf16 import cast_for_inference
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_weights
 from glassformer.runs.records import JsonObject
 from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import task_class
 from glassformer.tasks.restoring import load_model_folder
+from glassformer.training.computing import computing_of
 from glassformer.training.multi_seed import train_or_resume
 from glassformer.training.trainer import OnStep
 from glassformer.utils.atomic_io import atomic_write_text, write_json
@@ -105,8 +107,9 @@ def counts_of(run: RunFolder, split: Split) -> Counts:
     task, weights = load_model_folder(run)
     device, model = choose_device(config.train.device), task.build_model()
     load_weights(model, weights)
-    with tuned(device):
-        return task.report.counts(task.evaluate(model.to(device).eval(), split, config.decode))
+    answering = cast_for_inference(model.to(device).eval(), computing_of(config.train).precision)
+    with tuned(device, computing_of(config.train)):
+        return task.report.counts(task.evaluate(answering, split, config.decode))
 
 
 def curve_sentence(found: JsonObject, metric: Metric) -> str:

@@ -92,7 +92,7 @@ def train_steps(
             if progress.finished:
                 break
     if threads is not None:
-        threads.restore()
+        torch.set_num_threads(threads.most)
 
 
 def local_batches(context: RunContext, batches: Sequence[np.ndarray]) -> list[Batch]:

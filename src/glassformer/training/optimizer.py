@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError
 from glassformer.nn import Decoder, Encoder
-from glassformer.utils.device import choose_precision
 
 ScheduleName = Literal["constant", "linear", "cosine", "inverse-sqrt"]
 
@@ -148,7 +147,7 @@ def muon_with_adamw(model: nn.Module, config: TrainConfig) -> CombinedOptimizer:
     matrices = [m.weight for m in linear if m.weight.requires_grad]
     matrix_ids = {id(matrix) for matrix in matrices}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in matrix_ids]
-    dtype = torch.bfloat16 if choose_precision(config.precision, others[0].device) == "bf16" else torch.float32
+    dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
     group = {"params": matrices, "lr": c.matrix_lr, "lr_factor": c.matrix_lr / config.lr}
     group |= {"momentum": c.momentum, "weight_decay": c.weight_decay}
     adamw = torch.optim.AdamW(others, config.lr, (c.beta1, c.beta2), c.eps, weight_decay=0.0, fused=True)

@@ -35,8 +35,9 @@ from glassformer.utils.formatting import counted, duration, glassformer_command,
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
 
 
-def describe_environment(device: torch.device, precision: str) -> dict[str, Any]:
-    """Return versions, platform, device, precision, threads and the time (UTC)."""
+def describe_environment(context: RunContext) -> dict[str, Any]:
+    """Return versions, platform, device, precision and what it was chosen by, threads and the time (UTC)."""
+    device = context.device
     cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return {
         "versions": package_versions(*PACKAGES),
@@ -44,7 +45,8 @@ def describe_environment(device: torch.device, precision: str) -> dict[str, Any]
         "platform": platform.platform(),
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else str(cpu),
-        "precision": precision,
+        "precision": context.precision,
+        **({"computing": context.choice} if context.choice else {}),
         "threads": torch.get_num_threads(),
         "cpus": os.cpu_count(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

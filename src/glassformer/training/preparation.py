@@ -33,8 +33,7 @@ from glassformer.training.finetune import (
 )
 from glassformer.training.preflight import PACKAGES, Preflight, preflight
 from glassformer.training.state import RunContext, TrainState
-from glassformer.utils.cpu_threads import threads_of_run
-from glassformer.utils.device import choose_device, choose_precision
+from glassformer.utils.device import choose_device
 from glassformer.utils.formatting import counted
 
 
@@ -95,8 +94,6 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
     if not any(getattr(config.train, name) for name in BUDGETS) and not set(BUDGETS) & set(config.auto):
         raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
     device = choose_device(config.train.device)
-    precision = choose_precision(config.train.precision, device)
-    threads = threads_of_run(config.train.threads, config.train.deterministic or device.type != "cpu")
     if config.train.init_from and tokenizer is None:
         pretrained = load_pretrained(config.train.init_from)
         check_compatible(config, pretrained)
@@ -118,7 +115,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
     valid = task.encode(data.valid, training=False, cache=cache)
     if len(train) == 0 or len(valid) == 0:
         raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
-    return RunContext(data, task, train, valid, device, precision, pretrained, threads=threads)
+    return RunContext(data, task, train, valid, device, pretrained)
 
 
 def new_state(context: RunContext) -> TrainState:
@@ -168,7 +165,6 @@ def prepare_distributed(
         data=str(sorted(context.data.hashes.items())),
         tokenizer=context.task.tokenizer.sha256,
         versions=str(versions),
-        precision=context.precision,
         examples=f"{len(context.train)} {len(context.valid)}",
     )
     batches, n = context.task.epoch_batches(context.train, 0), config.train.accumulate
@@ -192,7 +188,7 @@ def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, P
     Returns:
         The context with a budget that does not depend on the clock, and the facts.
     """
-    for note in context.data.notes:
+    for note in [*context.data.notes, *([f"computing   {context.choice}"] if context.choice else [])]:
         logger.info(note)
     pace, config = measure_pace(context, state), context.config.train
     n_batches = len(context.task.epoch_batches(context.train, 0))

@@ -44,17 +44,22 @@ class RunContext:
     train: EncodedCorpus
     valid: EncodedCorpus
     device: torch.device
-    precision: Precision
     pretrained: PretrainedModel | None = None
     """The run whose weights a new run starts from (`init_from`)."""
     group: ProcessGroup = SINGLE_PROCESS
     """The processes that train together."""
     threads: Threads | None = None
     """What adapts the number of threads to the load of the machine; None where that number is fixed."""
+    choice: str = ""
+    """What was chosen to compute with by a trial on this machine, and why, in words (`computing.py`)."""
 
     @property
     def config(self) -> Config:
         return self.task.config
+
+    @property
+    def precision(self) -> Precision:
+        return "bf16" if self.config.train.precision == "bf16" else "fp32"
 
     def with_config(self, config: Config) -> RunContext:
         """Return the same context with another configuration, of settings that do not affect data and tokenizer."""

@@ -14,7 +14,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, get_args, get_type_hints
@@ -36,6 +36,7 @@ from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.model_folder import load_weights
 from glassformer.runs.records import INITIAL, UPDATES_EVERY, JsonObject, StepMetrics
+from glassformer.training.computing import computing
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import budget_used, requested_stop, train_steps
@@ -45,7 +46,6 @@ from glassformer.training.preparation import new_state, prepare_distributed, set
 from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
 from glassformer.training.state import Progress, RunContext, TrainState
 from glassformer.training.validation import Validator
-from glassformer.utils.device import choose_device, tuned
 from glassformer.utils.process_settings import turns
 
 if TYPE_CHECKING:
@@ -151,14 +151,6 @@ FLUSH_SECONDS = 1.0
 """Time after which a line of the log is on the disk, for who watches."""
 
 
-@contextmanager
-def _running(config: Config, folder: RunFolder) -> Iterator[tuple[StopRequest, ExitStack]]:
-    """Note signals and tune torch until the report is written; what is entered in the stack is held as long."""
-    device, deterministic = choose_device(config.train.device), config.train.deterministic
-    with stop_requests(lambda: where_it_stopped(folder)) as request, tuned(device, deterministic), ExitStack() as held:
-        yield request, held
-
-
 def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None, track: str | None = None) -> None:
     """Train a new run into `folder`, evaluate it once and write its report; `track` names an experiment tracker.
 
@@ -166,7 +158,7 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None, 
         UsageError: the folder is not empty, cannot be written, or another process trains into it.
         Interrupted: a signal stopped the run.
     """
-    with _running(config, folder) as (request, held):
+    with stop_requests(lambda: where_it_stopped(folder)) as request, ExitStack() as held:
         with init_distributed(config.train.device) as group:
             group.assert_same(run_folder="new")
             with group.raise_together():
@@ -176,6 +168,7 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None, 
                     folder.check_new()
                     held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
             context = prepare_distributed(config, group)  # data, tokenizer, ids
+            context = held.enter_context(computing(context))  # precision, kernels, threads
             state = new_state(context)  # model, optimizer
             context, facts = settle_budget(context, state)
             begun_with = _begin(folder, context, facts, state.initial)
@@ -193,7 +186,7 @@ def _begin(folder: RunFolder, context: RunContext, facts: Preflight, initial: tu
     begun_with: JsonObject = {}
     with context.group.raise_together():
         if context.group.is_main:
-            environment = describe_environment(context.device, context.precision)
+            environment = describe_environment(context)
             data, tokenizer = describe_data(context, facts), context.task.tokenizer
             if initial is not None:
                 data = replace(data, base=data.base | {INITIAL: initial[0]})
@@ -220,7 +213,7 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None, track: str | No
     config = folder.read_config()
     if config.train.minutes is not None:
         raise CheckpointError(f"{folder.config} has a budget in minutes, not in steps", "start a new run")
-    with _running(config, folder) as (request, held):
+    with stop_requests(lambda: where_it_stopped(folder)) as request, ExitStack() as held:
         with init_distributed(config.train.device) as group:
             group.assert_same(run_folder="begun")
             with group.raise_together():
@@ -228,6 +221,7 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None, track: str | No
                     held.enter_context(lock_folder(folder.path))
                 begun_with = folder.check_unchanged()
             context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
+            context = held.enter_context(computing(context))
             tracking = _tracking(track, folder, context)  # which looks at the log before it is cut
             state = resumed_state(context, folder, begun_with)
             model = Trainer(context, folder, state, begun_with, on_step, tracking).fit(request)

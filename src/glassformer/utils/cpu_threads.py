@@ -79,12 +79,6 @@ class Threads:
             torch.set_num_threads(n)
         return n
 
-    def restore(self) -> None:
-        """Have torch compute with all threads again."""
-        import torch
-
-        torch.set_num_threads(self.most)
-
     def suitable(self) -> int:
         """Return the number of threads to use now, from what others used since it was last determined, a second ago."""
         if time.monotonic() - self._last.clock >= LOOK_SECONDS:
@@ -117,14 +111,3 @@ def let_go() -> None:
     if sys.platform == "linux" and "torch" in sys.modules:
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).omp_pause_resource_all(1)  # omp_pause_soft (OpenMP 5.0, section 3.2.44)
-
-
-def threads_of_run(n: int | None, fixed: bool) -> Threads | None:
-    """Set the number of threads of a run to `n`, or return what adapts it; None where it is fixed."""
-    import torch
-
-    if n is not None:
-        torch.set_num_threads(n)
-    if n is not None or fixed or "OMP_NUM_THREADS" in os.environ:
-        return None
-    return Threads(torch.get_num_threads(), len(cores()))

@@ -10,16 +10,19 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.utils.process_settings import Settings, turns
 
 Precision = Literal["fp32", "bf16"]
+Products = Literal["blas", "onednn"]
+Attention = Literal["fused", "explicit"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -37,22 +40,21 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(name)
 
 
-def uses_avx512() -> bool:
-    """Return whether torch's kernels are those for AVX-512."""
-    return torch.backends.cpu.get_cpu_capability() == "AVX512"
+@dataclass(frozen=True)
+class Computing:
+    """With what a model computes; the defaults are the same on every machine.
 
+    Args:
+        precision: "bf16" is autocast over fp32 weights.
+        products: what multiplies fp32 matrices on a CPU: torch's default ("blas": MKL, OpenBLAS …), or oneDNN.
+        attention: torch's fused kernel, or explicit products; on a CPU.
+        threads: most threads on a CPU; as many as torch has when absent.
+    """
 
-def choose_precision(name: str, device: torch.device) -> Precision:
-    """Return the precision of that name; for "auto" bf16 where the processor multiplies it natively, else fp32."""
-    if name != "auto":
-        fast = name == "bf16"
-    elif device.type == "cuda":
-        fast = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        # `ATEN_CPU_CAPABILITY` may keep torch from instructions that the processor has.
-        able = torch.cpu.get_capabilities() if device.type == "cpu" and uses_avx512() else {}
-        fast = able.get("avx512_bf16") or able.get("amx_bf16")
-    return "bf16" if fast else "fp32"
+    precision: Precision = "fp32"
+    products: Products = "blas"
+    attention: Attention = "fused"
+    threads: int | None = None
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
@@ -61,90 +63,57 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 
 @contextmanager
-def tuned(device: torch.device, deterministic: bool = False) -> Iterator[None]:
-    """Apply settings that make the computation within the block fast; the caller's are restored after it.
+def tuned(device: torch.device, computing: Computing = Computing(), deterministic: bool = False) -> Iterator[None]:
+    """Compute with these settings within the block; the caller's are restored after it.
 
-    - fp32 matrix products may take the fast kernels of a CPU ("medium": oneDNN instead of MKL) where a trial shows
-      that they round nothing. With `deterministic`, and on a GPU, whose fast kernels round to TF32, they may not.
     - cuDNN attention is off: it plans anew for every shape, and ours change with every batch.
     - glibc keeps large blocks; this stays, and so does the size of cuBLAS's workspace, since neither
       changes a number.
 
-    They belong to the process: a thread that needs others waits for its turn (`utils/process_settings.py`).
+    A thread that needs other settings of the process waits for its turn (`utils/process_settings.py`).
     """
     _keep_large_blocks()
     n_threads = torch.get_num_threads()
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
-        with turns.hold(_settings_for(device, deterministic)):
+        with turns.hold(_settings_for(device, computing, deterministic)):
+            if computing.threads is not None and device.type == "cpu" and computing.threads != n_threads:
+                torch.set_num_threads(computing.threads)
             yield
     finally:
         if torch.get_num_threads() != n_threads:
             torch.set_num_threads(n_threads)
 
 
-@contextmanager
-def tuned_process(device: torch.device) -> Iterator[None]:
-    """Apply the settings of `tuned` within the block to all threads that hold no others, and hold none.
-
-    For a thread that waits meanwhile for others, which compute.
-    """
-    before = Settings.read()
-    _keep_large_blocks()
-    _settings_for(device, deterministic=False).apply()
-    try:
-        yield
-    finally:
-        before.apply()
-
-
-@contextmanager
-def many_shapes(device: torch.device) -> Iterator[None]:
-    """Use MKL for fp32 matrix products on a CPU within the block, whatever is set outside.
-
-    oneDNN, which "medium" prefers, is faster for large products, but compiles a kernel for every new shape. That costs
-    more than a small product, and decoding has new shapes at every step.
-    """
-    with matmul_precision("highest") if device.type == "cpu" else nullcontext():
-        yield
-
-
 def matmul_precision(name: str) -> AbstractContextManager[None]:
-    """Return a context in which this thread multiplies fp32 matrices in this precision: "highest", "high", "medium".
-
-    Threads that need another one meanwhile wait for their turn.
-    """
+    """Return a context in which this thread multiplies fp32 matrices in this precision: "highest", "high", "medium"."""
     return turns.hold(replace(turns.current, matmul=name))
 
 
-def current_matmul_precision() -> str:
-    """Return the precision in which this thread multiplies fp32 matrices, whatever another thread has set."""
-    return turns.current.matmul
-
-
-def _settings_for(device: torch.device, deterministic: bool) -> Settings:
+def _settings_for(device: torch.device, computing: Computing, deterministic: bool) -> Settings:
     cudnn_attention = turns.current.cudnn_attention and device.type != "cuda"
-    fast = not deterministic and device.type == "cpu" and not rounds_matmul("cpu", "medium")
-    return Settings("medium" if fast else "highest", deterministic, False, cudnn_attention)
+    onednn = computing.products == "onednn" and device.type == "cpu" and has_onednn()
+    matmul = "medium" if onednn else "highest"
+    flash = computing.attention == "fused" or device.type != "cpu"
+    return Settings(matmul, deterministic, False, cudnn_attention, flash)
 
 
 @cache
-def rounds_matmul(device: str, setting: str) -> bool:
-    """Return whether products of fp32 matrices have less than fp32 precision under this setting, by a trial.
+def has_onednn() -> bool:
+    """Return whether oneDNN multiplies fp32 matrices here, other than torch's default, and in full precision.
 
-    "medium" allows rounding to bf16 or TF32. Few processors do it, and those with AMX (Intel, from 2023) only in
-    batched and in large products, so both are tried.
+    The setting that selects it does nothing on some processors, and on those with AMX (Intel, from 2023) it rounds to
+    bf16, though only in batched and in large products; so two are tried.
     """
-    generator = torch.Generator().manual_seed(0)
-    errors = []
+    generator, errors = torch.Generator().manual_seed(0), list[float]()
     for shape in ((4, 64, 64), (512, 512)):
-        a, b = (torch.randn(shape, generator=generator) for _ in range(2))
-        with matmul_precision(setting):
-            product = (a.to(device) @ b.to(device)).cpu().double()
-        exact = a.double() @ b.double()
-        errors.append(float((product - exact).abs().max() / exact.abs().max()))
-    return max(errors) > 1e-5  # fp32 gives 1e-7, bf16 1e-3
+        a, products = torch.randn(shape, generator=generator), list[Tensor]()
+        for name in ("highest", "medium"):
+            with matmul_precision(name):
+                products.append(a @ a)
+        errors.append(float((products[1] - products[0]).abs().max() / products[0].abs().max()))
+    return 0 < max(errors) < 1e-5  # fp32 gives 1e-7, bf16 1e-3
 
 
 def _keep_large_blocks() -> None:

@@ -57,12 +57,14 @@ class Settings:
         matmul: `torch.set_float32_matmul_precision`.
         deterministic: deterministic algorithms alone, or an error. warn_only: a warning instead of the error.
         cudnn_attention: whether cuDNN's attention may be chosen on a GPU.
+        flash: whether torch's fused attention may be chosen; on a CPU explicit products compute otherwise.
     """
 
     matmul: str
     deterministic: bool
     warn_only: bool
     cudnn_attention: bool
+    flash: bool
 
     @staticmethod
     def read() -> Settings:
@@ -72,11 +74,13 @@ class Settings:
             torch.are_deterministic_algorithms_enabled(),
             torch.is_deterministic_algorithms_warn_only_enabled(),
             torch.backends.cuda.cudnn_sdp_enabled(),
+            torch.backends.cuda.flash_sdp_enabled(),  # of a CPU too, in spite of its name
         )
 
     def apply(self) -> None:
         """Set these settings."""
         torch.set_float32_matmul_precision(self.matmul)
+        torch.backends.cuda.enable_flash_sdp(self.flash)
         # Each only where it differs: the first imports torch's compiler, which takes a second.
         now = Settings.read()
         if (now.deterministic, now.warn_only) != (self.deterministic, self.warn_only):

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.utils.device import current_matmul_precision, matmul_precision, rounds_matmul
+from glassformer.utils.device import matmul_precision
 
 _lock = threading.Lock()
 _shared: dict[Hashable, tuple[int, Callable[[], None]]] = {}
@@ -33,9 +33,7 @@ def exact_inference(model: nn.Module) -> Iterator[None]:
         stack.enter_context(_shared_setting(id(model), lambda: _evaluate(model)))
         if torch.amp.is_autocast_available(device):
             stack.enter_context(torch.autocast(device, enabled=False))
-        # What this thread holds: another may have set full precision for a block that ends before this one.
-        if rounds_matmul(device, current_matmul_precision()):
-            stack.enter_context(matmul_precision("highest"))
+        stack.enter_context(matmul_precision("highest"))
         # Without this module nothing is compiled, and importing it takes seconds.
         if "torch._dynamo" in sys.modules:
             stack.enter_context(_shared_setting("stance", _eager))
