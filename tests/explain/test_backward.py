@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import pytest
 import torch
 from tests.helpers.for_each import for_each
 from torch import Tensor, nn
@@ -28,6 +29,7 @@ from glassformer.models.translator import Translator
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.layers import RMSNorm
 from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.utils.device import Computing, tuned
 
 V, L, S = 11, 5, 6
 SMOOTHING = 0.1
@@ -35,6 +37,13 @@ BASE = ModelConfig(n_layers=2, d_model=8, n_heads=2, d_ff=12, dropout=0.0)
 NGRAMS = NgramBatch(torch.tensor([[1, 2, 1, 3, 0]]), torch.tensor([[0, 0], [1, 2], [3, 0], [2, 2]]))
 IDS, SOURCE = torch.tensor([[4, 7, 4, 9, 10]]), torch.tensor([[3, 5, 8, 5, 0, 0]])
 REAL = torch.tensor([[True, True, True, True, False]])
+
+
+@pytest.fixture(autouse=True)
+def _explicit_attention() -> Iterator[None]:
+    """Compute attention as what is looked at does, whose sums torch's fused kernel adds in another order."""
+    with tuned(torch.device("cpu"), Computing(attention="explicit")):
+        yield
 
 
 def _random(model: nn.Module) -> nn.Module:
@@ -132,7 +141,7 @@ def test_gradients_of_parameters_and_steps(family: str, changes: dict[str, Any])
             continue
         assert own is not None, name
         assert own.shape == gradient.shape
-        assert float((own.value - gradient).abs().max()) <= 1e-9 * float(gradient.abs().max().clamp(min=1e-5)), name
+        assert float((own.value - gradient).abs().max()) <= 1e-9 * float(gradient.abs().max().clamp(min=1e-6)), name
     _check_by_differences(model, inputs, labels, backward)
     _check_steps(model, inputs, labels, backward)
 
