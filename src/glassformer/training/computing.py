@@ -265,11 +265,11 @@ def trial(context: RunContext, index: Any, busy: bool = False) -> tuple[Computin
     module = LossModule(task.build_model().to(device).train(), task)
     depth = max((len(m.layers) for m in module.modules() if isinstance(m, Encoder | Decoder)), default=1)
 
-    def whole_steps(tried: list[Computing], n: int) -> list[float]:
+    def whole_steps(tried: list[Computing], n: int, rounds: int = ROUNDS) -> list[float]:
         """Return the least seconds of a step of all layers on n examples under each setting."""
         batch = task.make_batch(context.train, index[:n]).to(device)
         runs = [partial(seconds_without_and_with_a_layer, module, batch, c, device, clock) for c in tried]
-        times = least_times(runs, began + 0.9 * SECONDS)
+        times = least_times(runs, began + (0.9 if rounds == ROUNDS else 0.8) * SECONDS, rounds)
         return [max(1e-6, none + depth * max(0.0, one - none)) for none, one in times]
 
     with tuned(device, Computing(threads=n_threads)):
@@ -282,14 +282,15 @@ def trial(context: RunContext, index: Any, busy: bool = False) -> tuple[Computin
         n * len(left)
     )  # under a setting; less than that where it was dropped
     ratio = {c: s / min(seconds) for c, s in zip(left, seconds, strict=True)}
-    left = [c for c in left if ratio[c] <= BEHIND]
+    left, few = [c for c in left if ratio[c] <= 2 * BEHIND], dict(zip(left, seconds, strict=True))
 
     def most_examples(n_settings: int, until: float) -> int:
         return min(len(index), int((began + until * SECONDS - time.perf_counter()) / (n_settings * of_example)))
 
     if len(left) > 1 and (more := most_examples(len(left), 0.8)) > n:
-        n, seconds = more, whole_steps(left, more)
-        ratio |= {c: math.sqrt(ratio[c] * s / min(seconds)) for c, s in zip(left, seconds, strict=True)}  # of both
+        grown = (len(index) - more) / (more - n)  # what a step costs for each weight does not grow with the examples
+        seconds = [s + grown * max(0.0, s - few[c]) for c, s in zip(left, whole_steps(left, more, 8), strict=True)]
+        n, ratio = len(index), ratio | {c: s / min(seconds) for c, s in zip(left, seconds, strict=True)}
     ratio = {c: x / min(ratio[c] for c in left) for c, x in ratio.items()}
     found = replace(next(c for c in left if ratio[c] <= 1 + TIE), threads=fixed)
     rate, numbers = n * n_tokens / min(seconds), [most, *sorted({len(cores()), -(-most // 2)} - {most})]
@@ -325,14 +326,13 @@ def seconds_without_and_with_a_layer(
     return seconds
 
 
-def least_times(runs: list[Callable[[], Sequence[float]]], until: float) -> list[list[float]]:
+def least_times(runs: list[Callable[[], Sequence[float]]], until: float, rounds: int = ROUNDS) -> list[list[float]]:
     """Return the least of each of the times that a function returns; run in turn, A, B, A, B, until a moment.
 
-    The first round counts only where no other ends in time; what it does not reach takes for ever. A function that is
-    clearly slower than the best is not called again.
+    The first round counts only where no other ends in time; what it does not reach takes for ever. What is slow ends.
     """
     least, left = [[math.inf, math.inf]] * len(runs), list(range(len(runs)))
-    for n in range(1 + ROUNDS):
+    for n in range(1 + rounds):
         times = dict[int, Sequence[float]]()
         for i in left:
             if n + i > 0 and time.perf_counter() > until:
