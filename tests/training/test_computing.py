@@ -245,7 +245,7 @@ def test_emulated_and_rounding_settings_are_not_tried(monkeypatch: pytest.Monkey
     monkeypatch.setattr(computing, "has_onednn", lambda: False)
     tried = candidates(TrainConfig(**OPEN), CPU, 16, lambda: 0.0)
     assert tried == [Computing(attention="fused"), Computing(attention="explicit")]
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda _including_emulation: True)
     on_gpu = candidates(TrainConfig(**OPEN), torch.device("cuda"), 16, lambda: 0.0)
     assert on_gpu == [Computing("fp32"), Computing("bf16")]
 

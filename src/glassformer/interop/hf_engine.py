@@ -176,21 +176,12 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> HfEngine:
     model_type, settings = read_config(path, facts, shapes)
     kind = _class_of(transformers, model_type, facts)
     try:
-        with _quiet(transformers.utils.logging):
+        with quiet(transformers):
             config = kind.config_class(architectures=[facts.architecture], **settings)
             _check_shapes(kind, config, shapes, path / WEIGHTS)
             tensors = read_tensors(read_bytes(path / WEIGHTS, MAX_WEIGHTS), path / WEIGHTS)
-            loaded, info = kind.from_pretrained(
-                None,
-                config=config,
-                state_dict=tensors,
-                generation_config=_generation(transformers, path, facts, model_type),
-                dtype="float32",
-                output_loading_info=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                local_files_only=True,
-            )
+            generation = _generation(transformers, path, facts, model_type)
+            loaded, info = made_of(kind, config, tensors, generation_config=generation, output_loading_info=True)
     except CheckpointError:
         raise
     except Exception as error:  # the library raises whatever it comes across
@@ -250,14 +241,23 @@ def _generation(transformers: Any, path: Path, facts: ExportFacts, model_type: s
     return transformers.GenerationConfig(**ids)
 
 
+def made_of(kind: Any, config: Any, tensors: Mapping[str, Any], **options: Any) -> Any:
+    """Return a model of transformers made of a configuration and tensors alone: no folder, no code, no network."""
+    safe = {"dtype": "float32", "trust_remote_code": False, "use_safetensors": True, "local_files_only": True}
+    return kind.from_pretrained(None, config=config, state_dict=tensors, **safe, **options)
+
+
 @contextmanager
-def _quiet(logging: Any) -> Iterator[None]:
-    """Show no progress bar of the library meanwhile."""
-    shown = logging.is_progress_bar_enabled()
+def quiet(transformers: Any) -> Iterator[None]:
+    """Show no progress bar, and nothing of weights that a form does not use, of the library meanwhile."""
+    logging = transformers.utils.logging
+    before, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
+        logging.set_verbosity(before)
         if shown:
             logging.enable_progress_bar()
 

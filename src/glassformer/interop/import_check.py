@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import CheckpointError
 from glassformer.interop.hf_decoders import DECODERS
+from glassformer.interop.hf_engine import MAX_UNSAVED, made_of, quiet
 from glassformer.interop.hf_families import ACTIVATIONS, ROBERTAS
 from glassformer.interop.hf_seq2seq import NEVER_WRITTEN, SEQ2SEQ
 from glassformer.interop.hf_writer import sines_first
@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 N_RANDOM = 4
 TOLERANCE = 1e-3
 """Largest difference, relative to the largest value, that rounding explains."""
-MAX_UNSAVED = 1 << 24
-"""Most numbers that their model has beside those of the files."""
 _COMMON = "vocab_size max_position_embeddings pad_token_id tie_word_embeddings"
 _BLOCKS = f"{_COMMON} hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act"
 _BERT = f"{_BLOCKS} type_vocab_size layer_norm_eps"
@@ -67,7 +65,7 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
         return None
     samples = list(_samples(task))
     try:
-        with _quiet(transformers):
+        with quiet(transformers):
             theirs = _load(transformers, imported, folder, max(map(len, samples)) + 1)
     except Exception as error:  # the library has errors of its own
         logger.warning(f"not compared with transformers, which cannot hold this model: {str(error)[:200]}")
@@ -144,17 +142,7 @@ def _load(transformers: Any, imported: ImportedModel, folder: Path, longest: int
     # What is tied in the file may be there twice, and a pooler or sinusoids are not in every file.
     if n_theirs > MAX_UNSAVED + 2 * sum(tensor.numel() for tensor in tensors.values()):
         raise CheckpointError(f"its config.json describes {n_theirs:,} numbers, far more than there are")
-    model = type(empty).from_pretrained(
-        None,
-        config=config,
-        state_dict=tensors,
-        attn_implementation="eager",
-        dtype="float32",
-        local_files_only=True,
-        trust_remote_code=False,
-        use_safetensors=True,
-    )
-    return model.eval()
+    return made_of(type(empty), config, tensors, attn_implementation="eager").eval()
 
 
 def _settings(imported: ImportedModel, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,21 +163,6 @@ def _settings(imported: ImportedModel, config: Mapping[str, Any]) -> dict[str, A
 
 def _is_plain(value: Any) -> bool:
     return value is None or type(value) in (int, float, bool)
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Keep what the library says of weights that this form does not use off the screen."""
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    bar = getattr(transformers.logging, "is_progress_bar_enabled", lambda: False)()
-    transformers.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers.logging.set_verbosity(before)
-        if bar:
-            transformers.logging.enable_progress_bar()
 
 
 def _our_states(model: nn.Module, rows: Sequence[Tensor]) -> tuple[dict[str, Tensor], Tensor]:

@@ -54,8 +54,13 @@ setting is tried no further, and what share faster it must be to be taken."""
 def computing_of(train: TrainConfig) -> Computing:
     """Return with what these settings compute; what they leave open is as on every machine."""
     named = {name: value for name in CHOICES if (value := getattr(train, name)) != "auto"}
-    most = None if "OMP_NUM_THREADS" in os.environ else train.most_threads
+    most = None if has_fixed_threads(train) else train.most_threads
     return Computing(**named, threads=train.threads or (most and min(most, len(cores()))))
+
+
+def has_fixed_threads(train: TrainConfig) -> bool:
+    """Return whether the number of threads is given, and neither tried nor adapted to other programs."""
+    return train.threads is not None or train.deterministic or "OMP_NUM_THREADS" in os.environ
 
 
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -72,9 +77,8 @@ def computing(context: RunContext) -> Iterator[RunContext]:
     context = chosen(context)
     train = context.config.train
     with tuned(context.device, computing_of(train), train.deterministic):
-        fixed = train.threads is not None or train.deterministic or "OMP_NUM_THREADS" in os.environ
-        adapted = None if fixed or context.device.type != "cpu" else Threads(torch.get_num_threads(), len(cores()))
-        yield replace(context, threads=adapted)
+        adapted = context.device.type == "cpu" and not has_fixed_threads(train)
+        yield replace(context, threads=Threads(torch.get_num_threads(), len(cores())) if adapted else None)
 
 
 def chosen(context: RunContext) -> RunContext:
@@ -111,15 +115,10 @@ def is_worth_a_trial(context: RunContext) -> bool:
 
 def machine(device: torch.device) -> str:
     """Return a name for the processor, or the GPU, and for the kernels with which torch computes on it."""
-    facts = [
-        torch.__version__,
-        torch.backends.cpu.get_cpu_capability(),
-        torch.backends.mkl.is_available(),
-        len(cores()),
-    ]
-    facts += [torch.get_num_threads(), sorted(torch.cpu.get_capabilities().items())]
-    facts += [os.environ.get(name) for name in KERNEL_VARIABLES]
-    facts += [torch.cuda.get_device_name(device)] if device.type == "cuda" else []
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    torchs = torch.__version__, torch.backends.cpu.get_cpu_capability(), torch.backends.mkl.is_available(), gpu
+    threads, able = (len(cores()), torch.get_num_threads()), sorted(torch.cpu.get_capabilities().items())
+    facts = torchs, threads, able, [os.environ.get(name) for name in KERNEL_VARIABLES]
     return f"{device.type}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
 
 
@@ -215,16 +214,12 @@ def typical_batch(context: RunContext) -> Any:
 def candidates(train: TrainConfig, device: torch.device, d_model: int, clock: Callable[[], float]) -> list[Computing]:
     """Return the settings to try, the safe ones first."""
     values = {name: [v for v in CHOICES[name] if getattr(train, name) in ("auto", v)] for name in CHOICES}
-    both = len(values["precision"]) == 2
+    several = len(values["precision"]) > 1
     if device.type == "cuda":
-        emulated = both and not torch.cuda.is_bf16_supported(including_emulation=False)
-        values |= {name: [getattr(computing_of(train), name)] for name in ("products", "attention")}
+        emulated, alone = several and not torch.cuda.is_bf16_supported(False), ["products", "attention"]
     else:
-        emulated = both and bf16_slowdown(d_model, clock) > BEHIND
-        if not has_onednn() and "blas" in values["products"]:
-            values["products"] = ["blas"]
-    if emulated:
-        values["precision"] = ["fp32"]
+        emulated, alone = several and bf16_slowdown(d_model, clock) > BEHIND, [] if has_onednn() else ["products"]
+    values |= {name: values[name][:1] for name in alone + ["precision"] * emulated}
     found = [Computing(*each, threads=computing_of(train).threads) for each in product(*values.values())]
     # In bf16 nothing depends on who multiplies in fp32.
     return [c for c in found if c.precision == "fp32" or c.products == values["products"][0]]
@@ -278,9 +273,7 @@ def trial(context: RunContext, index: Any, busy: bool = False) -> tuple[Computin
     n_tokens = task.make_batch(context.train, index).n_tokens / len(index)
     n = min(len(index), math.ceil(FIRST_TOKENS / max(1, n_tokens)))
     starts, seconds = time.perf_counter(), whole_steps(left, n)
-    of_example = (time.perf_counter() - starts) / (
-        n * len(left)
-    )  # under a setting; less than that where it was dropped
+    of_example = (time.perf_counter() - starts) / (n * len(left))  # under each setting, all its calls together
     ratio = {c: s / min(seconds) for c, s in zip(left, seconds, strict=True)}
     left, few = [c for c in left if ratio[c] <= 2 * BEHIND], dict(zip(left, seconds, strict=True))
 
@@ -294,7 +287,7 @@ def trial(context: RunContext, index: Any, busy: bool = False) -> tuple[Computin
     ratio = {c: x / min(ratio[c] for c in left) for c, x in ratio.items()}
     found = replace(next(c for c in left if ratio[c] <= 1 + TIE), threads=fixed)
     rate, numbers = n * n_tokens / min(seconds), [most, *sorted({len(cores()), -(-most // 2)} - {most})]
-    if device.type == "cpu" and fixed is None and not busy and "OMP_NUM_THREADS" not in os.environ:
+    if device.type == "cpu" and fixed is None and not busy and not has_fixed_threads(train):
         tried = [replace(found, threads=number) for number in numbers]
         times = whole_steps(tried, max(1, min(n, most_examples(len(numbers), 0.85))))
         best = min(range(len(times)), key=times.__getitem__)
@@ -326,7 +319,7 @@ def seconds_without_and_with_a_layer(
     return seconds
 
 
-def least_times(runs: list[Callable[[], Sequence[float]]], until: float, rounds: int = ROUNDS) -> list[list[float]]:
+def least_times(runs: Sequence[Callable[[], Sequence[float]]], until: float, rounds: int = ROUNDS) -> list[list[float]]:
     """Return the least of each of the times that a function returns; run in turn, A, B, A, B, until a moment.
 
     The first round counts only where no other ends in time; what it does not reach takes for ever. What is slow ends.
