@@ -20,7 +20,9 @@ from glassformer.config import TrainConfig
 from glassformer.config.recipes import load_recipe
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import UsageError
+from glassformer.explain.page.service import Service
 from glassformer.runs.folder import RunFolder
+from glassformer.tasks import TASKS
 from glassformer.training import computing
 from glassformer.training.computing import (
     candidates,
@@ -204,6 +206,7 @@ def test_explain_says_where_predict_answers_otherwise(settings: dict[str, Any], 
     (note,) = here.warnings
     assert there != here.answer["headline"]
     assert note.startswith(f"`predict` answers in bf16: {there}, 0.") and f"it is {here.answer['headline']}, 0." in note
+    assert Service(run).trace({"text": text})["warnings"] == [note], "the page says so, too"
 
 
 def test_answers_take_what_this_machine_found_for_their_shape(
@@ -225,7 +228,7 @@ def no_bf16(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize(("task", "busy"), [("classify", False), ("translate", True), ("lm", False)])
+@pytest.mark.parametrize(("task", "busy"), [*((task, False) for task in TASKS if task != "embed"), ("translate", True)])
 def test_a_trial_times_every_setting_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, task: str, busy: bool
 ) -> None:

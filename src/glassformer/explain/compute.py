@@ -10,7 +10,12 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+from torch import nn
+
+from glassformer.config.recipes import override
+from glassformer.data.datasets.numbers import is_number
 from glassformer.decode import Hypothesis
 from glassformer.decode.search import length_penalties
 from glassformer.errors import UsageError
@@ -42,6 +47,7 @@ from glassformer.explain.subject import MODEL, Subject, with_checkpoint, with_me
 from glassformer.models.ensemble import Ensemble
 from glassformer.text.confidence import KINDS, AnswerRule
 from glassformer.utils.device import tuned
+from glassformer.utils.formatting import shortened
 
 
 def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
@@ -54,7 +60,26 @@ def compute_explanation(subject: Subject, request: TraceRequest, trace_id: str =
         encoded = encode(subject, request)
         records = RecordStore(subject.model, encoded.model_inputs, encoded.streams)
         explained = explain_encoded(run, whole, subject, request, encoded, records, trace_id, started)
-        return with_labels(explained, labels)
+        return precision_noted(with_labels(explained, labels), run)
+
+
+def precision_noted(explanation: Explanation, run: Any) -> Explanation:
+    """Add a warning where `predict` computes in bf16, and answers otherwise, by two digits, than all here, in fp32."""
+    request = explanation.request
+    given = request.target is not None or request.prefix or request.checkpoint != MODEL
+    if getattr(run, "precision", "fp32") == "fp32" or given:
+        return explanation
+    decode = override(run.config, {"decode": dict(request.decode)}, "decode").decode
+
+    def answer(model: nn.Module) -> str:
+        with tuned(run.device, run.computing):
+            lines = run.task.report.answer_lines(run.task.predict(model, [request.text], decode)[0])
+        cells = (f"{float(x):.2g}" if is_number(x) else x for x in "\t".join(lines).split("\t"))
+        return shortened(", ".join(cells), 80)
+
+    there, here = answer(run.answering), answer(run.model)
+    note = f"`predict` answers in bf16: {there}; in fp32, as everything here, it is {here}"
+    return explanation if there == here else replace(explanation, warnings=[*explanation.warnings, note])
 
 
 def with_labels(explanation: Explanation, labels: Labels | None) -> Explanation:

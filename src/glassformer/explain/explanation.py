@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from glassformer.config.recipes import override
 from glassformer.config.validation import check_type
-from glassformer.data.datasets.numbers import is_number
 from glassformer.errors import UsageError
 from glassformer.explain.capture.tape import Check
 from glassformer.explain.inputs.encoded_text import GenerationInfo
@@ -31,7 +29,6 @@ from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace
 from glassformer.utils.atomic_io import atomic_write_text
-from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened
 
 if TYPE_CHECKING:
@@ -379,22 +376,4 @@ def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t
         return explain_edited(subject, request, trace_id)
     from glassformer.explain.compute import compute_explanation
 
-    found = compute_explanation(subject, request, trace_id)
-    return replace(found, warnings=[*found.warnings, *precision_note(subject, request)])
-
-
-def precision_note(run: Any, request: TraceRequest) -> list[str]:
-    """Return a sentence where `predict` answers otherwise in bf16, by two digits, than an explanation in fp32."""
-    given = request.target is not None or request.prefix or request.checkpoint != "model"
-    if getattr(run, "precision", "fp32") == "fp32" or given:
-        return []
-    decode = override(run.config, {"decode": dict(request.decode)}, "decode").decode
-
-    def answer(model: Any) -> str:
-        with tuned(run.device, run.computing):
-            lines = run.task.report.answer_lines(run.task.predict(model, [request.text], decode)[0])
-        cells = (f"{float(x):.2g}" if is_number(x) else x for x in "\t".join(lines).split("\t"))
-        return shortened(", ".join(cells), 80)
-
-    there, here = answer(run.answering), answer(run.model)
-    return [] if there == here else [f"`predict` answers in bf16: {there}; in fp32, as everything here, it is {here}"]
+    return compute_explanation(subject, request, trace_id)
