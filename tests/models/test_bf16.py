@@ -40,11 +40,19 @@ def test_a_layer_is_near_the_one_it_stands_for(bias: bool) -> None:
     assert (found - expected).norm() < 2**-7 * expected.norm()
 
 
-def test_bf16_gives_the_bits_of_the_plain_product_and_a_row_the_same_in_every_batch() -> None:
+@pytest.mark.parametrize("native", [True, False])
+def test_bf16_gives_the_bits_of_the_plain_product_and_a_row_the_same_in_every_batch(
+    monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    """Without kernels for bf16 those of the product of the rounded numbers in fp64."""
+    if not native:
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     torch.manual_seed(0)
     layer, x = Bf16Linear(torch.randn(48, 64), torch.randn(48)), torch.randn(37, 64)
-    together = layer(x)
-    assert torch.equal(together, F.linear(x.bfloat16(), layer.weight, layer.bias).float())
+    together, dtype = layer(x), layer.weight.dtype
+    assert dtype == torch.float64 or (native and dtype == torch.bfloat16)
+    plain = F.linear(x.bfloat16().to(dtype), layer.weight, layer.bias)
+    assert torch.equal(together, plain.bfloat16().float())
     for n in (1, 2, 16, 33):
         assert torch.equal(layer(x[:n]), together[:n])
 
