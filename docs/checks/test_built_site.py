@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -13,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, sync_playwright
 from tests.browser.app import Watch
-from tests.browser.conftest import CHROMIUM, FLAGS
+from tests.helpers.chromium import FLAGS, chromium
 
 SITE = Path(__file__).parents[1] / "_build" / "html"
 PAGES = sorted(path for path in SITE.rglob("*.html") if path.parent.name != "_modules")
@@ -29,7 +28,7 @@ MOST_BYTES = 300_000
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    found = chromium()
     assert found, "no Chromium: make browser"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)

@@ -79,6 +79,9 @@ def test_a_choice_is_tried_once_for_a_shape_and_printed(trials: list[int], cache
     assert len(trials) == 2, "batches of another size are another shape"
     found_by(small("classify", **OPEN | {"precision": "fp32"}).context)
     assert len(trials) == 3 and len([*cache.iterdir()]) == 3, "what is fixed is tried no more"
+    several = small("classify", **OPEN).context
+    several = several.with_config(replace(several.config, model=replace(several.config.model, ensemble_size=3)))
+    assert found_by(several) == FOUND and len(trials) == 4, "the members of an ensemble take longer"
 
 
 DAMAGED = [
@@ -120,8 +123,11 @@ def test_what_is_not_worth_a_trial_computes_the_same_everywhere(
 
 
 def test_a_fixed_number_of_threads_stays(trials: list[int]) -> None:
-    context = chosen(small("classify", threads=2, **OPEN).context)
-    assert computing_of(context.config.train) == replace(FOUND, threads=2)
+    for n_threads in (64, 2):  # more than there are cores, too
+        contexts = [chosen(small("classify", threads=n_threads, **OPEN).context) for _ in range(2)]
+        assert [computing_of(c.config.train) for c in contexts] == [replace(FOUND, threads=n_threads)] * 2
+        assert contexts[1].choice.endswith("(as measured before)")
+    context = contexts[0]
     with computing.computing(context) as held:
         assert held.threads is None and torch.get_num_threads() == 2
     with computing.computing(small("classify", **OPEN).context) as held:
@@ -216,7 +222,18 @@ def test_answers_take_what_this_machine_found_for_their_shape(
     assert run is not None and run.computing == FOUND
     assert computing_for_answers(run.task, "fp32", CPU) == Computing(), "that is another precision"
     other = run.task.with_config(replace(run.config, model=replace(run.config.model, n_layers=7)))
-    assert computing_for_answers(other, "bf16", CPU) == Computing("bf16"), "and that another shape"
+    assert computing_for_answers(other, "bf16", CPU) == Computing("bf16", attention="explicit"), "another shape"
+
+
+def test_in_bf16_answers_keep_the_attention_of_the_run(
+    trials: list[int], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """The two kinds of attention round otherwise, so that scores would depend on what a cache holds."""
+    fixed = settings | {"precision": "bf16", "attention": "fused", "products": "blas"}
+    run = glassformer.train("classify", out=tmp_path / "run", **fixed)
+    found_by(small("classify", **OPEN).context)
+    assert run is not None and run.computing == Computing("bf16", attention="fused")
+    assert glassformer.load(run.path).computing.attention == "fused"
 
 
 # --- the trial ------------------------------------------------------------------------------------------------
@@ -269,6 +286,7 @@ def test_what_is_clearly_slower_is_called_no_more() -> None:
     assert least == [[1.2], [3], [1.1]] and "".join(calls) == "abc" + "abc" + "ac"
     late = least_times([taking("a", 9, 1), taking("b", 9, 1)], 0.0)
     assert late[0] == [9] and late[1][0] == float("inf"), "the first is always timed"
+    assert least_times([taking("a", 9, 1, 2)], 1e99) == [[1]], "and not by its first call alone"
 
 
 def test_fixed_settings_reach_the_kernels() -> None:

@@ -172,10 +172,13 @@ def cache_in(folder: Path) -> Iterator[None]:
         _own_cache.reset(token)
 
 
-def cache_dir() -> Path:
-    """Return the folder of downloads and encoded corpora: GLASSFORMER_CACHE, or the platform's cache folder."""
-    if (own := _own_cache.get()) is not None:
-        return own
+def cache_dir(own: bool = True) -> Path:
+    """Return the folder of downloads and encoded corpora: GLASSFORMER_CACHE, or the platform's cache folder.
+
+    Where this thread has a folder of its own (`cache_in`), it is that one, unless not `own`.
+    """
+    if own and (own_folder := _own_cache.get()) is not None:
+        return own_folder
     if chosen := os.environ.get("GLASSFORMER_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":

@@ -218,6 +218,8 @@ class Tracking:
             if thread.is_alive():
                 self._failure = self._failure or f"no answer within {PATIENCE:g} s"
             self._warn()
+            with contextlib.suppress(queue.Full):  # one that answers later ends then
+                self._waiting.put_nowait(None)
 
     def __call__(self, report: StepMetrics) -> None:
         """Send a step, which is in the log already."""
@@ -243,7 +245,7 @@ class Tracking:
                 connection: Connection = TRACKERS[self.tracker](self._start(config, step))
             self._keep(connection.id)
             last = self._last if connection.last is None else connection.last
-            while (item := self._waiting.get()) is not None:
+            while not self._failure and (item := self._waiting.get()) is not None:
                 if item[0] > last:
                     connection.log(*item)
             with contextlib.redirect_stdout(sys.stderr):

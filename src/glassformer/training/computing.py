@@ -106,8 +106,18 @@ def is_worth_a_trial(context: RunContext) -> bool:
         return not train.deterministic and context.device.type != "mps"
     n_tokens, n_batches = context.train.stats.get("n_tokens", 0), len(context.task.epoch_batches(context.train, 0))
     n_epochs = min(train.epochs or math.inf, (train.steps or math.inf) * train.accumulate / n_batches)
-    per_token = 3 * context.task.forward_flops(context.config.text.max_len) * context.config.model.ensemble_size
+    per_token = flops_per_token(context.task, context.config.text.max_len)
     return per_token * n_tokens * n_epochs >= SHORT
+
+
+def n_passes(config: Config) -> int:
+    """Return how many forward and backward passes of one model a step takes."""
+    return config.model.ensemble_size * (2 if config.train.adversarial else 1)
+
+
+def flops_per_token(task: Task, length: float) -> float:
+    """Return the FLOPs of training on one token of a text of a length; a backward pass is two forward passes."""
+    return 3 * n_passes(task.config) * task.forward_flops(length)
 
 
 # --- what is kept ---------------------------------------------------------------------------------------------
@@ -138,8 +148,8 @@ def kept_in(context: RunContext, batch: Batch) -> Path:
     fixed = [getattr(context.config.train, name) for name in (*CHOICES, "threads", "most_threads")]
     kind = OPEN if all(value in ("auto", None) for value in fixed) else "fixed"
     name = f"{machine(context.device)}-{shape_of(context.config, context.task.tokenizer.vocab_size)}-{kind}"
-    more = repr((fixed, [round(math.log2(n)) for n in batch.ids.shape]))
-    return cache_dir() / "computing" / f"{name}-{hashlib.sha256(more.encode()).hexdigest()[:8]}"
+    more = repr((fixed, n_passes(context.config), [round(math.log2(n)) for n in batch.ids.shape]))
+    return cache_dir(own=False) / "computing" / f"{name}-{hashlib.sha256(more.encode()).hexdigest()[:8]}"
 
 
 def read_kept(folder: Path) -> tuple[Computing, str] | None:
@@ -168,7 +178,7 @@ def kept_or_tried(context: RunContext) -> tuple[Computing, str]:
     """Return the choice for this run, and a line that says it and the tokens/s of each setting that was tried."""
     index = typical_batch(context)
     folder = kept_in(context, context.task.make_batch(context.train, index))
-    kept, how = read_kept(folder), "as measured before"
+    kept, how, fixed = read_kept(folder), "as measured before", computing_of(context.config.train).threads
     if kept is None:
         began, busy = time.perf_counter(), context.device.type == "cpu" and others_busy()
         try:
@@ -179,20 +189,24 @@ def kept_or_tried(context: RunContext) -> tuple[Computing, str]:
         first, *others = sorted(speeds, key=lambda name: (name != in_words(found), -speeds[name]))
         threads = "" if found.threads is None else f", {counted(found.threads, 'threads')}"
         tried = f"{first}{threads}: {speeds[first]:,.0f} tokens/s"
-        tried += "".join(f"; {name} {speeds[name]:,.0f}" for name in others)
+        tried += "".join(f"; {name} {f'{speeds[name]:,.0f}' if speeds[name] else 'not timed'}" for name in others)
         how = f"a trial of {time.perf_counter() - began:.1f} s{' beside other programs' * busy}, to compare"
-        kept = keep(folder, found, tried) or (found, tried)
-    return kept[0], f"{kept[1]} ({how})"
+        kept = keep(folder, replace(found, threads=None if fixed else found.threads), tried) or (found, tried)
+    return replace(kept[0], threads=fixed or kept[0].threads), f"{kept[1]} ({how})"
 
 
 def computing_for_answers(task: Task, precision: Precision, device: torch.device) -> Computing:
-    """Return with what a trained model answers: the precision of its run, and what was found here for its shapes."""
+    """Return with what a trained model answers: the precision of its run, and what was found here for its shapes.
+
+    In bf16 the two kinds of attention round otherwise, so there the run's stays.
+    """
+    own = task.config.train.attention if precision == "bf16" else "auto"
     pattern = f"{machine(device)}-{shape_of(task.config, task.tokenizer.vocab_size)}-{OPEN}-*"
-    for path in sorted((cache_dir() / "computing").glob(pattern)):
+    for path in sorted((cache_dir(own=False) / "computing").glob(pattern)):
         kept = read_kept(path)
         if kept is not None and kept[0].precision == precision:
-            return kept[0]
-    return Computing(precision)
+            return kept[0] if own == "auto" else replace(kept[0], attention=own)
+    return Computing(precision) if own == "auto" else Computing(precision, attention=own)
 
 
 def in_words(c: Computing) -> str:
@@ -221,8 +235,9 @@ def candidates(train: TrainConfig, device: torch.device, d_model: int, clock: Ca
         emulated, alone = several and bf16_slowdown(d_model, clock) > BEHIND, [] if has_onednn() else ["products"]
     values |= {name: values[name][:1] for name in alone + ["precision"] * emulated}
     found = [Computing(*each, threads=computing_of(train).threads) for each in product(*values.values())]
-    # In bf16 nothing depends on who multiplies in fp32.
-    return [c for c in found if c.precision == "fp32" or c.products == values["products"][0]]
+    # In bf16 nothing depends on who multiplies in fp32. What differs most comes first, should the time end.
+    found = [c for c in found if c.precision == "fp32" or c.products == values["products"][0]]
+    return sorted(found, key=lambda c: (c.products != values["products"][0], c.precision != "fp32"))
 
 
 def bf16_slowdown(d_model: int, clock: Callable[[], float]) -> float:
@@ -251,13 +266,14 @@ def trial(context: RunContext, index: Any, busy: bool = False) -> tuple[Computin
     few examples is dropped, and the rest is timed on as many as the time allows. Beside busy programs, where threads
     would wait for one another, one thread is timed, by its own time.
     """
+    from glassformer.models.ensemble import members_of
     from glassformer.training.state import LossModule
 
     began, device, train, task = time.perf_counter(), context.device, context.config.train, context.task
     clock = time.process_time if busy and sys.platform != "win32" else time.perf_counter  # there it ticks 64 times a s
     fixed, most = computing_of(train).threads, torch.get_num_threads()
     n_threads = 1 if busy else fixed or most
-    module = LossModule(task.build_model().to(device).train(), task)
+    module = LossModule(members_of(task.build_model())[0].to(device).train(), task)  # the others take as long
     depth = max((len(m.layers) for m in module.modules() if isinstance(m, Encoder | Decoder)), default=1)
 
     def whole_steps(tried: list[Computing], n: int, rounds: int = ROUNDS) -> list[float]:
@@ -285,8 +301,9 @@ def trial(context: RunContext, index: Any, busy: bool = False) -> tuple[Computin
         seconds = [s + grown * max(0.0, s - few[c]) for c, s in zip(left, whole_steps(left, more, 8), strict=True)]
         n, ratio = len(index), ratio | {c: s / min(seconds) for c, s in zip(left, seconds, strict=True)}
     ratio = {c: x / min(ratio[c] for c in left) for c, x in ratio.items()}
-    found = replace(next(c for c in left if ratio[c] <= 1 + TIE), threads=fixed)
-    rate, numbers = n * n_tokens / min(seconds), [most, *sorted({len(cores()), -(-most // 2)} - {most})]
+    found = replace(min((c for c in left if ratio[c] <= 1 + TIE), key=lambda c: c.precision != "fp32"), threads=fixed)
+    rate = n * n_tokens / min(seconds) / n_passes(context.config)
+    numbers = [most, *sorted({len(cores()), -(-most // 2)} - {most})]
     if device.type == "cpu" and fixed is None and not busy and not has_fixed_threads(train):
         tried = [replace(found, threads=number) for number in numbers]
         times = whole_steps(tried, max(1, min(n, most_examples(len(numbers), 0.85))))
@@ -294,7 +311,7 @@ def trial(context: RunContext, index: Any, busy: bool = False) -> tuple[Computin
         late = time.perf_counter() > began + 0.9 * SECONDS  # then perhaps not all were timed
         best = 0 if late or times[best] > 0.9 * times[0] else best
         found, rate = tried[best], rate * times[0] / times[best]
-    return found, {in_words(c): float(f"{rate / x:.3g}") for c, x in ratio.items() if x < math.inf}
+    return found, {in_words(c): float(f"{rate / x:.3g}") for c, x in ratio.items()}
 
 
 def seconds_without_and_with_a_layer(
@@ -337,6 +354,6 @@ def least_times(runs: Sequence[Callable[[], Sequence[float]]], until: float, rou
             least[i] = list(now) if n < 2 else [*map(min, now, least[i])]
         if n > 0:
             left = [i for i in left if sum(least[i]) <= BEHIND * min(sum(least[j]) for j in left)]
-        if len(left) < 2:
+        if len(left) < 2 and n > 0:
             break
     return least

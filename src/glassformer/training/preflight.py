@@ -28,6 +28,7 @@ from glassformer.runs.records import DataRecord, JsonObject, SplitRecord
 from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task
 from glassformer.training.budget import Pace
+from glassformer.training.computing import flops_per_token
 from glassformer.training.finetune import pretrained_folder
 from glassformer.training.state import RunContext
 from glassformer.utils.formatting import counted, duration, glassformer_command, percent
@@ -177,9 +178,7 @@ def preflight(context: RunContext, pace: Pace, model: nn.Module) -> Preflight:
     per_epoch, splits = pace.step * n_batches / c.accumulate, describe_splits(context)
     return Preflight(
         n_parameters=n_parameters(model),
-        flops_per_token=(6 if c.adversarial else 3)
-        * config.model.ensemble_size
-        * context.task.forward_flops(min(typical, config.text.max_len)),
+        flops_per_token=flops_per_token(context.task, min(typical, config.text.max_len)),
         memory_bytes=memory(model, context, n_tokens / max(1e-9, 1 - pace.padding) / max(1, n_batches)),
         n_examples=len(corpus),
         n_tokens=n_tokens,

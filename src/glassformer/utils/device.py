@@ -74,7 +74,7 @@ def tuned(device: torch.device, computing: Computing = Computing(), deterministi
     """
     _keep_large_blocks()
     n_threads = torch.get_num_threads()
-    if deterministic:
+    if deterministic and device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         with turns.hold(_settings_for(device, computing, deterministic)):
