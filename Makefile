@@ -16,7 +16,7 @@ TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
-	@echo "make test       the tests (about 20 minutes on two slow cores)"
+	@echo "make test       the tests; it says first how long they take here"
 	@echo "make test-avx2  the tests of numbers again, as on a processor without AVX-512"
 	@echo "make test-all   the slow tests too"
 	@echo "make browser    a Chromium for the tests of the page, where there is none (Debian: apt-get)"
@@ -36,6 +36,7 @@ demo: $(VENV)/.installed
 	$(BIN)/glassformer demo
 
 test: $(VENV)/.installed-test
+	@$(BIN)/python -m tests.helpers.announce
 	$(TESTS) -m "not slow"
 
 # The numeric parts as on a processor without AVX-512.

@@ -1,21 +1,103 @@
-"""For all tests: calls of functions whose annotations have shapes are checked, and one thread computes.
+"""For all tests: the same start wherever they are run, nothing left by any file of them, and checked shapes.
 
-Sums divided among threads have other last bits, and how many threads there are depends on what else runs.
+One thread computes: sums divided among threads have other last bits, and how many there are depends on what else runs.
 """
 
 from __future__ import annotations
 
+import base64
 import io
 import os
+import random
+import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+
+import numpy as np
 import pytest
+import torch
+from tests.helpers.graphs_in_torch import put_in_place
+from tests.helpers.leftovers import left, living, settings
 from tests.helpers.tiny_runs import Outcome, Runs, shared_runs
 from tests.helpers.typechecker import install
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 install()
+
+DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
+"""A PNG file of one pixel."""
+KEPT = {"PATH", "CI", "OMP_NUM_THREADS", "GLASSFORMER_DATA", "GLASSFORMER_KILLS", "SYSTEMROOT", "VIRTUAL_ENV"}
+KEPT |= {"ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "FBGEMM_ENABLE_INSTRUCTIONS"}
+"""The variables of the caller that tests see, besides those of pytest itself."""
+
+
+def pytest_configure() -> None:
+    """Take nothing else over from the caller: `nohup` ignores a signal, a shell in the background another."""
+    for name in [name for name in os.environ if name not in KEPT and not name.startswith(("PYTEST", "COV_"))]:
+        del os.environ[name]
+    os.environ["LC_ALL"] = "C.UTF-8"
+    if os.name == "posix":
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[None]:
+    """A home and a folder for temporary files of this process's own; matplotlib's list of fonts is kept."""
+    base = tmp_path_factory.mktemp("process")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, folder in (("HOME", base / "home"), ("TMPDIR", base / "temporary")):
+            folder.mkdir()
+            patch.setenv(name, str(folder))
+        patch.setenv("MPLCONFIGDIR", str(pytestconfig.cache.mkdir("matplotlib")))
+        patch.setattr(tempfile, "tempdir", None)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left(_own_folders: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each file of tests leaves the process as it was, and has a cache folder of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.mktemp("cache")))
+        before = settings(), living()
+        yield
+        found = left(*before)
+    assert not found, "\n".join(found)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_files(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No file is forced onto the disk, and a report's figures are made, but drawn only in files with the mark `draws`.
+
+    Both were three quarters of the time of a tiny training. What is forced, and when, is tested one level above
+    (`tests/helpers/crashing.py`).
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glassformer.utils.atomic_io._force", lambda handle: None)
+        if request.node.get_closest_marker("draws") is None:
+            patch.setattr("glassformer.utils.plotting.png", lambda figure: DOT)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _graphs_in_torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the slow tests few ONNX graphs are recorded (`tests/helpers/graphs_in_torch.py`)."""
+    whole = "not slow" not in request.config.option.markexpr
+    if not whole and request.node.get_closest_marker("records") is None and find_spec("onnxruntime"):
+        put_in_place(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Each test begins with the same random numbers, whatever ran before it."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,6 @@ from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.sklearn import TextClassifier, base
 from glassformer.sklearn.inputs import TextsError, class_names
 
-pytestmark = pytest.mark.usefixtures("no_plots")
 TEXTS = [f"{'good' if i % 2 else 'bad'} word{i % 13} and word{i % 7}" for i in range(60)]
 LABELS = ["pos" if i % 2 else "neg" for i in range(60)]
 

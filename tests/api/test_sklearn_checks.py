@@ -17,7 +17,6 @@ from sklearn.utils.validation import validate_data
 
 from glassformer.sklearn import TextClassifier, TextRegressor
 
-pytestmark = pytest.mark.usefixtures("no_plots")
 OPTIONS = {
     "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 1, "dropout": 0.0},
     "text": {"vocab_size": 400, "max_len": 16, "bigrams": 0, "ngrams": 0},

@@ -19,7 +19,6 @@ from glassformer.errors import UsageError
 from glassformer.sklearn import TextRegressor
 from glassformer.sklearn.inputs import TextsError
 
-pytestmark = pytest.mark.usefixtures("no_plots")
 SETTINGS = OPTIONS | {"train.epochs": 6}
 TEXTS = [f"{' '.join(['good'] * (i % 4))} bad word{i % 13}" for i in range(80)]
 NUMBERS = [1000.0 + 50 * (i % 4) for i in range(80)]

@@ -26,12 +26,6 @@ class Victims:
     answer: Answer
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing a test encodes lands in the cache of whoever runs the tests."""
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture(scope="session")
 def victims(tmp_path_factory: pytest.TempPathFactory) -> Victims:
     folder = tmp_path_factory.mktemp("victims")

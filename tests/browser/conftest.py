@@ -7,8 +7,8 @@ Chromium more than most tests do.
 
 from __future__ import annotations
 
+import asyncio
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,40 +18,32 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from tests.browser.app import App, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
+from tests.helpers import leftovers
+from tests.helpers.chromium import CHROMIUM, FLAGS, chromium
 
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.subject import Subject
 
-CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-"""The build without windows first: it takes a fifth less processor time."""
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-sync",
-    "--disable-component-update",
-    "--disable-features=BackForwardCache,PaintHolding,Translate",  # no pages kept that were left
-    "--disable-site-isolation-trials",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Of this folder only: Playwright keeps an event loop running, which other tests could trip over."""
-    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if found is None:
+    """One for all tests here of a process; its event loop is hidden between them."""
+    if (found := chromium()) is None:
         missing = f"none of {', '.join(CHROMIUM)} is installed: make browser"
         pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        LOOPS.extend(filter(None, [asyncio._get_running_loop()]))
+        asyncio._set_running_loop(None)
         yield browser
+        asyncio._set_running_loop(LOOPS[-1])
         browser.close()
+    asyncio._set_running_loop(None)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def address() -> Iterator[Callable[[str | Subject], str]]:
     """Where the page of a model can be opened, once: one of `MODELS` by name, or any other."""
     with ExitStack() as stack:
@@ -63,11 +55,46 @@ def address() -> Iterator[Callable[[str | Subject], str]]:
             if key not in known:
                 subject = subject_of(MODELS[model]) if isinstance(model, str) else model
                 kept.append(subject)
-                start = [{"text": TEXTS[subject.task.name]}]
+                start, before = [{"text": TEXTS[subject.task.name]}], leftovers.living()
                 known[key] = stack.enter_context(PageServer(subject, port=0, start=start))
+                leftovers.SHARED.update(leftovers.opened_since(before))
             return known[key].address()
 
         yield serve
+
+
+IN_EVERY_RUN = {"classify, pre-norm", "translate, pre-norm"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Show two models only in the browser; `make test-all` shows the others.
+
+    What the page is given for every family is tested through its service (`tests/explain/test_matrix.py`).
+    """
+    for item in items:
+        values = (
+            item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+        )
+        if {value for value in values if isinstance(value, str) and value in MODELS} - IN_EVERY_RUN:
+            item.add_marker(pytest.mark.slow)
+
+
+LOOPS: list[asyncio.AbstractEventLoop] = []
+"""The loop in which Playwright computes, once it has started."""
+
+
+@contextmanager
+def running(loop: asyncio.AbstractEventLoop | None) -> Iterator[None]:
+    asyncio._set_running_loop(loop)
+    yield
+    asyncio._set_running_loop(None)
+
+
+@pytest.fixture(autouse=True)
+def _loop_of_playwright() -> Iterator[None]:
+    """Between two tests of the page no loop runs: Playwright's would forbid other tests theirs (`asyncio.run`)."""
+    with running(LOOPS[-1] if LOOPS else None):
+        yield
 
 
 @pytest.fixture
@@ -91,11 +118,12 @@ def context(browser: Browser, watch: Watch) -> Iterator[Callable[..., BrowserCon
         yield make
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def windows(browser: Browser) -> Iterator[Windows]:
     windows = Windows(browser)
     yield windows
-    windows.close()
+    with running(LOOPS[-1]):
+        windows.close()
 
 
 @pytest.fixture

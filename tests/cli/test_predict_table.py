@@ -99,6 +99,7 @@ def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
     assert row["vector"] == pytest.approx(json.loads(answer)["vector"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_an_exported_model_answers_without_torch(runs: Runs, cli: Callable, table: Path, tmp_path: Path) -> None:
     exported = tmp_path / "exported"
     assert cli("export", runs.classify, exported, "--to", "onnx").code == 0

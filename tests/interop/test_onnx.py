@@ -21,6 +21,7 @@ from glassformer.interop.onnx_writer import lookup_by_halving
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 
 
+@pytest.mark.records
 def test_texts_are_classified_by_all_members_in_one_graph(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,7 +58,13 @@ def test_masked_tokens_are_predicted(
 
 
 @pytest.mark.parametrize(
-    "form", [{"positions": "rotary"}, {"pre_norm": False, "norm": "rms", "positions": "learned", "n_layers": 1}]
+    "form",
+    [
+        {"positions": "rotary"},
+        pytest.param(
+            {"pre_norm": False, "norm": "rms", "positions": "learned", "n_layers": 1}, marks=pytest.mark.records
+        ),
+    ],
 )
 def test_a_translator_searches_as_its_run(
     form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -81,7 +88,14 @@ def test_a_translator_searches_as_its_run(
     assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == greedy["translation"]
 
 
-@pytest.mark.parametrize("form", [{"max_ngram": 3, "positions": "rotary"}, {"positions": "sinusoidal"}], ids=str)
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param({"max_ngram": 3, "positions": "rotary", "n_layers": 1}, marks=pytest.mark.records),
+        {"positions": "sinusoidal"},
+    ],
+    ids=str,
+)
 def test_a_language_model_continues_and_samples_as_its_run(
     form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,8 @@ from glassformer.tasks import TASKS
 from glassformer.tasks.classify import Classify
 from glassformer.tasks.reporting import TaskReport
 
+pytestmark = pytest.mark.draws
+
 MakeRun = Callable[..., Path]
 
 PLOTS = {

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,15 +36,6 @@ def stop_at(step: int) -> Any:
             raise Stopped
 
     return on_step
-
-
-@pytest.fixture(autouse=True)
-def _no_plots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setattr("glassformer.report.write.draw_all", lambda *_, **__: {})
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
-    for name in ("WANDB_PROJECT", "TRACKIO_PROJECT", "MLFLOW_EXPERIMENT_NAME"):
-        monkeypatch.delenv(name, raising=False)
-    yield
 
 
 @pytest.fixture(params=TRACKERS)

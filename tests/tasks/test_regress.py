@@ -28,6 +28,8 @@ from glassformer.tasks.regress import Regress, squared_errors
 from glassformer.text.decision import Decision, number_text
 from glassformer.training.finetune import in_scale
 
+pytestmark = pytest.mark.draws
+
 WORTH = {"good": 10.0, "great": 20.0, "bad": -10.0}
 TINY: dict[str, Any] = {
     "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 1, "dropout": 0.0},

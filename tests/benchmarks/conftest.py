@@ -1,0 +1,17 @@
+"""The benchmarks set up the process that they run in, for good; here it is put back after each test."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _settings_put_back() -> Iterator[None]:
+    precision, handler = torch.get_float32_matmul_precision(), signal.getsignal(signal.SIGTERM)
+    yield
+    torch.set_float32_matmul_precision(precision)
+    signal.signal(signal.SIGTERM, handler)
