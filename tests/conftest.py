@@ -52,7 +52,7 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.
     base = tmp_path_factory.mktemp("process")
     with pytest.MonkeyPatch.context() as patch:
         for name, folder in (("HOME", base / "home"), ("TMPDIR", base / "temporary")):
-            folder.mkdir()
+            (folder / ".cache").mkdir(parents=True)
             patch.setenv(name, str(folder))
         patch.setenv("MPLCONFIGDIR", str(pytestconfig.cache.mkdir("matplotlib")))
         patch.setattr(tempfile, "tempdir", None)

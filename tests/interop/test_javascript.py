@@ -15,6 +15,7 @@ PACKAGES = ROOT / "web" / "node_modules"
 PAGE = ROOT / "docs" / "how-to" / "export" / "onnx.md"
 
 
+@pytest.mark.slow
 def test_its_answers_are_those_of_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if shutil.which("node") is None or not (PACKAGES / "onnxruntime-web").is_dir():
         pytest.skip("it needs Node, and the packages that `make web-check` installs")

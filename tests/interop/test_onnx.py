@@ -115,6 +115,8 @@ def test_a_language_model_continues_and_samples_as_its_run(
     greedy, t = run.predict("a text", temperature=0.0, max_new_tokens=12), run.task.tokenizer
     printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
     assert printed == (t.decode(t.encode("a text")) + greedy["text"]).strip()
+    if form["positions"] != "rotary":
+        return
     code = "import sys, glassformer; glassformer.load(sys.argv[1]).predict('a'); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -320,7 +320,7 @@ class TrainConfig:
     threads: int | None = number(None, "[1, inf)")
     """Number of threads on a CPU; without it, as many as other programs leave room for."""
     most_threads: int | None = number(None, "[1, inf)")
-    """Largest number of threads on a CPU, of which other programs take some; by trial if absent, unused with threads."""
+    """Largest number of threads on a CPU, of which other programs take some; by trial, unless `threads` is given."""
     adamw: AdamWConfig = field(default_factory=AdamWConfig)
     """For `optimizer = "adamw"`."""
     adam: AdamConfig = field(default_factory=AdamConfig)
