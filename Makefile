@@ -10,7 +10,7 @@ else
 BIN := $(VENV)/bin
 endif
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
-TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+TESTS := $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 .PHONY: help demo docs docs-check classroom screenshots test test-avx2 test-all browser format lint results results-train bench bench-peers web web-check clean
 
@@ -23,7 +23,7 @@ help:
 	@echo "make format     ruff format on every Python file"
 	@echo "make lint       ruff and pyright"
 	@echo "make docs       the documentation, in docs/_build/html/index.html; runs the cells of the book"
-	@echo "make docs-check the built documentation in a browser: links, contrast, widths, weights"
+	@echo "make docs-check the built documentation in a browser: links, contrast, widths, weights; the worked examples"
 	@echo "make classroom  the documentation, notebooks, trained models and data as one zip file, for a room without network"
 	@echo "make screenshots the pictures of the page in docs/images again, from runs that it trains first (35 minutes, with data)"
 	@echo "make results    RESULTS.md again, from the run folders in runs/results; results-train trains what is missing (hours)"
@@ -69,9 +69,9 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/book/runs.py
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -j 2 -q -E -a docs docs/_build/html
 
-# The built site in a browser, from disk.
+# The built site in a browser, from disk; the worked examples for contributors, and the files that commands execute.
 docs-check: docs $(VENV)/.installed-test
-	CI=true $(BIN)/python -m pytest -q docs/checks
+	CI=true $(BIN)/python -m pytest -q -m "not slow" docs/checks
 
 classroom: docs
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .

@@ -14,8 +14,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from typing import Any
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+os.environ["OMP_NUM_THREADS"] = "1"  # also of the processes that tests start
 
 import numpy as np
 import pytest
@@ -26,20 +27,24 @@ from tests.helpers.tiny_runs import Outcome, Runs, shared_runs
 from tests.helpers.typechecker import install
 
 install()
+from glassformer.utils import plotting  # noqa: E402 - after the type checker is in place
+
+DRAWN = plotting.png
+torch.set_num_threads(1)
 
 DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
 """A PNG file of one pixel."""
-KEPT = {"PATH", "CI", "OMP_NUM_THREADS", "GLASSFORMER_DATA", "GLASSFORMER_KILLS", "SYSTEMROOT", "VIRTUAL_ENV"}
+KEPT = {"PATH", "CI", "OMP_NUM_THREADS", "GLASSFORMER_DATA", "GLASSFORMER_KILLS", "VIRTUAL_ENV"}
 KEPT |= {"ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "FBGEMM_ENABLE_INSTRUCTIONS"}
 """The variables of the caller that tests see, besides those of pytest itself."""
 
 
 def pytest_configure() -> None:
     """Take nothing else over from the caller: `nohup` ignores a signal, a shell in the background another."""
-    for name in [name for name in os.environ if name not in KEPT and not name.startswith(("PYTEST", "COV_"))]:
-        del os.environ[name]
-    os.environ["LC_ALL"] = "C.UTF-8"
     if os.name == "posix":
+        for name in [name for name in os.environ if name not in KEPT and not name.startswith(("PYTEST", "COV_"))]:
+            del os.environ[name]
+        os.environ["LC_ALL"] = "C.UTF-8"
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -72,16 +77,25 @@ def _nothing_left(_own_folders: None, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_files(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No file is forced onto the disk, and a report's figures are made, but drawn only in files with the mark `draws`.
+    """No file is forced onto the disk, and a report's figures are made, but drawn only with the mark `draws`.
 
     Both were three quarters of the time of a tiny training. What is forced, and when, is tested one level above
     (`tests/helpers/crashing.py`).
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("glassformer.utils.atomic_io._force", lambda handle: None)
-        if request.node.get_closest_marker("draws") is None:
-            patch.setattr("glassformer.utils.plotting.png", lambda figure: DOT)
+        patch.setattr("glassformer.utils.plotting.png", drawn_for(request))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.utils.plotting.png", drawn_for(request))
+
+
+def drawn_for(request: pytest.FixtureRequest) -> Callable[[Any], bytes]:
+    """Return what makes a PNG file of a figure: in earnest in what bears the mark `draws` itself."""
+    return DRAWN if any(mark.name == "draws" for mark in request.node.own_markers) else lambda figure: DOT
 
 
 @pytest.fixture(autouse=True)

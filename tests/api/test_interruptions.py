@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +14,7 @@ from tests.helpers.forking import Command
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 FLAGS = (
-    "--epochs 6 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
+    "--epochs 3 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
     "--text.vocab-size 300 --model.ensemble-size 1 "
     "--model.n-layers 1 --model.d-model 32 --model.n-heads 2 --model.d-ff 64"
 ).split()
@@ -54,10 +52,8 @@ def weights(tmp_path: Path, name: str) -> bytes:
 
 
 def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(tmp_path: Path) -> None:
-    module = [sys.executable, "-m", "glassformer", "train", *new_run(tmp_path, "whole")]
-    own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(tmp_path / "cache")}
-    whole = subprocess.run(module, env=os.environ | own, timeout=180, capture_output=True, text=True)
-    assert whole.returncode == 0, whole.stderr
+    code, output = start(tmp_path, *new_run(tmp_path, "whole")).wait(180)
+    assert code == 0, output
     expected = weights(tmp_path, "whole")
     log = (tmp_path / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
 

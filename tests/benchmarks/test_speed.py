@@ -262,6 +262,7 @@ def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "(b) training" in page.read_text() and "Measured on 20" in page.read_text()
 
 
+@pytest.mark.slow
 def test_run_shared_cpu_measures_busy_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """One workload, one way to wait: three speeds, and the loops that were started are gone."""
     monkeypatch.setattr(shared_cpu, "WAITING", {"as shipped": {}})
@@ -291,6 +292,7 @@ def test_help_tells_every_part() -> None:
     assert all(f"\n  {part}  " in message for part in PARTS if part != "b6")
 
 
+@pytest.mark.slow
 def test_processes_are_measured_against_threads_on_the_same_batches() -> None:
     options = read_options(["--tiny", "--repeats", "1", "--anyway", "--threads", "2", "--batches", "1"])
     speeds, others = ranks.measured("c", options)

@@ -119,6 +119,7 @@ def test_one_request_is_answered_at_a_time(served: dict[str, Any], monkeypatch: 
     assert [answer["text"] for _, answer, _ in answers] == [str(i) for i in range(20)] and {*most} == {1}
 
 
+@pytest.mark.slow
 def test_an_export_is_served_without_torch(runs: Runs, tmp_path: Path) -> None:
     glassformer.load(runs.classify).export("onnx", tmp_path / "exported")
     first, other = python_of("serve-a-run")

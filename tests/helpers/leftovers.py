@@ -69,7 +69,7 @@ def living() -> dict[str, set[str]]:
         "processes": {process for process in processes() if not any(word in process for word in OURS)},
         "files": {
             str(path)
-            for folder in (Path(tempfile.gettempdir()), Path.home(), REPOSITORY)
+            for folder in (Path(tempfile.gettempdir()), Path(os.environ["HOME"]), REPOSITORY)
             for path in folder.iterdir()
             if not path.name.startswith(OF_LIBRARIES)
         },

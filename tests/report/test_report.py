@@ -23,8 +23,6 @@ from glassformer.tasks import TASKS
 from glassformer.tasks.classify import Classify
 from glassformer.tasks.reporting import TaskReport
 
-pytestmark = pytest.mark.draws
-
 MakeRun = Callable[..., Path]
 
 PLOTS = {
@@ -45,6 +43,7 @@ def report_of(run: Path) -> str:
     return (run / "report.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.draws
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])
 def test_every_task_has_its_plots_and_every_plot_is_shown(fake_run: MakeRun, task: str) -> None:
     run = fake_run(task)
@@ -141,6 +140,7 @@ def test_a_run_with_only_a_configuration(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["plots"] == []
 
 
+@pytest.mark.draws
 def test_hostile_text_stays_text(fake_run: MakeRun) -> None:
     run = fake_run("classify")
     names = ["$x_{$ \\frac", "a|b`c"]
@@ -164,6 +164,7 @@ def test_a_fence_is_longer_than_the_backticks_inside(fake_run: MakeRun) -> None:
     assert "````\nROMEO:" in report_of(fake_run("lm"))
 
 
+@pytest.mark.draws
 def test_many_classes_and_labels_no_font_knows(fake_run: MakeRun) -> None:
     run = fake_run("classify")
     n = 25
@@ -178,6 +179,7 @@ def test_many_classes_and_labels_no_font_knows(fake_run: MakeRun) -> None:
     assert "confusion" not in draw_all(load_run_record(run))
 
 
+@pytest.mark.draws
 def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
     run = fake_run("classify")
     row = {"step": 1, "epoch": 1.0, "loss": 0.5, "lr": 0.0, "grad_norm": 0.0, "seconds": 1.0}
@@ -187,6 +189,7 @@ def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
     assert {"loss", "metric", "learning_rate"} <= set(draw_all(load_run_record(run)))
 
 
+@pytest.mark.draws
 def test_writing_twice_gives_the_same_and_removes_stale_plots(fake_run: MakeRun) -> None:
     run = fake_run("lm")
     write_report(load_run_record(run))

@@ -134,6 +134,7 @@ def test_the_command_trains_on_parts_and_forecasts(trained: Path, capsys: pytest
     shutil.rmtree(trained / FOLDER)
 
 
+@pytest.mark.parametrize("trained", ["classify"], indirect=True)
 def test_an_interrupted_curve_is_continued(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train, calls = module.train_or_resume, list[Path]()
 
