@@ -5,7 +5,6 @@ One thread computes: sums divided among threads have other last bits, and how ma
 
 from __future__ import annotations
 
-import base64
 import io
 import os
 import random
@@ -21,6 +20,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # also of the processes that tests start
 import numpy as np
 import pytest
 import torch
+from tests.helpers.forking import DOT
 from tests.helpers.graphs_in_torch import put_in_place
 from tests.helpers.leftovers import left, living, settings
 from tests.helpers.tiny_runs import Outcome, Runs, shared_runs
@@ -32,8 +32,6 @@ from glassformer.utils import plotting  # noqa: E402 - after the type checker is
 DRAWN = plotting.png
 torch.set_num_threads(1)
 
-DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
-"""A PNG file of one pixel."""
 KEPT = {"PATH", "CI", "OMP_NUM_THREADS", "GLASSFORMER_DATA", "GLASSFORMER_KILLS", "VIRTUAL_ENV"}
 KEPT |= {"ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "FBGEMM_ENABLE_INSTRUCTIONS"}
 """The variables of the caller that tests see, besides those of pytest itself."""

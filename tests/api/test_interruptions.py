@@ -14,7 +14,7 @@ from tests.helpers.forking import Command
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 FLAGS = (
-    "--epochs 3 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
+    "--epochs 2 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
     "--text.vocab-size 300 --model.ensemble-size 1 "
     "--model.n-layers 1 --model.d-model 32 --model.n-heads 2 --model.d-ff 64"
 ).split()

@@ -63,20 +63,27 @@ def address() -> Iterator[Callable[[str | Subject], str]]:
         yield serve
 
 
-IN_EVERY_RUN = {"classify, pre-norm", "translate, pre-norm"}
+BOTH = "test_values.py", "test_screens.py", "test_counting.py", "test_learn.py"
+"""The files that show two models also where slow tests are left out, a classifier and a translator."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Show two models only in the browser; `make test-all` shows the others.
+    """Show one model of those that a test names, in some files two; `make test-all` shows all.
 
     What the page is given for every family is tested through its service (`tests/explain/test_matrix.py`).
     """
+    shown: dict[tuple[Path, str], list[tuple[str, pytest.Item]]] = {}
     for item in items:
-        values = (
-            item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
-        )
-        if {value for value in values if isinstance(value, str) and value in MODELS} - IN_EVERY_RUN:
-            item.add_marker(pytest.mark.slow)
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            names = [value for value in item.callspec.params.values() if isinstance(value, str) and value in MODELS]
+            if names:
+                shown.setdefault((item.path, item.originalname), []).append((names[0], item))
+    for (path, _), models in shown.items():
+        wanted = ["translate, pre-norm", "classify, pre-norm", *MODELS]
+        present = [name for name in dict.fromkeys(wanted) if name in {name for name, _ in models}]
+        for name, item in models:
+            if name not in present[: 2 if path.name in BOTH else 1]:
+                item.add_marker(pytest.mark.slow)
 
 
 LOOPS: list[asyncio.AbstractEventLoop] = []

@@ -54,7 +54,9 @@ def hostile_run(kind: str) -> Run:
     return subject_of(FAMILIES[kind], data, 500, tokenizer=kind, vocab_size=vocab)
 
 
-@pytest.mark.parametrize("kind", list(FAMILIES))
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(k, marks=pytest.mark.slow) for k in ("char", "byte-bpe")), "bpe", "word"]
+)
 def test_hostile_texts_are_text_on_every_screen(app: Callable[..., App], tmp_path: Path, kind: str) -> None:
     run = hostile_run(kind)
     text = TEXT if kind != "byte-bpe" else TEXT[:140]

@@ -96,7 +96,7 @@ def test_no_loss_of_other_steps_is_shown_as_that_after_these(app: Callable[..., 
 
 
 @pytest.mark.parametrize("optimizer", list(CHECKED))
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("steps", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_every_number_of_an_update_is_the_optimizers(app: Callable[..., App], optimizer: str, steps: int) -> None:
     name = CLASSIFIER
     weight = "encoder.layers.0.self_attention.q_proj.weight"

@@ -63,7 +63,7 @@ def test_no_serious_findings_and_no_sideways_scrolling(app: Callable[..., App], 
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("look", list(LOOKS))
+@pytest.mark.parametrize("look", [pytest.param(n, marks=pytest.mark.slow) if "light" in n else n for n in LOOKS])
 def test_no_serious_findings_with_edits_and_in_sweeps(app: Callable[..., App], look: str) -> None:
     page = app("translate, pre-norm", options=LOOKS[look])
     found: list[str] = []

@@ -16,9 +16,9 @@ from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 CASES = [
-    *((name, {}) for name in MODELS if name != "translate, pre-norm"),
+    *(pytest.param(name, {}, marks=pytest.mark.slow) for name in MODELS),
     ("classify, pre-norm", {"answer": ANSWERS["classify"], "learn_steps": 3}),
-    ("classify, pre-norm", {"pad": 3}),
+    pytest.param("classify, pre-norm", {"pad": 3}, marks=pytest.mark.slow),
     ("translate, pre-norm", {"beam_size": 3, "pad": 2}),
     ("translate, post-norm", {"target": "gfe"}),
     (
@@ -26,7 +26,9 @@ CASES = [
         {"edits": "encoder.0.self.scores[head:1;key:0]=blocked encoder.1.ff.hidden[hidden:3]*0.5 pooled[pooled:2]=1"},
     ),
     ("classify, post-norm", {"edits": "encoder.0.self.scores[head:1;token:2]=blocked encoder.1.self.out=0"}),
-    ("translate, pre-norm", {"edits": "encoder.1.state=skip decoder.0.cross.head1=0"}),
+    pytest.param(
+        "translate, pre-norm", {"edits": "encoder.1.state=skip decoder.0.cross.head1=0"}, marks=pytest.mark.slow
+    ),
     ("translate, post-norm", {"edits": "encoder.0.state=skip decoder.0.self.weights[head:0;token:1]*0.5"}),
     ("classify, post-norm", {"answer": ANSWERS["classify"], "learn_steps": 3}),
     pytest.param("translate, pre-norm", {"answer": ANSWERS["translate"]}, marks=pytest.mark.slow),

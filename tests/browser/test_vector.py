@@ -40,9 +40,7 @@ def test_edits_turn_its_vector_and_two_vectors_are_compared(app: Callable[..., A
     page.page.wait_for_selector("[data-role=effect]")
     assert "cosine" in page.page.inner_text("[data-role=effect]")
     page.go("compare", text="the film was not good", edits=None)
-    page.page.wait_for_function(
-        "document.querySelector('[data-role=other-text]').value !== ''"
-    )  # it begins as A's text
+    page.until("() => document.querySelector('[data-role=other-text]').value !== ''")  # it begins as A's text
     page.page.fill("[data-role=other-text]", "a good film")
     page.page.click("[data-role=compare]")
     shown = float(page.page.wait_for_selector("[data-role=cosine] b").inner_text())  # type: ignore[union-attr]

@@ -20,7 +20,7 @@ def test_a_word_is_chosen_and_its_tag_is_recomputed(app: Callable[..., App], mem
     tags = run.predict(TEXT)["tags"]
     assert [option.split()[2] for option in options] == tags
     page.page.select_option("[data-role=label]", f"3 good {tags[2]}")
-    page.page.wait_for_function("document.querySelector('[data-role=label]').value.startsWith('3 ')")
+    page.until("() => document.querySelector('[data-role=label]').value.startsWith('3 ')")
     assert page.page.locator("[data-role=labels]").count() == 0  # thresholds are of several labels
     assert page.check("decision") == "ok"
     page.go("step", node="pooled")

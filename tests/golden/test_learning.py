@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from tests.helpers.for_each import for_each
 from tests.helpers.small import small, small_run
 
@@ -26,7 +27,9 @@ def test_overfits_a_small_batch(task: str) -> None:
     assert losses[-1] < 0.05
 
 
-@for_each(("rule", "positions"), [("copy", "sinusoidal"), ("reverse", "learned")])
+@pytest.mark.parametrize(
+    ("rule", "positions"), [pytest.param("copy", "sinusoidal", marks=pytest.mark.slow), ("reverse", "learned")]
+)
 def test_learns_to_copy_and_to_reverse(rule: str, positions: str) -> None:
     """Strings never seen in training are copied or reversed without a mistake (nearly)."""
     rng = np.random.default_rng(0)

@@ -5,6 +5,7 @@ A process that imports torch for itself spends most of its life on that.
 
 from __future__ import annotations
 
+import base64
 import functools
 import multiprocessing
 import os
@@ -15,6 +16,8 @@ from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
+"""A PNG file of one pixel."""
 IMPORTED = [
     "glassformer.cli.main",
     "glassformer.training.trainer",
@@ -34,13 +37,16 @@ def forking() -> ForkServerContext:
 def run(
     arguments: tuple[str, ...], environment: Mapping[str, str], output: Path, before: Callable[[], None] | None
 ) -> None:
-    """In the new process: what `python -m glassformer` does, with all it says in a file.
+    """In the new process: what `python -m glassformer` does, with all it says in a file, and no figure drawn.
 
     `before` may break something.
     """
     import torch
 
     from glassformer.cli.main import main
+    from glassformer.utils import plotting
+
+    plotting.png = lambda figure: DOT
 
     os.environ.update(environment)
     torch.set_num_threads(1)
