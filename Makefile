@@ -71,7 +71,7 @@ docs: $(VENV)/.installed-docs
 
 # The built site in a browser, from disk; the worked examples for contributors, and the files that commands execute.
 docs-check: docs $(VENV)/.installed-test
-	CI=true $(BIN)/python -m pytest -q -m "not slow" docs/checks
+	CI=true $(TESTS) -m "not slow" docs/checks
 
 classroom: docs
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .

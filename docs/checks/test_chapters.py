@@ -18,15 +18,14 @@ CELL = re.compile(r"^```{code-cell} python\n((?::\S[^\n]*\n)*)(.*?)^```$", re.MU
 
 
 def takes_a_trained_run(path: Path) -> bool:
-    """Return whether a chapter looks into a run, whose training would take too long for `make test`."""
+    """Return whether a chapter looks into a run."""
     return bool(re.search(r"^import runs$", path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
-RUN = [pytest.param(p, marks=pytest.mark.slow if takes_a_trained_run(p) else []) for p in CHAPTERS]
-
-
-@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_the_cells_run(path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make docs` executes the cells, too, and fails with them."""
     if not takes_a_trained_run(path):
         monkeypatch.setattr(tools, "StepFrame", lambda *arguments, **more: None)  # it trains a model
     names: dict[str, object] = {"__name__": "__main__"}
