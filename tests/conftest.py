@@ -5,6 +5,7 @@ One thread computes: sums divided among threads have other last bits, and how ma
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import random
@@ -13,24 +14,23 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"  # also of the processes that tests start
 
 import numpy as np
 import pytest
 import torch
-from tests.helpers.forking import DOT
 from tests.helpers.graphs_in_torch import put_in_place
 from tests.helpers.leftovers import left, living, settings
 from tests.helpers.tiny_runs import Outcome, Runs, shared_runs
 from tests.helpers.typechecker import install
+from tests.helpers.undrawn import draw_nothing
 
 install()
+torch.set_num_threads(1)
 from glassformer.utils import plotting  # noqa: E402 - after the type checker is in place
 
-DRAWN = plotting.png
-torch.set_num_threads(1)
+DRAWN = {name: getattr(plotting, name) for name in ("new_figure", "end_labels", "png")}
 
 KEPT = {"PATH", "CI", "OMP_NUM_THREADS", "GLASSFORMER_DATA", "GLASSFORMER_KILLS", "VIRTUAL_ENV"}
 KEPT |= {"ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "FBGEMM_ENABLE_INSTRUCTIONS"}
@@ -47,6 +47,12 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage seldom, and not among what is imported: that took a quarter of the time."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,30 +76,34 @@ def _nothing_left(_own_folders: None, tmp_path_factory: pytest.TempPathFactory) 
         before = settings(), living()
         yield
         found = left(*before)
+        gc.freeze()  # what has been imported meanwhile
     assert not found, "\n".join(found)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_files(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No file is forced onto the disk, and a report's figures are made, but drawn only with the mark `draws`.
+    """No file is forced onto the disk, and a report's figures are drawn only in what bears the mark `draws` itself.
 
     Both were three quarters of the time of a tiny training. What is forced, and when, is tested one level above
     (`tests/helpers/crashing.py`).
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("glassformer.utils.atomic_io._force", lambda handle: None)
-        patch.setattr("glassformer.utils.plotting.png", drawn_for(request))
+        if not any(mark.name == "draws" for mark in request.node.own_markers):
+            draw_nothing(patch)
         yield
 
 
 @pytest.fixture(autouse=True)
-def _drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.utils.plotting.png", drawn_for(request))
-
-
-def drawn_for(request: pytest.FixtureRequest) -> Callable[[Any], bytes]:
-    """Return what makes a PNG file of a figure: in earnest in what bears the mark `draws` itself."""
-    return DRAWN if any(mark.name == "draws" for mark in request.node.own_markers) else lambda figure: DOT
+def _drawn(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Draw in tests with the mark, and in no other of a file with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if any(mark.name == "draws" for mark in request.node.own_markers):
+            for name, drawn in DRAWN.items():
+                patch.setattr(f"glassformer.utils.plotting.{name}", drawn)
+        else:
+            draw_nothing(patch)
+        yield
 
 
 @pytest.fixture(autouse=True)

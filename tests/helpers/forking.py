@@ -5,7 +5,6 @@ A process that imports torch for itself spends most of its life on that.
 
 from __future__ import annotations
 
-import base64
 import functools
 import multiprocessing
 import os
@@ -16,8 +15,9 @@ from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
-"""A PNG file of one pixel."""
+import pytest
+from tests.helpers.undrawn import draw_nothing
+
 IMPORTED = [
     "glassformer.cli.main",
     "glassformer.training.trainer",
@@ -44,10 +44,8 @@ def run(
     import torch
 
     from glassformer.cli.main import main
-    from glassformer.utils import plotting
 
-    plotting.png = lambda figure: DOT
-
+    draw_nothing(pytest.MonkeyPatch())
     os.environ.update(environment)
     torch.set_num_threads(1)
     message = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
