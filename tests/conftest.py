@@ -24,13 +24,13 @@ from tests.helpers.graphs_in_torch import put_in_place
 from tests.helpers.leftovers import left, living, settings
 from tests.helpers.tiny_runs import Outcome, Runs, shared_runs
 from tests.helpers.typechecker import install
-from tests.helpers.undrawn import draw_nothing
+from tests.helpers.undrawn import UNDRAWN
 
 install()
 torch.set_num_threads(1)
 from glassformer.utils import plotting  # noqa: E402 - after the type checker is in place
 
-DRAWN = {name: getattr(plotting, name) for name in ("new_figure", "end_labels", "png")}
+DRAWN = {name: getattr(plotting, name) for name in UNDRAWN}
 
 KEPT = {"PATH", "CI", "OMP_NUM_THREADS", "GLASSFORMER_DATA", "GLASSFORMER_KILLS", "VIRTUAL_ENV"}
 KEPT |= {"ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "FBGEMM_ENABLE_INSTRUCTIONS"}
@@ -89,21 +89,20 @@ def _quick_files(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("glassformer.utils.atomic_io._force", lambda handle: None)
-        if not any(mark.name == "draws" for mark in request.node.own_markers):
-            draw_nothing(patch)
+        draw_or_not(request, patch)
         yield
 
 
 @pytest.fixture(autouse=True)
-def _drawn(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Draw in tests with the mark, and in no other of a file with it."""
-    with pytest.MonkeyPatch.context() as patch:
-        if any(mark.name == "draws" for mark in request.node.own_markers):
-            for name, drawn in DRAWN.items():
-                patch.setattr(f"glassformer.utils.plotting.{name}", drawn)
-        else:
-            draw_nothing(patch)
-        yield
+def _drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_or_not(request, monkeypatch)
+
+
+def draw_or_not(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> None:
+    """Draw figures in a test or a file with the mark, and in no other."""
+    draws = any(mark.name == "draws" for mark in request.node.own_markers)
+    for name, function in (DRAWN if draws else UNDRAWN).items():
+        patch.setattr(f"glassformer.utils.plotting.{name}", function)
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ FLAGS = (
 
 
 def start(tmp_path: Path, *arguments: str) -> Command:
-    output = tmp_path / f"said-{len(list(tmp_path.glob('output-*')))}"
+    output = tmp_path / f"said-{time.monotonic_ns()}"
     return Command(output, ("train", *arguments), {"GLASSFORMER_CACHE": str(tmp_path / "cache")})
 
 
@@ -41,45 +41,46 @@ def wait_for(condition: Callable[[], bool], process: Command) -> None:
         time.sleep(0.01)
 
 
-def finish(tmp_path: Path, name: str) -> bytes:
+def finish(tmp_path: Path, name: str) -> tuple[bytes, int]:
     code, output = start(tmp_path, "--resume", str(tmp_path / name)).wait(180)
     assert code == 0, output
-    return weights(tmp_path, name)
+    return outcome(tmp_path / name)
 
 
-def weights(tmp_path: Path, name: str) -> bytes:
-    return (tmp_path / name / "model" / "model.safetensors").read_bytes()
+def outcome(run: Path) -> tuple[bytes, int]:
+    """The weights of a run, and how many updates it logs."""
+    logged = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return (run / "model" / "model.safetensors").read_bytes(), len(logged)
 
 
-def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(tmp_path: Path) -> None:
-    code, output = start(tmp_path, *new_run(tmp_path, "whole")).wait(180)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, int]:
+    """What a run comes to that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("whole")
+    code, output = start(folder, *new_run(folder, "whole")).wait(180)
     assert code == 0, output
-    expected = weights(tmp_path, "whole")
-    log = (tmp_path / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return outcome(folder / "whole")
 
-    for name, number, expected_code in (
-        ("term", signal.SIGTERM, 143),
-        ("int", signal.SIGINT, 130),
-        ("kill", signal.SIGKILL, -9),
-    ):
-        process = start(tmp_path, *new_run(tmp_path, name))
-        folder = tmp_path / name / "checkpoints"
-        wait_for(lambda folder=folder: any(folder.glob("step-*")), process)
-        process.send(number)
-        code, output = process.wait(60)
-        assert code == expected_code, output
-        if number != signal.SIGKILL:
-            assert "--resume" in output, "it must say how to go on"
-        assert finish(tmp_path, name) == expected
-        lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        assert len(lines) == len(log), "the log has every update once"
+
+@pytest.mark.parametrize(
+    ("number", "expected_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
+)
+def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(
+    whole: tuple[bytes, int], tmp_path: Path, number: signal.Signals, expected_code: int
+) -> None:
+    process = start(tmp_path, *new_run(tmp_path, "hit"))
+    wait_for(lambda: any((tmp_path / "hit" / "checkpoints").glob("step-*")), process)
+    process.send(number)
+    code, output = process.wait(60)
+    assert code == expected_code, output
+    if number != signal.SIGKILL:
+        assert "--resume" in output, "it must say how to go on"
+    assert finish(tmp_path, "hit") == whole, "the log has every update once"
 
 
 @pytest.mark.slow
-def test_random_kills_over_and_over(tmp_path: Path) -> None:
+def test_random_kills_over_and_over(whole: tuple[bytes, int], tmp_path: Path) -> None:
     """SIGKILL at random instants of start, training and saving, each followed by a resume."""
-    code, output = start(tmp_path, *new_run(tmp_path, "whole")).wait(180)
-    assert code == 0, output
     process = start(tmp_path, *new_run(tmp_path, "hit"))
     wait_for(lambda: (tmp_path / "hit" / "config.toml").exists(), process)
     for i in range(8):
@@ -89,4 +90,4 @@ def test_random_kills_over_and_over(tmp_path: Path) -> None:
         process = start(tmp_path, "--resume", str(tmp_path / "hit"))
     code, output = process.wait(180)
     assert code == 0, output
-    assert weights(tmp_path, "hit") == weights(tmp_path, "whole")
+    assert outcome(tmp_path / "hit") == whole

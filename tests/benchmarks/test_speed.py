@@ -239,6 +239,7 @@ def test_unknown_parts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no 'z'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ours in translation training and translating, tiny; a peer that is not installed is "not run"."""
     page, found = tmp_path / "page.md", tmp_path / "speed.json"

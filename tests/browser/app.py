@@ -121,13 +121,13 @@ class App:
             if self.page.evaluate(holds, arg):
                 return
             assert time.monotonic() - began < 60, f"in vain: {holds}"
-            self.page.wait_for_timeout(20)
+            self.page.wait_for_timeout(8)
 
     def settle(self) -> None:
         """Wait until everything that was asked for has come, and nothing more is asked for thereupon."""
         quiet, began = 0, time.monotonic()
         while quiet < 3:
-            self.page.wait_for_timeout(25)
+            self.page.wait_for_timeout(8)
             busy = self.page.locator("[aria-busy=true], [data-state=pending]").count()
             quiet = 0 if busy or self.waiting else quiet + 1
             assert time.monotonic() - began < 60, f"still waiting for {[r.url for r in self.waiting]}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ import pytest
 import torch
 from playwright.sync_api import BrowserContext, Page
 from tests.browser.app import Watch
+from tests.helpers.forking import Command
 from tests.helpers.small_runs import FLAGS, SMALL, write_table
 
 from glassformer.api import Run, train
@@ -36,7 +35,7 @@ def until(page: Page, holds: str) -> None:
     while not page.evaluate(holds):
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # it asks again at once
         assert time.monotonic() < deadline, f"in vain: {holds}; {page.inner_text('main')[:300]}"
-        page.wait_for_timeout(20)
+        page.wait_for_timeout(8)
 
 
 @contextmanager
@@ -69,24 +68,21 @@ def open_page(context: BrowserContext, address: str) -> Page:
 
 
 @contextmanager
-def watched_training(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def watched_training(folder: Path) -> Iterator[tuple[Command, str]]:
     """A training with --watch in a process, and the address that it prints."""
-    output = folder / "output"
     flags = ["--steps", "1000000", "--epochs", "1000000", "--threads", "1", *FLAGS]
     table = ["--train-file", str(write_table(folder)), "--out", str(folder / "run")]
-    command = [sys.executable, "-m", "glassformer", "train", "classify", *table, "--watch", "--no-browser", *flags]
-    environment = {**os.environ, "GLASSFORMER_CACHE": str(folder / "cache")}
-    with open(output, "wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, cwd=folder)
+    arguments = "train", "classify", *table, "--watch", "--no-browser", *flags
+    process = Command(folder / "output", arguments, {"GLASSFORMER_CACHE": str(folder / "cache")})
     try:
         deadline = time.monotonic() + 120
-        while not (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", output.read_text("utf-8"))):
-            assert process.poll() is None and time.monotonic() < deadline, output.read_text("utf-8")
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", process.text())):
+            assert process.returncode is None and time.monotonic() < deadline, process.text()
             time.sleep(0.05)
         yield process, found[0]
     finally:
-        process.kill()
-        process.wait()
+        process.process.kill()
+        process.process.join()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes end by signals")
@@ -115,10 +111,10 @@ def test_a_training_is_watched_paused_stepped_and_stopped(
         other.click("[data-control=go_on]")
         until(page, f"{STATE} === 'running' && {STEP} > {began + 3}")
         page.click("[data-control=ask-stop]")
-        assert process.poll() is None, "a first click stops nothing"
+        assert process.returncode is None, "a first click stops nothing"
         page.click("[data-control=stop]")
-        assert process.wait(60) == 130, (tmp_path / "output").read_text("utf-8")
-        assert "everything is saved" in (tmp_path / "output").read_text("utf-8")
+        code, output = process.wait(60)
+        assert code == 130 and "everything is saved" in output, output
         until(other, f"{STATE} === 'stopped'")
         assert other.locator("[data-control]").count() == 0
         until(page, "document.querySelector('[data-role=training-lost]') !== null")

@@ -15,8 +15,7 @@ from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-import pytest
-from tests.helpers.undrawn import draw_nothing
+from tests.helpers.undrawn import UNDRAWN
 
 IMPORTED = [
     "glassformer.cli.main",
@@ -44,8 +43,9 @@ def run(
     import torch
 
     from glassformer.cli.main import main
+    from glassformer.utils import plotting
 
-    draw_nothing(pytest.MonkeyPatch())
+    vars(plotting).update(UNDRAWN)
     os.environ.update(environment)
     torch.set_num_threads(1)
     message = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -1,12 +1,10 @@
 """A task of one's own, whole in this one file: a tag for every token of a word tokenizer, simpler than `tasks/tag.py`.
 
-Nothing else of the library knows of it. As a script it is the command `glassformer`, with this task registered:
-`python -m tests.helpers.tagging train tag.toml --train-file …`.
+Nothing else of the library knows of it.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -186,10 +184,3 @@ device = "cpu"
 def register_tag() -> None:
     """Register the task in a process of its own."""
     register(Tag)
-
-
-if __name__ == "__main__":
-    from glassformer.cli.main import main
-
-    register_tag()
-    raise SystemExit(main(sys.argv[1:]))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
+import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,82 +60,74 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(place: Path, *arguments: str) -> subprocess.Popen[str]:
+def command(place: Path, *arguments: str) -> Command:
     """The command with the task registered, in a process of its own."""
-    own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(place / "cache")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.helpers.tagging", *arguments],
-        cwd=ROOT,
-        env=os.environ | own,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    output = place / f"said-{time.monotonic_ns()}"
+    return Command(output, arguments, {"GLASSFORMER_CACHE": str(place / "cache")}, register_tag)
 
 
-def forked(place: Path, *arguments: str) -> Command:
-    """The same in a process that need not import torch."""
-    return Command(place / "output", arguments, {"GLASSFORMER_CACHE": str(place / "cache")}, register_tag)
+@pytest.fixture(scope="module")
+def whole(place: Path) -> Path:
+    """A run of the task, trained by the command."""
+    code, output = command(place, "train", *arguments_of(place), "--out", str(place / "whole")).wait(240)
+    assert code == 0, output
+    return place / "whole"
 
 
-def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, output
-    return output
+def arguments_of(place: Path) -> list[str]:
+    return [f"{place}/tag.toml", "--train-file", f"{place}/train.tsv", "--test-file", f"{place}/test.tsv"]
 
 
-def test_it_goes_the_whole_way(place: Path, monkeypatch, capsys) -> None:
-    """Data check, train, kill and resume, validate, evaluate, predict, report and load, by the public interface."""
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(place / "cache"))
-    files = ["--train-file", str(place / "train.tsv"), "--test-file", str(place / "test.tsv")]
-    recipe = str(place / "tag.toml")
-
-    assert main(["data", "check", recipe, *files]) == 0
+def test_its_data_is_checked(place: Path, capsys) -> None:
+    assert main(["data", "check", *arguments_of(place)]) == 0
     assert "examples in train" in capsys.readouterr().out
     wrong = place / "wrong.tsv"
     wrong.write_text("text\ttags\nthe dog\tDET NOUN\nthe cat\tDET\n", encoding="utf-8")
-    assert main(["data", "check", recipe, "--train-file", str(wrong)]) == DataError.exit_code
+    assert main(["data", "check", str(place / "tag.toml"), "--train-file", str(wrong)]) == DataError.exit_code
     assert "wrong.tsv:3: 2 words, but 1 tags" in capsys.readouterr().out
 
-    whole = command(place, "train", recipe, *files, "--out", str(place / "whole"))
-    killed = forked(place, "train", recipe, *files, "--out", str(place / "killed"))
+
+def test_a_killed_run_goes_on_to_the_same_weights(place: Path, whole: Path) -> None:
+    killed = command(place, "train", *arguments_of(place), "--out", str(place / "killed"))
     while not any((place / "killed" / "checkpoints").glob("step-*")):
         assert killed.returncode is None, killed.text()
         time.sleep(0.02)
     killed.send(signal.SIGKILL)
     killed.wait(60)
     assert not (place / "killed" / "evaluation.json").exists()
-    finish(whole)
-    code, output = forked(place, "train", "--resume", str(place / "killed")).wait(240)
+    code, output = command(place, "train", "--resume", str(place / "killed")).wait(240)
     assert code == 0 and "resumed at step" in output, output
-    names = ("model/model.safetensors", "predictions.jsonl")
-    for name in names:
-        assert (place / "killed" / name).read_bytes() == (place / "whole" / name).read_bytes(), name
+    for name in ("model/model.safetensors", "predictions.jsonl"):
+        assert (place / "killed" / name).read_bytes() == (whole / name).read_bytes(), name
 
-    run = glassformer.load(place / "whole")
+
+def test_it_is_loaded_used_and_scored(place: Path, whole: Path) -> None:
+    run = glassformer.load(whole)
     assert isinstance(run.task, Tag)
     answer = run.predict("the dog runs to house")
     assert answer == {"text": "the dog runs to house", "tags": "DET NOUN VERB PART VERB"}
-    scores = run.evaluate()
-    assert scores["tag_accuracy"] >= 0.95
+    assert run.evaluate()["tag_accuracy"] >= 0.95
     others = DataConfig(files=FilesConfig(test_file=str(write_sentences(place / "more.tsv", 20, seed=2))))
     assert run.evaluate(data=others)["tag_accuracy"] >= 0.95
     with pytest.raises(UsageError, match="task toy-tag cannot be explained"):
         run.explain("the dog")
 
-    rows = [json.loads(line) for line in (place / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+def test_it_is_reported_and_compared(whole: Path, capsys) -> None:
+    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     validations = [row["valid"] for row in rows if "valid" in row]
     assert len(validations) == 24 and set(validations[0]) == {"loss", "tag_accuracy"}
-    report = (place / "whole" / "report.md").read_text(encoding="utf-8")
+    report = (whole / "report.md").read_text(encoding="utf-8")
     assert "A tagger trained on own data" in report and "Tag accuracy on the test split: **" in report
-    assert (place / "whole" / "plots" / "metric.png").is_file()
-    card = (place / "whole" / "model" / "README.md").read_text(encoding="utf-8")
+    assert (whole / "plots" / "metric.png").is_file()
+    card = (whole / "model" / "README.md").read_text(encoding="utf-8")
     assert "It knows the tags of its training data" in card
-    assert main(["predict", str(place / "whole"), "a cat", "--json"]) == 0
+    assert main(["predict", str(whole), "a cat", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tags"] == "DET NOUN"
-    assert main(["compare", str(place / "whole"), str(place / "killed")]) == 0
+    copy = shutil.copytree(whole, whole.parent / "copy")
+    assert main(["compare", str(whole), str(copy)]) == 0
     assert "tag_accuracy" in capsys.readouterr().out
-    assert main(["doctor", str(place / "whole")]) == 0
+    assert main(["doctor", str(whole)]) == 0
 
 
 def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
