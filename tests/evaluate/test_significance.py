@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binomtest, ttest_ind
 from tests.helpers.for_each import for_each
 
+from glassformer.evaluate.scoring import ratio
 from glassformer.evaluate.significance import (
     bootstrap_p_value,
     holm,
@@ -38,9 +39,9 @@ def test_paired_share_interval_holds_the_difference_and_shrinks_with_n() -> None
 
 
 def test_paired_shares_counts_what_one_alone_gets_right() -> None:
-    test = paired_shares(list("aab"), list("aba"), list("aaa"))
+    test = paired_shares(np.array([True, True, False]), np.array([True, False, True]))
     assert (test["difference"], test["n"], test["p_value"]) == (0.0, 3, 1.0)
-    test = paired_shares(["a"] * 20, ["b"] * 20, ["a"] * 20)
+    test = paired_shares(np.ones(20, bool), np.zeros(20, bool))
     assert test["difference"] == 1.0 and test["p_value"] == pytest.approx(2 / 2**20)
 
 
@@ -51,13 +52,10 @@ def test_the_paired_bootstrap_sees_a_small_difference_on_the_same_blocks() -> No
     first = np.stack([hard, chars], axis=1)
     second = np.stack([hard + rng.normal(3, 5, 300), chars], axis=1)
 
-    def rate(sums: np.ndarray) -> float:
-        return float(sums[0] / sums[1])
-
-    test = paired_bootstrap(first, second, rate)
+    test = paired_bootstrap(first, second, ratio)
     assert test["difference"] == pytest.approx(-0.015, abs=0.004) and test["p_value"] < 0.005
     assert test["ci95"][0] < test["difference"] < test["ci95"][1] < 0
-    same = paired_bootstrap(first, first, rate, n_bootstrap=50)
+    same = paired_bootstrap(first, first, ratio, n_bootstrap=50)
     assert same["difference"] == 0 and same["p_value"] == 1.0
 
 
@@ -66,7 +64,7 @@ def test_the_bootstrap_p_value_is_that_of_a_t_test_where_both_apply() -> None:
     difference = np.random.default_rng(3).normal(0.12, 1.0, 400)
     rows = np.stack([difference, np.ones(400)], axis=1)
     none = np.stack([np.zeros(400), np.ones(400)], axis=1)
-    test = paired_bootstrap(rows, none, lambda sums: float(sums[0] / sums[1]), n_bootstrap=4000)
+    test = paired_bootstrap(rows, none, ratio, n_bootstrap=4000)
     t = difference.mean() / (difference.std(ddof=1) / 20)
     from scipy.stats import norm
 

@@ -104,8 +104,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(place: Path, whole: Path) -> N
 def test_it_is_loaded_used_and_scored(place: Path, whole: Path) -> None:
     run = glassformer.load(whole)
     assert isinstance(run.task, Tag)
-    answer = run.predict("the dog runs to house")
-    assert answer == {"text": "the dog runs to house", "tags": "DET NOUN VERB PART VERB"}
+    assert run.predict("the dog runs to house") == {"text": "the dog runs to house", "tags": "DET NOUN VERB PART VERB"}
     assert run.evaluate()["tag_accuracy"] >= 0.95
     others = DataConfig(files=FilesConfig(test_file=str(write_sentences(place / "more.tsv", 20, seed=2))))
     assert run.evaluate(data=others)["tag_accuracy"] >= 0.95
@@ -124,8 +123,7 @@ def test_it_is_reported_and_compared(whole: Path, capsys) -> None:
     assert "It knows the tags of its training data" in card
     assert main(["predict", str(whole), "a cat", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tags"] == "DET NOUN"
-    copy = shutil.copytree(whole, whole.parent / "copy")
-    assert main(["compare", str(whole), str(copy)]) == 0
+    assert main(["compare", str(whole), str(shutil.copytree(whole, whole.parent / "copy"))]) == 0
     assert "tag_accuracy" in capsys.readouterr().out
     assert main(["doctor", str(whole)]) == 0
 

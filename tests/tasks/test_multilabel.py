@@ -19,8 +19,9 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.local_files import load_text_data
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import DataError, DivergedError, UsageError
 from glassformer.evaluate import multilabel
+from glassformer.evaluate.scoring import paired
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import members_of
@@ -299,9 +300,20 @@ def test_edits_are_scored_on_a_split(trained: Path) -> None:
     assert scores["test"]["difference"] == pytest.approx(scores["after"] - scores["before"])
 
 
+def test_probabilities_that_are_no_numbers_are_no_answer(trained: Path) -> None:
+    run = glassformer.load(trained)
+    with torch.no_grad():
+        for weights in run.model.parameters():
+            weights.mul_(1e38)
+    with pytest.raises(DivergedError, match="NaN"):
+        run.predict("good")
+
+
 def test_two_runs_are_compared_by_micro_f1() -> None:
-    truth, other = ["a\nb", "", "b", "a"], ["b", "a", "", "a"]
-    test = MultiLabel.report.paired_test(truth, other, truth, "micro_f1")
+    truth, other = ["ab", "", "b", "a"], ["b", "a", "", "a"]
+    ours = [{"truth": [*each], "labels": [*each]} for each in truth]
+    theirs = [row | {"labels": [*each]} for row, each in zip(ours, other, strict=True)]
+    test = paired(MultiLabel.report.scoring({}), ours, theirs)
     has, answered = (np.array([[name in answer for name in "ab"] for answer in one]) for one in (truth, other))
     assert test["difference"] == pytest.approx(1 - multilabel.score_of(has, answered))
     assert test["metric"] == "micro_f1" and test["n"] == 4

@@ -14,7 +14,8 @@ import pytest
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import DataError, Interrupted, UsageError
-from glassformer.evaluate.learning_curve import Counts, expected, forecast, power_law
+from glassformer.evaluate.learning_curve import expected, forecast, power_law
+from glassformer.evaluate.scoring import Counted, Scoring, ratio
 from glassformer.evaluate.significance import FEW
 from glassformer.runs.folder import RunFolder
 from glassformer.training import learning_curve as module
@@ -32,8 +33,11 @@ TINY: dict[str, Any] = {
 }
 
 
-def shares(right: np.ndarray) -> Counts:
-    return Counts(np.column_stack([right, np.ones(len(right))]), lambda sums: float(sums[0] / sums[1]), 1.0, "accuracy")
+ACCURACY = Scoring("accuracy", lambda rows: np.array([(row["right"], 1) for row in rows], float), ratio)
+
+
+def shares(right: np.ndarray) -> Counted:
+    return ACCURACY, ACCURACY.counts([{"right": each} for each in right])
 
 
 def test_the_law_is_found_where_it_holds() -> None:
@@ -52,7 +56,7 @@ def test_the_interval_holds_what_the_law_gives() -> None:
         scores = [0.9 - 4 * n**-0.5 for n in (*SIZES, 3200)]
         runs = [shares((0.7 * ease + 0.3 * rng.random(400)) / 1.0 < score) for score in scores]
         found = forecast(SIZES, [[run] for run in runs[:3]], 3200)
-        measured = runs[3].score(runs[3].rows.sum(axis=0))
+        measured = ratio(runs[3][1].sum(axis=0))
         hits += found["ci95"][0] <= measured <= found["ci95"][1]
         assert found["ci95"][0] <= found["score"] <= found["ci95"][1]
         assert found["gain"] >= 0 and found["gain_ci95"][0] <= found["gain"] <= found["gain_ci95"][1]
@@ -63,7 +67,7 @@ def test_several_runs_of_a_size_are_averaged() -> None:
     rng = np.random.default_rng(1)
     of = {share: shares(rng.random(200) < share) for share in (0.5, 0.6, 0.7, 0.8)}
     found = forecast([10, 20, 40], [[of[0.5], of[0.6]], [of[0.6], of[0.7]], [of[0.7], of[0.8]]], 80)
-    first = [each.score(each.rows.sum(axis=0)) for each in (of[0.5], of[0.6])]
+    first = [ratio(of[each][1].sum(axis=0)) for each in (0.5, 0.6)]
     assert found["points"][0]["score"] == pytest.approx(np.mean(first)) and found["points"][0]["runs"] == 2
     assert found == forecast([10, 20, 40], [[of[0.5], of[0.6]], [of[0.6], of[0.7]], [of[0.7], of[0.8]]], 80)
 

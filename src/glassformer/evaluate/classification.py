@@ -219,14 +219,7 @@ def fit_baselines(
         `majority` and `tfidf_logistic`, each with accuracy, ci95 (Wilson), macro_f1 and settings in words.
         The second is absent if it cannot be fitted: only one class, or no words at all. With `model_probabilities`,
         `hybrid` is the mean of its probabilities and the Transformer's.
-
-    Raises:
-        DataError: no training or no test examples, or texts and labels of unequal number.
     """
-    for part, texts, labels in (("training", train_texts, train_labels), ("test", test_texts, test_labels)):
-        if len(texts) != len(labels) or not len(texts):
-            got = f"{len(texts)} texts and {len(labels)} labels"
-            raise DataError(f"Baselines need {part} examples: got {got}.")
     y_train, y_test = np.asarray(train_labels), np.asarray(test_labels)
     baselines = {"majority": _majority(y_train, y_test)}
     n_classes = (

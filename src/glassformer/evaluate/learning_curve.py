@@ -7,37 +7,16 @@ at the 1/2 of a sample's error, and the interval has any c from LEAST to MOST.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from glassformer.evaluate.significance import BOOTSTRAP_SEED, percentile_interval
+from glassformer.evaluate.scoring import Counted
+from glassformer.evaluate.significance import BOOTSTRAP_SEED, N_BOOTSTRAP, percentile_interval
 
 EXPONENT, LEAST, MOST = 0.5, 0.1, 1.0
 """The exponent of the estimate, and the bounds of those of the interval."""
-N_BOOTSTRAP = 1000
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What the scores of a validation split are computed from.
-
-    Attributes:
-        rows: (N, k) counts of each example.
-        score: a score of the sum of such rows.
-        best: the highest possible score.
-        metric: its name.
-        sign: 1 where higher scores are better, −1 where lower ones are.
-    """
-
-    rows: Float[np.ndarray, "N k"]
-    score: Callable[[np.ndarray], float]
-    best: float
-    metric: str
-    sign: int = 1
 
 
 def power_law(sizes: Sequence[int], scores: Sequence[float], exponent: float = EXPONENT) -> tuple[float, float]:
@@ -54,7 +33,7 @@ def expected(sizes: Sequence[int], scores: Sequence[float], n: int, best: float,
     return min(best, a - b * n**-exponent)
 
 
-def forecast(sizes: Sequence[int], runs: Sequence[Sequence[Counts]], n: int) -> dict[str, Any]:
+def forecast(sizes: Sequence[int], runs: Sequence[Sequence[Counted]], n: int) -> dict[str, Any]:
     """Return the score expected of n examples, and how much more that is than of the largest size.
 
     Each draw of the bootstrap takes the validation examples again with replacement, the same for all runs, of each size
@@ -71,34 +50,36 @@ def forecast(sizes: Sequence[int], runs: Sequence[Sequence[Counts]], n: int) -> 
         metric, n, score and ci95, gain and gain_ci95; `points`, n and the mean score and its ci95 of each size; and the
         law: a, b, c.
     """
-    one, rng = runs[0][0], np.random.default_rng(BOOTSTRAP_SEED)
+    rng, (scoring, counts) = np.random.default_rng(BOOTSTRAP_SEED), runs[0][0]
+    sign = scoring.sign
+
+    def score_of(counts: np.ndarray) -> float:
+        return sign * scoring.score(counts.sum(axis=0))
+
     draws, points = list[tuple[float, float]](), list[list[float]]()
     for _ in range(N_BOOTSTRAP):
-        index = rng.integers(len(one.rows), size=len(one.rows))
-        drawn = [of[int(rng.integers(len(of)))] for of in runs]
-        scores, exponent = (
-            [each.sign * each.score(each.rows[index].sum(axis=0)) for each in drawn],
-            rng.uniform(LEAST, MOST),
-        )
-        ends = [expected(sizes, scores, size, one.best, exponent) for size in (n, max(sizes))]
+        index = rng.integers(len(counts), size=len(counts))
+        scores = [score_of(of[int(rng.integers(len(of)))][1][index]) for of in runs]
+        exponent = rng.uniform(LEAST, MOST)
+        ends = [expected(sizes, scores, size, scoring.best, exponent) for size in (n, max(sizes))]
         draws.append((ends[0], ends[0] - ends[1]))
         points.append(scores)
-    means = [float(np.mean([each.sign * each.score(each.rows.sum(axis=0)) for each in of])) for of in runs]
-    (a, b), score = power_law(sizes, means), expected(sizes, means, n, one.best)
+    means = [float(np.mean([score_of(counts) for _, counts in of])) for of in runs]
+    (a, b), score = power_law(sizes, means), expected(sizes, means, n, scoring.best)
     intervals = [percentile_interval(np.array(column)) for column in zip(*draws, strict=True)]
     spread = [percentile_interval(np.array(column)) for column in zip(*points, strict=True)]
     return {
-        "metric": one.metric,
+        "metric": scoring.metric,
         "n": n,
-        "score": one.sign * score,
-        "ci95": _signed(intervals[0], one.sign),
-        "gain": score - expected(sizes, means, max(sizes), one.best),
+        "score": sign * score,
+        "ci95": _signed(intervals[0], sign),
+        "gain": score - expected(sizes, means, max(sizes), scoring.best),
         "gain_ci95": intervals[1],
         "points": [
-            {"n": size, "score": one.sign * mean, "ci95": _signed(between, one.sign), "runs": len(of)}
+            {"n": size, "score": sign * mean, "ci95": _signed(between, sign), "runs": len(of)}
             for size, mean, between, of in zip(sizes, means, spread, runs, strict=True)
         ],
-        "law": {"a": one.sign * a, "b": one.sign * b, "c": EXPONENT},
+        "law": {"a": sign * a, "b": sign * b, "c": EXPONENT},
     }
 
 

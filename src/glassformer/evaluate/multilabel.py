@@ -14,13 +14,12 @@ from jaxtyping import Bool, Float
 
 from glassformer.errors import DataError
 from glassformer.evaluate.classification import PENALTIES, tfidf_features
-from glassformer.evaluate.significance import percentile_interval, resampled_sums, wilson_interval
+from glassformer.evaluate.significance import bootstrap_interval, wilson_interval
 
 Labels = Bool[np.ndarray, "N L"]
 Probabilities = Float[np.ndarray, "N L"]
 FEWEST = 10
 """Validation texts with a label, and without it, from which it has a threshold of its own."""
-N_RESAMPLES = 1000
 MOST_CHOSEN_BY = 10
 """Labels by which the penalty of the bag of words is chosen: those that most texts have."""
 
@@ -35,32 +34,22 @@ def score(truth: Labels, probabilities: Probabilities, answered: Labels, label_n
         per label; labels_per_text, in truth and answered; per_label.
 
     Raises:
-        DataError: nothing to score, sizes that do not fit together, or NaN.
+        DataError: nothing to score, or sizes that do not fit together.
     """
     if len(truth) == 0:
         raise DataError("there are no examples to score", "check that the test file has rows")
     if not truth.shape == probabilities.shape == answered.shape == (len(truth), len(label_names)):
         raise DataError(f"expected three arrays (N, {len(label_names)}), got {truth.shape}, {probabilities.shape}")
-    if not np.isfinite(probabilities).all():
-        hint = "the model has diverged; `glassformer doctor RUN` says what to change"
-        raise DataError("the classifier's probabilities contain NaN or infinity", hint)
-    counts = _counts(truth, answered)
-    right = int((truth == answered).all(axis=1).sum())
     of_truth = np.where(truth, probabilities, 1 - probabilities)
-    interval = percentile_interval(np.array([micro_f1(*sums) for sums in resampled_sums(counts, N_RESAMPLES)]))
-    rows = _per_label(truth, answered, label_names)
     return {
         "n": len(truth),
-        "micro_f1": micro_f1(*counts.sum(axis=0)),
-        "micro_f1_ci95": interval,
-        "macro_f1": macro_f1(truth, answered),
-        "all_right": right / len(truth),
-        "all_right_ci95": wilson_interval(right, len(truth)),
+        **_scored(truth, answered),
+        "all_right_ci95": wilson_interval(int((truth == answered).all(axis=1).sum()), len(truth)),
         "ranking_precision": ranking_precision(truth, probabilities),
         "log_loss": float(-np.log(np.maximum(of_truth, np.finfo(np.float64).tiny)).mean()),
         "labels_per_text": [float(truth.sum(axis=1).mean()), float(answered.sum(axis=1).mean())],
         "label_names": list(label_names),
-        "per_label": rows,
+        "per_label": _per_label(truth, answered, label_names),
     }
 
 
@@ -206,11 +195,9 @@ def _one_against_rest(x: Any, truth: Labels, x_test: Any, penalty: float) -> Flo
 
 def _scored(truth: Labels, answered: Labels) -> dict[str, Any]:
     counts = _counts(truth, answered)
-    interval = percentile_interval(np.array([micro_f1(*sums) for sums in resampled_sums(counts, N_RESAMPLES)]))
-    all_right = float((truth == answered).all(axis=1).mean())
     return {
         "micro_f1": micro_f1(*counts.sum(axis=0)),
-        "micro_f1_ci95": interval,
+        "micro_f1_ci95": bootstrap_interval(counts, lambda sums: micro_f1(*sums)),
         "macro_f1": macro_f1(truth, answered),
-        "all_right": all_right,
+        "all_right": float((truth == answered).all(axis=1).mean()),
     }

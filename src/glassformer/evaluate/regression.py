@@ -13,10 +13,9 @@ from jaxtyping import Float, Int
 
 from glassformer.errors import DataError
 from glassformer.evaluate.classification import MAX_TRAIN, tfidf_features
-from glassformer.evaluate.significance import BOOTSTRAP_SEED, percentile_interval
+from glassformer.evaluate.significance import BOOTSTRAP_SEED, N_BOOTSTRAP, percentile_interval
 
 Numbers = Float[np.ndarray, " N"]
-N_RESAMPLES = 1000
 ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Strengths of the L2 penalty of the bag of words, tried on a tenth of the training texts."""
 FEWEST_HELD = 5
@@ -41,13 +40,13 @@ def score(truth: Numbers, predicted: Numbers) -> dict[str, Any]:
     samples = _Samples(truth, predicted)
     whole = samples.scores(np.ones(len(truth)))
     rng, n, draws = np.random.default_rng(BOOTSTRAP_SEED), len(truth), list[dict[str, float]]()
-    for _ in range(N_RESAMPLES):
+    for _ in range(N_BOOTSTRAP):
         draws.append(samples.scores(np.bincount(rng.integers(n, size=n), minlength=n).astype(float)))
     scores: dict[str, Any] = {"n": n}
     for name, value in whole.items():
         drawn = np.array([draw[name] for draw in draws])
         drawn = drawn[np.isfinite(drawn)]
-        defined = bool(np.isfinite(value)) and len(drawn) > N_RESAMPLES / 2
+        defined = bool(np.isfinite(value)) and len(drawn) > N_BOOTSTRAP / 2
         scores[name] = float(value) if np.isfinite(value) else None
         scores[f"{name}_ci95"] = percentile_interval(drawn) if defined else None
     return scores

@@ -61,7 +61,14 @@ def percentile_interval(values: np.ndarray) -> list[float]:
 CHANCE = 0.05
 """The p-value below which a difference is called more than chance."""
 N_BOOTSTRAP = 1000
-"""Draws of a paired bootstrap, as in Koehn 2004."""
+"""Draws of a bootstrap, as in Koehn 2004."""
+
+
+def bootstrap_interval(
+    counts: np.ndarray, score: Callable[[np.ndarray], float], n_resamples: int = N_BOOTSTRAP
+) -> list[float]:
+    """Return the 95% interval of a score of summed counts, by the bootstrap over its examples."""
+    return percentile_interval(np.array([score(sums) for sums in resampled_sums(counts, n_resamples)]))
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
@@ -83,20 +90,19 @@ def paired_share_interval(only_first: int, only_second: int, n: int) -> list[flo
     return [max(-1.0, difference - half), min(1.0, difference + half)]
 
 
-def paired_shares(first: Sequence[str], second: Sequence[str], truth: Sequence[str]) -> dict[str, Any]:
-    """Test whether the accuracies of two systems on the same examples differ.
+def paired_shares(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+    """Test whether the accuracies of two systems differ, by whether each has an example right, (N,) of bool.
 
     Returns:
         test; difference (first − second share right), its 95% interval and McNemar's p_value; n.
     """
-    triples = list(zip(first, second, truth, strict=True))
-    only_first, only_second = sum(a == t != b for a, b, t in triples), sum(b == t != a for a, b, t in triples)
+    only_first, only_second, n = int((first & ~second).sum()), int((second & ~first).sum()), len(first)
     return {
         "test": "McNemar, exact",
-        "difference": (only_first - only_second) / len(triples),
-        "ci95": paired_share_interval(only_first, only_second, len(triples)),
+        "difference": (only_first - only_second) / n,
+        "ci95": paired_share_interval(only_first, only_second, n),
         "p_value": mcnemar(only_first, only_second),
-        "n": len(triples),
+        "n": n,
     }
 
 

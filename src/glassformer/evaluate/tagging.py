@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float
 
 from glassformer.errors import DataError
-from glassformer.evaluate.multilabel import N_RESAMPLES, micro_f1
-from glassformer.evaluate.significance import percentile_interval, resampled_sums
+from glassformer.evaluate.multilabel import micro_f1
+from glassformer.evaluate.significance import bootstrap_interval
 from glassformer.text.tags import OUTSIDE, spans_of
 
 Sentences = Sequence[Sequence[str]]
@@ -77,14 +77,13 @@ def score(truth: Sentences, found: Sentences, plain: bool) -> dict[str, Any]:
             "span_precision": right / (right + wrong) if right + wrong else 0.0,
             "span_recall": right / (right + missed) if right + missed else 0.0,
         }
-    resampled = np.array([function(each) for each in resampled_sums(counts, N_RESAMPLES)])
     return {
         "n": len(counts),
         "n_words": int(sums[4]),
         "headline": headline,
         "tag_accuracy": tag_accuracy(sums),
         **of_kind,
-        f"{headline}_ci95": percentile_interval(resampled),
+        f"{headline}_ci95": bootstrap_interval(counts, function),
         "per_label": rows,
         **_confusion(truth, found),
     }

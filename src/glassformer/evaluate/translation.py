@@ -16,7 +16,8 @@ import numpy as np
 from glassformer.data.splits import Published
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate import significance
-from glassformer.evaluate.significance import percentile_interval, resampled_sums, wilson_interval
+from glassformer.evaluate.scoring import Predictions, Scoring
+from glassformer.evaluate.significance import bootstrap_interval, percentile_interval, wilson_interval
 from glassformer.text.ngrams import UNSPACED, mostly_unspaced
 
 LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
@@ -87,8 +88,7 @@ def score(
         scores["notes"].append(f"{why} Read exact match and chrF.")
     if n_bootstrap > 0:
         for name, metric, stats in (("bleu", bleu, bleu_stats), ("chrf", chrf, chrf_stats)):
-            resampled = [_corpus(metric)(sums) for sums in resampled_sums(stats, n_bootstrap)]
-            scores[f"{name}_ci95"] = percentile_interval(np.array(resampled))
+            scores[f"{name}_ci95"] = bootstrap_interval(stats, _corpus(metric), n_bootstrap)
         scores["n_bootstrap"] = n_bootstrap
     return scores | confidence_scores(confidence, chrf_stats, _corpus(chrf), n_bootstrap)
 
@@ -154,31 +154,20 @@ def _moses(language: str) -> tuple[Any, Any]:
     return MosesPunctNormalizer(language), MosesTokenizer(language)
 
 
-def paired_bootstrap(
-    first: Sequence[str], second: Sequence[str], references: Sequence[str], *, n_bootstrap: int = 1000
-) -> dict[str, Any]:
-    """Test whether two systems' BLEU on the same sentences differ by more than chance (Koehn 2004).
+def bleu_scoring(signature: str | None = None) -> Scoring:
+    """Return what BLEU counts of stored translations, by the tokenizer of sacreBLEU that a signature names.
 
-    Each resample has the same sentences for both systems.
-
-    Returns:
-        metric; difference (first − second BLEU), its 95% interval and two-sided p_value; n and n_bootstrap.
-
-    Raises:
-        DataError: no sentences, or unequal numbers of them.
+    Without one that which suits the references.
     """
-    _check(first, references)
-    _check(second, references)
-    (one, score_of), (two, _) = (bleu_counts(system, references) for system in (first, second))
-    return significance.paired_bootstrap(one, two, score_of, n_bootstrap) | {"metric": "bleu"}
+    named = re.search(r"tok:([^|]+)", signature or "")
+    tokenize = named[1] if named else "auto"
 
+    def counts(predictions: Predictions) -> np.ndarray:
+        answers, references = ([str(row[key]) for row in predictions] for key in ("translation", "reference"))
+        return segment_statistics(_bleu(tokenize, references), answers, references)
 
-def bleu_counts(
-    hypotheses: Sequence[str], references: Sequence[str]
-) -> tuple[np.ndarray, Callable[[np.ndarray], float]]:
-    """Return what BLEU counts, a row a sentence, and the function from the sum of rows to BLEU."""
-    bleu = _bleu("auto", references)
-    return segment_statistics(bleu, hypotheses, references), _corpus(bleu)
+    # The tokenizer matters where sentences are counted, and not where counts are summed.
+    return Scoring("bleu", counts, _corpus(_bleu("none", ())), best=100.0, settings=f"sacreBLEU's tokenizer {tokenize}")
 
 
 def copy_baseline(sources: Sequence[str], references: Sequence[str], *, tokenize: str = "auto") -> dict[str, Any]:

@@ -15,15 +15,13 @@ from typing import Any
 
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
+from glassformer.evaluate.scoring import paired
 from glassformer.evaluate.significance import CHANCE, holm, welch
 from glassformer.report.run_record import RunRecord, load_run_record, readable_records
 from glassformer.report.seeds import load_seeds, summary_stats
 from glassformer.runs.folder import RunFolder, SeedsFolder
-from glassformer.runs.records import SplitRecord
+from glassformer.runs.records import JsonObject, SplitRecord
 from glassformer.tasks.reporting import answer_text
-
-Answers = tuple[list[str], list[str]]
-"""What was right and what was predicted, example by example."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,7 @@ def verdict(test: dict[str, Any], metric: Metric, unit: str, n_tests: int = 1) -
     """
     first, second, difference, p_value = test["first"], test["second"], test["difference"], test["p_holm"]
     value = metric.write(abs(difference))
-    points = f"{value.removesuffix('%')} points" if value.endswith("%") else value
-    what = points if value.endswith("%") else f"{points} ({metric.title})"
+    what = f"{value.removesuffix('%')} points" if value.endswith("%") else f"{value} ({metric.title})"
     p = "p < .001" if p_value < 0.001 else f"p = {f'{p_value:.3f}'.removeprefix('0')}"
     how = f"{p}, {test['test']}, {test['n']:,} {unit}" + (f"; corrected for {n_tests} pairs" if n_tests > 1 else "")
     if p_value >= CHANCE:
@@ -117,25 +114,21 @@ def verdict(test: dict[str, Any], metric: Metric, unit: str, n_tests: int = 1) -
     return f"{better} is better than {than} by {what}, which is more than chance ({how})."
 
 
-def load_predictions(run: RunRecord) -> Answers | None:
-    """Read what was right and what was predicted; None when a run kept none or its task has no pairs.
+def load_predictions(run: RunRecord) -> list[JsonObject] | None:
+    """Read what was predicted, each with what was right; None when a run kept none or its task has no pairs.
 
     A CheckpointError names a line that does not hold both.
     """
     columns, folder = run.task_report.comparison_keys, RunFolder(run.path)
-    rows = folder.read_predictions() if columns else None
-    if columns is None or rows is None:
+    if columns is None or (stored := folder.read_predictions()) is None:
         return None
-    right: list[str] = []
-    predicted: list[str] = []
-    for number, row in enumerate(rows, start=1):
-        values = [row.get(column) for column in columns] if isinstance(row, dict) else []
-        if not values or not all(isinstance(value, str | int | float | list) for value in values):
-            wanted = " and ".join(columns)
-            raise CheckpointError(f"{folder.predictions}:{number} is not an object with {wanted}.")
-        for kept, value in zip((right, predicted), values, strict=True):
-            kept.append(answer_text(value))
-    return right, predicted
+    rows: list[JsonObject] = []
+    for number, row in enumerate(stored, start=1):
+        values = [row.get(column) for column in columns] if isinstance(row, dict) else [None]
+        if not all(isinstance(value, str | int | float | list) for value in values):
+            raise CheckpointError(f"{folder.predictions}:{number} is not an object with {' and '.join(columns)}.")
+        rows.append(dict(zip(columns, values, strict=True)))
+    return rows
 
 
 def _row(one: Compared) -> dict[str, Any]:
@@ -163,7 +156,7 @@ def _row(one: Compared) -> dict[str, Any]:
     }
 
 
-def _tested(first: Compared, second: Compared, answers: Sequence[Answers | None]) -> dict[str, Any] | str:
+def _tested(first: Compared, second: Compared, answers: Sequence[list[JsonObject] | None]) -> dict[str, Any] | str:
     """Return the test of two runs or of two sets of seeds, or the reason why there is none."""
     one, two = first.run, second.run
     if one.config.task != two.config.task:
@@ -186,15 +179,17 @@ def _scored_split(run: RunRecord) -> SplitRecord:
     return run.data.splits.get(run.evaluation.split if run.evaluation else "test", SplitRecord())
 
 
-def _paired(first: RunRecord, second: RunRecord, answers: Sequence[Answers | None]) -> dict[str, Any] | str:
-    if first.task_report.comparison_keys is None:
+def _paired(first: RunRecord, second: RunRecord, answers: Sequence[list[JsonObject] | None]) -> dict[str, Any] | str:
+    if (keys := first.task_report.comparison_keys) is None:
         return f"there is no paired test of a {first.task_report.model_name}."
     of_first, of_second = answers
     if of_first is None or of_second is None:
         where = " or ".join(str(run.path) for run, of in zip((first, second), answers, strict=True) if not of)
-        name = RunFolder(first.path).predictions.name
-        return f"no {name} in {where}, which `glassformer train --resume` would finish."
-    (truth, one), (others, two) = of_first, of_second
+        return f"no predictions.jsonl in {where}, which `glassformer train --resume` would finish."
+    truth, others = ([answer_text(row[keys[0]]) for row in of] for of in (of_first, of_second))
     if truth != others or not truth:
         return "they were not evaluated on the same examples."
-    return first.task_report.paired_test(one, two, truth, first.score.metric.name)
+    ours, theirs = (run.task_report.scoring(run.evaluation.scores if run.evaluation else {}) for run in (first, second))
+    if ours.settings != theirs.settings:
+        return f"one was scored with {ours.settings}, the other with {theirs.settings}."
+    return paired(ours, of_first, of_second)

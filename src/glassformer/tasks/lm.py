@@ -25,7 +25,7 @@ from glassformer.decode import generate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import score
-from glassformer.evaluate.significance import paired_bootstrap
+from glassformer.evaluate.scoring import Predictions, Scoring, ratio
 from glassformer.models import LanguageModel
 from glassformer.models.build import decoder_flops
 from glassformer.models.ensemble import Ensemble, evaluation_mode
@@ -150,19 +150,16 @@ class LanguageModellingReport(TaskReport):
     def answer_lines(self, answer: JsonObject) -> list[str]:
         return continuation_lines(answer)
 
-    def paired_test(
-        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
-    ) -> dict[str, Any]:
-        """Run the paired bootstrap over blocks of the text, of nats per character.
+    def scoring(self, scores: JsonObject) -> Scoring:
+        """Return the nats of each block of the text and its characters; in bits where those are the headline."""
+        in_bits = (scores.get("headline") or self.headline) == "bits_per_char"
 
-        In bits where those are the metric.
-        """
-        unit = math.log(2) if name == "bits_per_char" else 1.0
-        chars = np.array(truth, float)
-        one, two = (np.stack([np.array(nats, float) / unit, chars], axis=1) for nats in (first, second))
-        test = paired_bootstrap(one, two, lambda sums: float(sums[0] / sums[1]))
-        metric = "bits_per_char" if name == "bits_per_char" else "nats_per_char"
-        return test | {"metric": metric, "unit": "blocks of the text"}
+        def counts(predictions: Predictions) -> np.ndarray:
+            unit = math.log(2) if in_bits else 1.0
+            return np.array([(float(row["nats"]) / unit, float(row["chars"])) for row in predictions])
+
+        metric = "bits_per_char" if in_bits else "nats_per_char"
+        return Scoring(metric, counts, ratio, best=0.0, sign=-1, unit="blocks of the text")
 
 
 @register

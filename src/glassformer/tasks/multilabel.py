@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -27,9 +27,8 @@ from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError
 from glassformer.evaluate import multilabel
 from glassformer.evaluate.classification import FEWEST_TO_CALIBRATE, calibrated_scores, calibration, fit_temperature
-from glassformer.evaluate.learning_curve import Counts
 from glassformer.evaluate.metrics import Metric
-from glassformer.evaluate.significance import paired_bootstrap
+from glassformer.evaluate.scoring import Predictions, Scoring
 from glassformer.models.encoder_models import TextClassifier
 from glassformer.models.ensemble import members_of
 from glassformer.nn.cross_entropy import cross_entropy_sum
@@ -40,6 +39,7 @@ from glassformer.tasks.classify import Classify, class_names, known_labels, sugg
 from glassformer.tasks.classify_report import calibration_sentence, precision_table
 from glassformer.tasks.probe import fit_probes
 from glassformer.tasks.reporting import TaskReport
+from glassformer.text.answers import check_probabilities
 from glassformer.text.decision import labels_answer, labels_lines, yes_and_no
 from glassformer.text.ngrams import mean_words
 from glassformer.text.pairs import text_of
@@ -70,12 +70,6 @@ def check_label_sets(rows: Mapping[str, Rows], diagnostics: Diagnostics, known: 
 def label_names(answers: Sequence[str]) -> list[str]:
     """Return the sorted labels that occur; raise DataError for fewer than two."""
     return class_names([label for answer in answers for label in labels_of(answer)])
-
-
-def _label_counts(answers: Iterable[Iterable[str]], truth: Iterable[Iterable[str]]) -> np.ndarray:
-    """Return for each text the labels that are right, those that are wrong, and those that are missing."""
-    pairs = ((set(a), set(t)) for a, t in zip(answers, truth, strict=True))
-    return np.array([(len(a & t), len(a - t), len(t - a)) for a, t in pairs], float)
 
 
 class MultiLabelReport(TaskReport):
@@ -116,18 +110,12 @@ class MultiLabelReport(TaskReport):
     def warnings(self, evaluation: Evaluation) -> list[str]:
         return self.beaten(evaluation)
 
-    def counts(self, scores: JsonObject) -> Counts:
-        answers, truth = ([row[key] for row in scores["predictions"]] for key in ("labels", "truth"))
-        return Counts(_label_counts(answers, truth), lambda sums: multilabel.micro_f1(*sums), 1.0, "micro_f1")
+    def scoring(self, scores: JsonObject) -> Scoring:
+        def counts(predictions: Predictions) -> np.ndarray:
+            sets = ((set(row["labels"]), set(row["truth"])) for row in predictions)
+            return np.array([(len(a & t), len(a - t), len(t - a)) for a, t in sets], float)
 
-    def paired_test(
-        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
-    ) -> dict[str, Any]:
-        """Compare two systems' micro F1 by the paired bootstrap over texts; answers have a label a line."""
-        right = [labels_of(answer) for answer in truth]
-        one, two = (_label_counts(map(labels_of, answers), right) for answers in (first, second))
-        test = paired_bootstrap(one, two, lambda sums: multilabel.micro_f1(*sums))
-        return test | {"metric": "micro_f1", "unit": "texts"}
+        return Scoring("micro_f1", counts, lambda sums: multilabel.micro_f1(*sums), unit="texts")
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
         rows = [[text_of(e), "; ".join(e.get("truth", ())), "; ".join(e["labels"])] for e in examples]
@@ -268,7 +256,7 @@ class MultiLabel(Classify):
         return truth
 
     def _probabilities(self, model: nn.Module, corpus: EncodedCorpus) -> np.ndarray:
-        return self._all_logits(model, corpus).double().softmax(dim=-1)[..., 1].numpy()
+        return check_probabilities(self._all_logits(model, corpus).double().softmax(dim=-1)[..., 1].numpy())
 
     def _all_logits(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Tensor:
         """Return logits (N, L, 2) on the CPU, in the order of the texts."""

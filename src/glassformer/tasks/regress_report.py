@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from glassformer.evaluate.learning_curve import Counts
 from glassformer.evaluate.metrics import Metric
-from glassformer.evaluate.significance import paired_bootstrap
+from glassformer.evaluate.scoring import Predictions, Scoring, ratio
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.decision import number_lines, number_text
@@ -96,18 +94,11 @@ class RegressReport(TaskReport):
         image = scatter(evaluation)
         return {} if image is None else {"scatter": image}
 
-    def counts(self, scores: JsonObject) -> Counts:
-        rows = [(abs(float(row["number"]) - float(row["truth"])), 1) for row in scores["predictions"]]
-        return Counts(np.array(rows, float), lambda sums: float(sums[0] / sums[1]), 0.0, "mae", sign=-1)
+    def scoring(self, scores: JsonObject) -> Scoring:
+        def counts(predictions: Predictions) -> np.ndarray:
+            return np.array([(abs(float(row["number"]) - float(row["truth"])), 1) for row in predictions], float)
 
-    def paired_test(
-        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
-    ) -> dict[str, Any]:
-        """Compare two systems' mean absolute errors by the paired bootstrap over texts."""
-        right = np.array(truth, float)
-        ours, theirs = (np.abs(np.array(each, float) - right)[:, None] for each in (first, second))
-        test = paired_bootstrap(ours, theirs, lambda sums: float(sums[0]) / len(right))
-        return test | {"metric": "mae", "unit": "texts"}
+        return Scoring("mae", counts, ratio, best=0.0, sign=-1, unit="texts")
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
         rows = [[text_of(e), *(number_text(e[k]) if k in e else "" for k in ("truth", "number"))] for e in examples]

@@ -6,13 +6,12 @@ A task that says little still gets a true report, since every answer here has a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from glassformer.evaluate.learning_curve import Counts
 from glassformer.evaluate.metrics import METRICS, Metric, metric
-from glassformer.evaluate.significance import paired_shares
+from glassformer.evaluate.scoring import Counted, Predictions, Scoring, share
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.utils.formatting import Number, table
 
@@ -129,20 +128,17 @@ class TaskReport:
         """Return a prediction as lines without line breaks, its fields separated by tabs."""
         return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
 
-    def counts(self, scores: JsonObject) -> Counts:
-        """Return what the headline of an evaluation is computed from, by example; here the share of right answers."""
-        assert self.comparison_keys is not None
-        pairs = ([answer_text(row[key]) for key in self.comparison_keys] for row in scores["predictions"])
-        rows = np.array([(truth == answer, 1) for truth, answer in pairs], float)
-        return Counts(rows, lambda sums: float(sums[0] / sums[1]), 1.0, scores.get("headline") or self.headline)
+    def scoring(self, scores: JsonObject) -> Scoring:
+        """Return what the headline of an evaluation is computed from; here the share of right answers."""
 
-    def paired_test(
-        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
-    ) -> dict[str, Any]:
-        """Ask whether two runs' predictions of the same examples differ by more than chance.
+        def counts(predictions: Predictions) -> np.ndarray:
+            assert self.comparison_keys is not None
+            pairs = ([answer_text(row[key]) for key in self.comparison_keys] for row in predictions)
+            return np.array([(truth == answer, 1) for truth, answer in pairs], float)
 
-        Returns:
-            test, metric, difference (first − second), ci95, p_value and n; see
-            `evaluate/significance.py`; and unit, where n does not count what an evaluation's does.
-        """
-        return paired_shares(first, second, truth) | {"metric": name}
+        return Scoring(scores.get("headline") or self.headline, counts, share)
+
+    def counted(self, scores: JsonObject) -> Counted:
+        """Return what the headline of an evaluation is computed from, and the counts of its examples."""
+        scoring = self.scoring(scores)
+        return scoring, scoring.counts(scores["predictions"])

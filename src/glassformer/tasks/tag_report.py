@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from glassformer.evaluate.learning_curve import Counts
 from glassformer.evaluate.metrics import Metric
-from glassformer.evaluate.significance import paired_bootstrap
+from glassformer.evaluate.scoring import Predictions, Scoring
 from glassformer.evaluate.tagging import HEADLINES, all_counts
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.classify_report import confusion_matrix, precision_table
-from glassformer.tasks.reporting import TaskReport, answer_text
+from glassformer.tasks.reporting import TaskReport
 from glassformer.text.tags import OUTSIDE, spans_of, tags_lines
 from glassformer.utils.formatting import counted, percent, table
 
@@ -60,24 +59,14 @@ class TagReport(TaskReport):
     def warnings(self, evaluation: Evaluation) -> list[str]:
         return self.beaten(evaluation)
 
-    def counts(self, scores: JsonObject) -> Counts:
+    def scoring(self, scores: JsonObject) -> Scoring:
         """Return the counts of spans and tags by sentence, of which the headline is a function."""
-        truth, answers = ([answer_text(row[key]).split() for row in scores["predictions"]] for key in ("truth", "tags"))
-        headlines = dict(HEADLINES.values())
+
+        def counts(predictions: Predictions) -> np.ndarray:
+            return all_counts(*([str(row[key]).split() for row in predictions] for key in ("truth", "tags")))
+
         name = scores.get("headline") or self.headline
-        return Counts(all_counts(truth, answers), headlines[name], 1.0, name)
-
-    def paired_test(
-        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
-    ) -> dict[str, Any]:
-        """Compare two systems by the paired bootstrap over sentences; answers are tags separated by spaces."""
-
-        def counts(answers: Sequence[str]) -> np.ndarray:
-            return all_counts([tags.split() for tags in truth], [tags.split() for tags in answers])
-
-        function = next(score for metric, score in HEADLINES.values() if metric == name)
-        test = paired_bootstrap(counts(first), counts(second), function)
-        return test | {"metric": name, "unit": "sentences"}
+        return Scoring(name, counts, dict(HEADLINES.values())[name], unit="sentences")
 
     def example_table(self, examples: Sequence[JsonObject]) -> str:
         rows = [[marked(row["text"], row.get("truth", "")), marked(row["text"], row["tags"])] for row in examples]

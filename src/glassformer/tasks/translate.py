@@ -21,15 +21,8 @@ from glassformer.data.datasets.columns import SOURCE, TARGET, DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, Special, translate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.evaluate.learning_curve import Counts
-from glassformer.evaluate.translation import (
-    bleu_counts,
-    copy_baseline,
-    headline_of,
-    paired_bootstrap,
-    published_score,
-    score,
-)
+from glassformer.evaluate.scoring import Scoring
+from glassformer.evaluate.translation import bleu_scoring, copy_baseline, headline_of, published_score, score
 from glassformer.models import Translator
 from glassformer.models.build import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
@@ -116,19 +109,11 @@ class TranslateReport(TaskReport):
     def answer_lines(self, answer: JsonObject) -> list[str]:
         return translation_lines(answer)
 
-    def counts(self, scores: JsonObject) -> Counts:
-        if scores["headline"] != "bleu":
-            return super().counts(scores)
-        answers, references = ([row[key] for row in scores["predictions"]] for key in ("translation", "reference"))
-        return Counts(*bleu_counts(answers, references), 100.0, "bleu")
-
-    def paired_test(
-        self, first: Sequence[str], second: Sequence[str], truth: Sequence[str], name: str
-    ) -> dict[str, Any]:
-        """Compare two systems: BLEU by the paired bootstrap, exact match by the test of proportions."""
-        if name == "bleu":
-            return paired_bootstrap(first, second, truth)
-        return super().paired_test(first, second, truth, name)
+    def scoring(self, scores: JsonObject) -> Scoring:
+        """Return what BLEU counts, by the tokenizer that the evaluation used, or the share of exact matches."""
+        if (scores.get("headline") or self.headline) != "bleu":
+            return super().scoring(scores)
+        return bleu_scoring(scores.get("bleu_signature"))
 
 
 def confidence_sentence(scores: JsonObject) -> list[str]:

@@ -14,7 +14,7 @@ from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, Interrupted, UsageError
-from glassformer.evaluate.learning_curve import Counts, forecast
+from glassformer.evaluate.learning_curve import Counted, forecast
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.significance import FEW
 from glassformer.models.bf16 import cast_for_inference
@@ -82,11 +82,9 @@ def with_auto(config: Config, data: TextData) -> Config:
     if config.recipe not in recipe_names():
         return config
     suggested, _ = task_class(config.task).suggest_settings(data, config)
-    values = {
-        name: getattr(section, name) for section in (config.train, config.model, config.text) for name in vars(section)
-    }
+    values = {k: v for section in (config.train, config.model, config.text) for k, v in vars(section).items()}
     auto = (name for name in load_recipe(config.recipe).auto if name in suggested)
-    return replace(config, auto=tuple(name for name in auto if values.get(name) == suggested[name]))
+    return replace(config, auto=tuple(name for name in auto if values[name] == suggested[name]))
 
 
 def _trained(base: Config, whole: RunFolder, size: int, n: int, seed: int, on_step: OnStep | None) -> RunFolder:
@@ -101,15 +99,15 @@ def _trained(base: Config, whole: RunFolder, size: int, n: int, seed: int, on_st
     return run
 
 
-def counts_of(run: RunFolder, split: Split) -> Counts:
-    """Return what the score of a run is computed from, on the examples of a split."""
+def counts_of(run: RunFolder, split: Split) -> Counted:
+    """Return what the score of a run is computed from, and its counts on the examples of a split."""
     config = run.read_config()
     task, weights = load_model_folder(run)
     device, model = choose_device(config.train.device), task.build_model()
     load_weights(model, weights)
     answering = cast_for_inference(model.to(device).eval(), computing_of(config.train).precision)
     with tuned(device, computing_of(config.train)):
-        return task.report.counts(task.evaluate(answering, split, config.decode))
+        return task.report.counted(task.evaluate(answering, split, config.decode))
 
 
 def curve_sentence(found: JsonObject, metric: Metric) -> str:

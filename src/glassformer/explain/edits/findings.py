@@ -30,6 +30,7 @@ from glassformer.config import DecodeConfig, string
 from glassformer.config.validation import build_request, check_request
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.evaluate.scoring import paired
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.grammar import Edit
@@ -87,8 +88,7 @@ def evaluate_edits(
     The first example gives the names and sizes by which edits are checked. Of an ensemble one member, counted from 1,
     is edited and scored alone.
     """
-    n_members = len(members_of(subject.model))
-    subject = with_member(subject, member)
+    several, subject = len(members_of(subject.model)) > 1, with_member(subject, member)
     task, model = subject.task, subject.model
     if task.report.comparison_keys is None:
         raise UsageError(f"there is no paired test of a {task.report.model_name}")
@@ -101,27 +101,25 @@ def evaluate_edits(
         with trace(model, lambda _: False, tap=tap):
             after = task.evaluate(model, split, decode)
     tap.check_fired()
-    scores = [task.report.score(Evaluation(task.name, "", each)) for each in (before, after)]
-    truth_key, key = task.report.comparison_keys
+    (metric, value, _), (_, changed, _) = (
+        task.report.score(Evaluation(task.name, "", each)) for each in (before, after)
+    )
+    if value is None or changed is None:
+        raise UsageError(f"this split has no {metric.name}", "choose another with --split")
+    of_truth, of_answer = task.report.comparison_keys
     truth, was, is_now = (
         [answer_text(row[name]) for row in rows["predictions"]]
-        for rows, name in ((before, truth_key), (before, key), (after, key))
+        for rows, name in ((before, of_truth), (before, of_answer), (after, of_answer))
     )
-    metric = scores[0].metric.name
-    test = task.report.paired_test(is_now, was, truth, metric)
-    if any(score.value is None for score in scores):
-        raise UsageError(f"this split has no {metric}", "choose another with --split")
-    groups = (
-        _groups(first.is_classifier, split.text, truth, was, is_now) if metric in ("accuracy", "exact_match") else []
-    )
+    shares = metric.name in ("accuracy", "exact_match")
     return {
         "edits": [str(edit) for edit in tap.edits],
-        "member": member if n_members > 1 else None,
-        "metric": metric,
-        "before": float(scores[0].value or 0.0),
-        "after": float(scores[1].value or 0.0),
-        "test": test,
-        "groups": groups,
+        "member": member if several else None,
+        "metric": metric.name,
+        "before": float(value),
+        "after": float(changed),
+        "test": paired(task.report.scoring(before), after["predictions"], before["predictions"]),
+        "groups": _groups(first.is_classifier, split.text, truth, was, is_now) if shares else [],
     }
 
 
