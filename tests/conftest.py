@@ -100,8 +100,8 @@ def _drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 def draw_or_not(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> None:
     """Draw figures in a test or a file with the mark, and in no other."""
-    draws = any(mark.name == "draws" for mark in request.node.own_markers)
-    for name, function in (DRAWN if draws else UNDRAWN).items():
+    drawn = DRAWN if "draws" in {mark.name for mark in request.node.own_markers} else UNDRAWN
+    for name, function in drawn.items():
         patch.setattr(f"glassformer.utils.plotting.{name}", function)
 
 

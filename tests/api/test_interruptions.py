@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.api.test_end_to_end import write_reviews
 from tests.helpers.forking import Command
+from tests.helpers.small_runs import command
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 FLAGS = (
@@ -21,8 +21,7 @@ FLAGS = (
 
 
 def start(tmp_path: Path, *arguments: str) -> Command:
-    output = tmp_path / f"said-{time.monotonic_ns()}"
-    return Command(output, ("train", *arguments), {"GLASSFORMER_CACHE": str(tmp_path / "cache")})
+    return command(tmp_path / f"said-{time.monotonic_ns()}", "train", *arguments)
 
 
 def new_run(tmp_path: Path, name: str) -> tuple[str, ...]:
@@ -30,15 +29,6 @@ def new_run(tmp_path: Path, name: str) -> tuple[str, ...]:
     if not file.exists():
         write_reviews(file)
     return ("classify", "--train-file", str(file), "--out", str(tmp_path / name), *FLAGS)
-
-
-def wait_for(condition: Callable[[], bool], process: Command) -> None:
-    """Until it holds; the process must not end before."""
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.returncode is None, process.text()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def finish(tmp_path: Path, name: str) -> tuple[bytes, int]:
@@ -69,7 +59,7 @@ def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(
     whole: tuple[bytes, int], tmp_path: Path, number: signal.Signals, expected_code: int
 ) -> None:
     process = start(tmp_path, *new_run(tmp_path, "hit"))
-    wait_for(lambda: any((tmp_path / "hit" / "checkpoints").glob("step-*")), process)
+    process.until(lambda: any((tmp_path / "hit" / "checkpoints").glob("step-*")))
     process.send(number)
     code, output = process.wait(60)
     assert code == expected_code, output
@@ -81,7 +71,7 @@ def test_killed_stopped_and_terminated_runs_end_in_the_same_weights(
 def test_random_kills_over_and_over(whole: tuple[bytes, int], tmp_path: Path) -> None:
     """SIGKILL at random instants of start, training and saving, each followed by a resume."""
     process = start(tmp_path, *new_run(tmp_path, "hit"))
-    wait_for(lambda: (tmp_path / "hit" / "config.toml").exists(), process)
+    process.until((tmp_path / "hit" / "config.toml").exists)
     for i in range(8):
         time.sleep(0.05 + 0.37 * i)
         process.send(signal.SIGKILL)

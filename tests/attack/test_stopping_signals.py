@@ -180,9 +180,7 @@ def test_a_hangup_in_a_process_of_its_own(whole: Path, tmp_path: Path) -> None:
     arguments = new_run(whole.parent, tmp_path / "run")
     arguments[arguments.index("--steps") + 1] = "3000"
     process = command(tmp_path / "output.txt", *arguments)
-    while not any((tmp_path / "run" / "checkpoints").glob("step-*")):
-        assert process.returncode is None, process.text()
-        time.sleep(0.01)
+    process.until(lambda: any((tmp_path / "run" / "checkpoints").glob("step-*")))
     process.send(signal.SIGHUP)
     process.send(signal.SIGHUP)
     code, output = process.wait(60)

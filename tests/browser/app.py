@@ -126,7 +126,7 @@ class App:
     def settle(self) -> None:
         """Wait until everything that was asked for has come, and nothing more is asked for thereupon."""
         quiet, began = 0, time.monotonic()
-        while quiet < 3:
+        while quiet < 6:  # the page begins to ask for some numbers only 30 ms after it shows them
             self.page.wait_for_timeout(8)
             busy = self.page.locator("[aria-busy=true], [data-state=pending]").count()
             quiet = 0 if busy or self.waiting else quiet + 1

@@ -15,7 +15,7 @@ import torch
 from playwright.sync_api import BrowserContext, Page
 from tests.browser.app import Watch
 from tests.helpers.forking import Command
-from tests.helpers.small_runs import FLAGS, SMALL, write_table
+from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
 
 from glassformer.api import Run, train
 from glassformer.explain.page.replay import replay_html
@@ -26,6 +26,7 @@ from glassformer.runs.folder import RunFolder
 
 PHONE = {"viewport": {"width": 360, "height": 780}, "color_scheme": "dark"}
 STATE = "document.querySelector('[data-role=training-state]')?.dataset.state"
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
 STEP = "+document.querySelector('[data-role=training-step]')?.dataset.step"
 
 
@@ -72,14 +73,10 @@ def watched_training(folder: Path) -> Iterator[tuple[Command, str]]:
     """A training with --watch in a process, and the address that it prints."""
     flags = ["--steps", "1000000", "--epochs", "1000000", "--threads", "1", *FLAGS]
     table = ["--train-file", str(write_table(folder)), "--out", str(folder / "run")]
-    arguments = "train", "classify", *table, "--watch", "--no-browser", *flags
-    process = Command(folder / "output", arguments, {"GLASSFORMER_CACHE": str(folder / "cache")})
+    process = command(folder / "output", "train", "classify", *table, "--watch", "--no-browser", *flags)
     try:
-        deadline = time.monotonic() + 120
-        while not (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", process.text())):
-            assert process.returncode is None and time.monotonic() < deadline, process.text()
-            time.sleep(0.05)
-        yield process, found[0]
+        process.until(lambda: ADDRESS.search(process.text()))
+        yield process, ADDRESS.findall(process.text())[0]
     finally:
         process.process.kill()
         process.process.join()

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.forking import Command
 from tests.helpers.pretrained import bert_folder
+from tests.helpers.small_runs import command
 from tests.helpers.tiny_runs import SMALL, Runs
 
 import glassformer
@@ -345,10 +345,9 @@ def test_a_killed_command_continues(runs: Runs, cli: Callable, tmp_path: Path) -
     table, out = tmp_path / "in.csv", tmp_path / "out.csv"
     table.write_text("text\n" + "".join(f"number {i}\n" for i in range(3000)), "utf-8")
     arguments = ("predict", str(runs.translate), "--file", str(table), "--out", str(out), "--beam-size", "4")
-    process = Command(tmp_path / "log", arguments, {"GLASSFORMER_CACHE": str(tmp_path / "cache")})
+    process = command(tmp_path / "log", *arguments)
     answers = tmp_path / "out.csv.partial" / "answers.jsonl"
-    while process.returncode is None and not (answers.exists() and answers.stat().st_size):
-        process.process.join(0.05)
+    process.until(lambda: answers.exists() and answers.stat().st_size)
     process.send(signal.SIGKILL)
     process.wait(60)
     assert not out.exists()

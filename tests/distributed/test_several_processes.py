@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.api.test_end_to_end import write_reviews
-from tests.helpers.forking import Command
+from tests.helpers.forking import Command, until
 from tests.helpers.together import environment_of, free_port
 
 from glassformer.runs.control import Control, ControlFile
@@ -68,14 +68,6 @@ def ended(processes: list[Command], seconds: float = 120) -> tuple[list[int], li
     """The exit code of each, and what each said."""
     outcomes = [process.wait(seconds) for process in processes]
     return [code for code, _ in outcomes], [output for _, output in outcomes]
-
-
-def wait_for(condition: Callable[[], bool], process: Command) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.returncode is None, process.text()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def saved(tmp_path: Path, name: str) -> list[str]:
@@ -147,7 +139,7 @@ def test_stopped_by_two_and_gone_on_with_by_one_and_by_three(tmp_path: Path) -> 
     for size, arguments, struck in ((2, new_run(tmp_path, "parts"), 1), (1, go_on, 0)):
         before = saved(tmp_path, "parts")
         processes = start(tmp_path, size, *arguments)
-        wait_for(lambda before=before: saved(tmp_path, "parts")[-1:] > before[-1:], processes[0])
+        processes[0].until(lambda before=before: saved(tmp_path, "parts")[-1:] > before[-1:])
         processes[struck].send(signal.SIGTERM)  # one alone is told, and all stop after the same update
         codes, output = ended(processes)
         assert codes == [143] * size, output
@@ -172,11 +164,11 @@ def test_all_processes_pause_step_and_stop_as_the_file_asks(tmp_path: Path) -> N
             return True
         return False
 
-    wait_for(lambda: folder.metrics.is_file() and folder.metrics.stat().st_size > 0, processes[0])
+    processes[0].until(lambda: folder.metrics.is_file() and folder.metrics.stat().st_size > 0)
     control.write(Control(pause=True))
-    wait_for(paused, processes[0])
+    processes[0].until(paused)
     control.write(Control(pause=True, steps=3))
-    wait_for(lambda: paused() and seen[-1] == seen[0] + 3, processes[0])
+    processes[0].until(lambda: paused() and seen[-1] == seen[0] + 3)
     control.write(Control(stop=True))
     codes, output = ended(processes)
     assert codes == [130, 130], output
@@ -187,7 +179,7 @@ def test_all_processes_pause_step_and_stop_as_the_file_asks(tmp_path: Path) -> N
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_lost_process_ends_the_others_with_one_sentence(lost: int, tmp_path: Path) -> None:
     processes = start(tmp_path, 3, *new_run(tmp_path, "cut", "--epochs", "60"))
-    wait_for(lambda: bool(saved(tmp_path, "cut")), processes[0])
+    processes[0].until(lambda: bool(saved(tmp_path, "cut")))
     began = time.monotonic()
     processes[lost].send(signal.SIGKILL)
     codes, output = ended(processes, 60)
@@ -264,10 +256,7 @@ def test_torchrun_restarts_a_run_that_lost_a_process(lost: int, meeting: str, tm
     arguments = ("--max-restarts=1", *where, "-m", "glassformer", *new_run(tmp_path, "cut"))
     launcher = torchrun(tmp_path, 2, *arguments)
     try:
-        deadline = time.monotonic() + 120
-        while not saved(tmp_path, "cut"):
-            assert time.monotonic() < deadline and launcher.poll() is None
-            time.sleep(0.005)
+        until(lambda: saved(tmp_path, "cut"), lambda: launcher.poll() is not None)
         os.kill(workers(tmp_path, launcher)[lost], signal.SIGKILL)
         assert launcher.wait(180) == 0, (tmp_path / "torchrun.txt").read_text(encoding="utf-8")
     finally:
@@ -283,10 +272,7 @@ def test_a_signal_to_torchrun_saves_once_and_stops_all(number: signal.Signals, t
     arguments = ("--master-port", str(free_port()), "-m", "glassformer", *new_run(tmp_path, "cut", "--epochs", "90"))
     launcher = torchrun(tmp_path, 2, *arguments)
     try:
-        deadline = time.monotonic() + 120
-        while not saved(tmp_path, "cut"):
-            assert time.monotonic() < deadline and launcher.poll() is None
-            time.sleep(0.005)
+        until(lambda: saved(tmp_path, "cut"), lambda: launcher.poll() is not None)
         launcher.send_signal(number)
         assert launcher.wait(60) != 0
     finally:

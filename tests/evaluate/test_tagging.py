@@ -7,8 +7,9 @@ import pytest
 from tests.helpers.for_each import for_each
 
 from glassformer.errors import DataError
+from glassformer.evaluate.significance import paired_bootstrap
 from glassformer.evaluate.tag_baselines import fit_baselines
-from glassformer.evaluate.tagging import counts_of, score
+from glassformer.evaluate.tagging import all_counts, counts_of, score, span_f1
 from glassformer.text.tags import as_iob2, spans_of, tag_names
 
 
@@ -91,6 +92,13 @@ def test_nothing_to_score_is_named() -> None:
     with pytest.raises(DataError, match="no words to score"):
         score([[]], [[]], plain=False)
     assert score([["O"]], [["O"]], plain=False)["span_f1"] == 0.0
+
+
+def test_two_systems_are_compared_by_sentences() -> None:
+    truth = [["B-X", "O"]] * 30
+    good, bad = all_counts(truth, truth), all_counts(truth, [["O", "O"]] * 30)
+    test = paired_bootstrap(good, bad, span_f1)
+    assert test["difference"] == 1.0 and test["n"] == 30 and test["p_value"] < 0.05
 
 
 def made(n: int, seed: int) -> tuple[list[list[str]], list[list[str]]]:

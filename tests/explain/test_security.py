@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import uvicorn
+from tests.helpers.forking import until
 from tests.helpers.serving import Client
 
 from glassformer.errors import CheckpointError, ResourceError, UsageError
@@ -387,14 +387,6 @@ def test_errors_are_told_and_survived(
 def test_json_has_no_nan(client: Client) -> None:
     answer = client.post("/api/trace", {"text": "日本 </script>"})
     assert json.loads(answer.body, parse_constant=pytest.fail) == {"text": "日本 </script>", "nan": None}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what must come to pass, however busy the machine is."""
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_hundred_at_once(start: Start) -> None:

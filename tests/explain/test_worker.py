@@ -5,6 +5,7 @@ import threading
 import weakref
 
 import pytest
+from tests.helpers.forking import until
 
 from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.service import Worker
@@ -23,8 +24,7 @@ def test_work_is_done_in_order_by_one_thread() -> None:
 def test_a_full_queue_refuses_and_a_failure_is_an_answer() -> None:
     worker, gate = Worker(n_waiting=2), threading.Event()
     first = worker.submit(gate.wait)
-    while not first.running():
-        pass
+    until(first.running)
     second, third = worker.submit(lambda: 1 / 0), worker.submit(lambda: 7)
     with pytest.raises(RequestError) as caught:
         worker.submit(lambda: None)
@@ -39,8 +39,7 @@ def test_a_full_queue_refuses_and_a_failure_is_an_answer() -> None:
 def test_cancelled_work_is_not_done_and_closing_drops_what_waits() -> None:
     worker, gate, done = Worker(), threading.Event(), []
     first = worker.submit(gate.wait)
-    while not first.running():
-        pass
+    until(first.running)
     cancelled, dropped = worker.submit(lambda: done.append(1)), worker.submit(lambda: done.append(2))
     assert cancelled.cancel()
     threading.Timer(0.1, gate.set).start()

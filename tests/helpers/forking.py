@@ -10,10 +10,12 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 from tests.helpers.undrawn import UNDRAWN
 
@@ -56,6 +58,14 @@ def run(
     sys.exit(main(arguments))
 
 
+def until(condition: Callable[[], Any], ended: Callable[[], Any] = bool) -> None:
+    """Wait until something holds, however busy the machine is, at most two minutes and until something has ended."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert not ended() and time.monotonic() < deadline, ended()
+        time.sleep(0.005)
+
+
 class Command:
     """`glassformer ARGUMENTS`, running; what it says goes to the file `output`."""
 
@@ -80,6 +90,10 @@ class Command:
         assert self.process.pid is not None
         with suppress(ProcessLookupError):  # it has just ended, as it may at any time
             os.kill(self.process.pid, number)
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        """Wait until it holds; the process must not end before."""
+        until(condition, lambda: self.returncode is not None and f"ended: {self.text()}")
 
     def wait(self, seconds: float) -> tuple[int, str]:
         """Exit code and all that was said, when it has ended."""

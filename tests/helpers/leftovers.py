@@ -19,7 +19,7 @@ import torch
 
 OURS = ("forkserver", "resource_tracker", "playwright", "chrom")
 """Processes that a whole session shares, by a word of their command."""
-OF_LIBRARIES = ("torchinductor_", "pymp-", ".ses", "sklearn_testing_", "glassformer-")
+OF_LIBRARIES = ("torchinductor_", "torchelastic_", "pymp-", ".ses", "sklearn_testing_", "glassformer-")
 """Files that a library makes when it is first used, as tqdm does a thread, by how their names begin; and the folder of
 an estimator's run, which goes when the estimator does."""
 LIBRARIES = {"PYTEST_CURRENT_TEST", "TOKENIZERS_PARALLELISM", "TORCHINDUCTOR_CACHE_DIR"}

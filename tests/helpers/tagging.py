@@ -71,7 +71,6 @@ class TagReport(TaskReport):
     unit = "words"
     loss_unit = "nats per word"
     metrics = (Metric("tag_accuracy", "Tag accuracy", "share of words tagged right", percent),)
-    headline = "tag_accuracy"
     limits = "It knows the tags of its training data and no other."
     comparison_keys: ClassVar = ("truth", "tags")
 

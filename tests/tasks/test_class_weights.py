@@ -49,6 +49,10 @@ def test_each_class_counts_alike(smoothing: float) -> None:
     assert task.loss_sum(model, batch, smoothing).item() == pytest.approx(each.sum().item(), rel=1e-5)  # pyright: ignore
 
 
+def test_without_the_setting_there_are_no_weights() -> None:
+    assert task_and_batch("none")[0].class_weights is None
+
+
 def test_the_setting_is_of_classes_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for task in ("multilabel", "translate", "lm"):
         assert main(["train", task, "--class-weight", "balanced", "--out", str(tmp_path / task)]) == 2

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers import small_runs
 from tests.helpers.forking import Command
 from tests.helpers.tagging import RECIPE, Tag, register_tag
 
@@ -62,14 +63,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(place: Path, *arguments: str) -> Command:
     """The command with the task registered, in a process of its own."""
-    output = place / f"said-{time.monotonic_ns()}"
-    return Command(output, arguments, {"GLASSFORMER_CACHE": str(place / "cache")}, register_tag)
+    return small_runs.command(place / f"said-{time.monotonic_ns()}", *arguments, before=register_tag)
 
 
 @pytest.fixture(scope="module")
 def whole(place: Path) -> Path:
     """A run of the task, trained by the command."""
-    code, output = command(place, "train", *arguments_of(place), "--out", str(place / "whole")).wait(240)
+    code, output = command(place, "train", *arguments_of(place), "--out", f"{place}/whole").wait(240)
     assert code == 0, output
     return place / "whole"
 
@@ -83,19 +83,17 @@ def test_its_data_is_checked(place: Path, capsys) -> None:
     assert "examples in train" in capsys.readouterr().out
     wrong = place / "wrong.tsv"
     wrong.write_text("text\ttags\nthe dog\tDET NOUN\nthe cat\tDET\n", encoding="utf-8")
-    assert main(["data", "check", str(place / "tag.toml"), "--train-file", str(wrong)]) == DataError.exit_code
+    assert main(["data", "check", f"{place}/tag.toml", "--train-file", str(wrong)]) == DataError.exit_code
     assert "wrong.tsv:3: 2 words, but 1 tags" in capsys.readouterr().out
 
 
 def test_a_killed_run_goes_on_to_the_same_weights(place: Path, whole: Path) -> None:
-    killed = command(place, "train", *arguments_of(place), "--out", str(place / "killed"))
-    while not any((place / "killed" / "checkpoints").glob("step-*")):
-        assert killed.returncode is None, killed.text()
-        time.sleep(0.02)
+    killed = command(place, "train", *arguments_of(place), "--out", f"{place}/killed")
+    killed.until(lambda: any((place / "killed" / "checkpoints").glob("step-*")))
     killed.send(signal.SIGKILL)
     killed.wait(60)
     assert not (place / "killed" / "evaluation.json").exists()
-    code, output = command(place, "train", "--resume", str(place / "killed")).wait(240)
+    code, output = command(place, "train", "--resume", f"{place}/killed").wait(240)
     assert code == 0 and "resumed at step" in output, output
     for name in ("model/model.safetensors", "predictions.jsonl"):
         assert (place / "killed" / name).read_bytes() == (whole / name).read_bytes(), name
@@ -106,6 +104,7 @@ def test_it_is_loaded_used_and_scored(place: Path, whole: Path) -> None:
     assert isinstance(run.task, Tag)
     assert run.predict("the dog runs to house") == {"text": "the dog runs to house", "tags": "DET NOUN VERB PART VERB"}
     assert run.evaluate()["tag_accuracy"] >= 0.95
+    assert run.task.report.scoring({"tag_accuracy": 1}).metric == "tag_accuracy"
     others = DataConfig(files=FilesConfig(test_file=str(write_sentences(place / "more.tsv", 20, seed=2))))
     assert run.evaluate(data=others)["tag_accuracy"] >= 0.95
     with pytest.raises(UsageError, match="task toy-tag cannot be explained"):

@@ -20,6 +20,7 @@ from glassformer.cli.main import main
 from glassformer.data.datasets.numbers import mean_and_sd, summary, why_no_number
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.evaluate import regression
+from glassformer.evaluate.scoring import paired
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
@@ -236,9 +237,12 @@ def test_a_table_gets_a_column_of_numbers(trained: Path, tmp_path: Path) -> None
 
 
 def test_two_runs_are_compared_by_absolute_errors() -> None:
-    scoring = Regress.report.scoring({})
-    counts = scoring.counts([{"truth": 1.0, "number": 1.5}, {"truth": 2.0, "number": 0.0}])
-    assert (scoring.metric, scoring.score(counts.sum(axis=0))) == ("mae", 1.25)
+    answers = (
+        [{"truth": t, "number": x} for t, x in zip((1, 2, 5), numbers, strict=True)]
+        for numbers in ((1, 2, 4), (1, 3, 9))
+    )
+    test = paired(Regress.report.scoring({}), *answers)
+    assert test["metric"] == "mae" and test["difference"] == pytest.approx(1 / 3 - 5 / 3)
 
 
 def test_the_doctor_stops_at_no_sound_run(trained: Path, capfd: Any) -> None:

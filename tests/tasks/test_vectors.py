@@ -30,6 +30,13 @@ def test_the_head_makes_the_run_s_answers_of_them(runs: Runs, monkeypatch: pytes
     assert np.mean(probabilities, axis=0).tolist() == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_text_alone_has_the_same_vector(runs: Runs) -> None:
+    run = glassformer.load(runs.classify, device="cpu")
+    together = pooled_vectors(run.task, run.model, TEXTS)
+    alone = [pooled_vectors(run.task, run.model, [text])[0] for text in TEXTS]
+    assert together == pytest.approx(np.stack(alone), abs=1e-5)
+
+
 def test_a_translator_pools_nothing(runs: Runs) -> None:
     run = glassformer.load(runs.translate, device="cpu")
     with pytest.raises(UsageError, match="gives no vector"):

@@ -33,11 +33,8 @@ TINY: dict[str, Any] = {
 }
 
 
-ACCURACY = Scoring("accuracy", lambda rows: np.array([(row["right"], 1) for row in rows], float), ratio)
-
-
 def shares(right: np.ndarray) -> Counted:
-    return ACCURACY, ACCURACY.counts([{"right": each} for each in right])
+    return Scoring("accuracy", np.array, ratio), np.column_stack([right, np.ones(len(right))])
 
 
 def test_the_law_is_found_where_it_holds() -> None:

@@ -191,5 +191,5 @@ def _paired(first: RunRecord, second: RunRecord, answers: Sequence[list[JsonObje
         return "they were not evaluated on the same examples."
     ours, theirs = (run.task_report.scoring(run.evaluation.scores if run.evaluation else {}) for run in (first, second))
     if ours.settings != theirs.settings:
-        return f"one was scored with {ours.settings}, the other with {theirs.settings}."
+        return f"one was scored with {ours.settings}, the other with {theirs.settings} (--bleu-tokenize)."
     return paired(ours, of_first, of_second)

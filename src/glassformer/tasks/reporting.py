@@ -132,11 +132,10 @@ class TaskReport:
         """Return what the headline of an evaluation is computed from; here the share of right answers."""
 
         def counts(predictions: Predictions) -> np.ndarray:
-            assert self.comparison_keys is not None
-            pairs = ([answer_text(row[key]) for key in self.comparison_keys] for row in predictions)
+            pairs = ([answer_text(row[key]) for key in self.comparison_keys or ()] for row in predictions)
             return np.array([(truth == answer, 1) for truth, answer in pairs], float)
 
-        return Scoring(scores.get("headline") or self.headline, counts, share)
+        return Scoring(self.score(Evaluation("", "", scores)).metric.name, counts, share)
 
     def counted(self, scores: JsonObject) -> Counted:
         """Return what the headline of an evaluation is computed from, and the counts of its examples."""

@@ -111,7 +111,7 @@ class TranslateReport(TaskReport):
 
     def scoring(self, scores: JsonObject) -> Scoring:
         """Return what BLEU counts, by the tokenizer that the evaluation used, or the share of exact matches."""
-        if (scores.get("headline") or self.headline) != "bleu":
+        if scores.get("headline", "bleu") != "bleu":
             return super().scoring(scores)
         return bleu_scoring(scores.get("bleu_signature"))
 
