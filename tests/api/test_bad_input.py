@@ -16,7 +16,7 @@ from tests.helpers.for_each import for_each
 import glassformer
 from glassformer.cli.main import main
 from glassformer.runs.records import Evaluation
-from glassformer.tasks.classify_report import no_better_than_guessing, one_answer
+from glassformer.tasks.head_reports import no_better_than_guessing, one_answer
 
 SMALL = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32 --device cpu --precision fp32".split()
 Rows = Sequence[tuple[str, str]]

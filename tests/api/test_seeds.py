@@ -15,7 +15,7 @@ import pytest
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
-from glassformer.evaluate.classification import score
+from glassformer.evaluate.scores import class_scores as score
 from glassformer.report.seeds import load_seeds, mean_text, summary_stats
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.tiny_runs import Runs
 
-from glassformer.tasks.classify_report import ClassifyReport
+from glassformer.tasks.head_reports import CLASSIFY
 
 
 def test_own_files_are_scored(cli: Callable, runs: Runs, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_unknown_labels_are_named_with_file_and_line(cli: Callable, runs: Runs, 
 
 
 def test_help_counts_the_baselines_there_are(cli: Callable) -> None:
-    fitted = ClassifyReport.baselines.keys() - {"probe"}  # which is scored at the end of a fine-tuning alone
+    fitted = CLASSIFY.baselines.keys() - {"probe"}  # which is scored at the end of a fine-tuning alone
     count = ("no", "one", "two", "three", "four")[len(fitted)]
     assert f"classification and {count} baselines" in cli("evaluate", "--help").out
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.evaluate.classification import fit_baselines
+from glassformer.evaluate.baselines import class_baselines as fit_baselines
 
 
 def reviews(n: int, seed: int) -> tuple[list[str], list[int]]:

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.for_each import for_each
 
 from glassformer.errors import DataError
-from glassformer.evaluate.classification import N_BINS, calibration, score
+from glassformer.evaluate.scores import N_BINS, calibration, class_scores
 
 NAMES = ["neg", "pos"]
 
@@ -17,7 +17,7 @@ NAMES = ["neg", "pos"]
 def test_two_classes_by_hand() -> None:
     labels = [0, 0, 0, 1, 1]
     pos = np.array([0.1, 0.2, 0.6, 0.9, 0.4])
-    result = score(labels, np.stack([1 - pos, pos], axis=1), NAMES)
+    result = class_scores(labels, np.stack([1 - pos, pos], axis=1), NAMES)
     assert result["n"] == 5
     assert result["accuracy"] == pytest.approx(3 / 5)
     assert result["confusion"] == [[2, 1], [1, 1]]
@@ -37,7 +37,7 @@ def test_two_classes_by_hand() -> None:
 
 
 def test_the_result_is_plain_json() -> None:
-    result = score(np.array([0, 1]), np.array([[0.9, 0.1], [0.2, 0.8]], dtype=np.float32), NAMES)
+    result = class_scores(np.array([0, 1]), np.array([[0.9, 0.1], [0.2, 0.8]], dtype=np.float32), NAMES)
     assert json.loads(json.dumps(result)) == result
 
 
@@ -48,24 +48,24 @@ def test_three_classes_average_one_against_the_rest() -> None:
     logits = rng.normal(size=(200, 3))
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     labels = np.array([rng.choice(3, p=row) for row in probabilities])
-    result = score(labels, probabilities, ["a", "b", "c"])
+    result = class_scores(labels, probabilities, ["a", "b", "c"])
     assert result["roc_auc"] == pytest.approx(roc_auc_score(labels, probabilities, multi_class="ovr"))
     assert np.sum(result["confusion"]) == 200
 
 
 def test_a_class_nobody_mentions_does_not_lower_macro_f1() -> None:
     probabilities = np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]])
-    result = score([0, 1], probabilities, ["a", "b", "unseen"])
+    result = class_scores([0, 1], probabilities, ["a", "b", "unseen"])
     assert result["macro_f1"] == 1.0
     assert result["per_class"][2]["support"] == 0
 
 
 def test_one_class_only_has_no_auc() -> None:
-    assert score([1, 1], np.array([[0.3, 0.7], [0.6, 0.4]]), NAMES)["roc_auc"] is None
+    assert class_scores([1, 1], np.array([[0.3, 0.7], [0.6, 0.4]]), NAMES)["roc_auc"] is None
 
 
 def test_a_certain_mistake_costs_much_but_is_finite() -> None:
-    result = score([0], np.array([[0.0, 1.0]]), NAMES)
+    result = class_scores([0], np.array([[0.0, 1.0]]), NAMES)
     assert np.isfinite(result["log_loss"]) and result["log_loss"] > 100
 
 
@@ -96,4 +96,4 @@ def test_calibration_of_a_calibrated_and_of_an_overconfident_classifier() -> Non
 )
 def test_what_does_not_fit_is_said(labels: list[int], probabilities: np.ndarray, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        score(labels, probabilities, NAMES)
+        class_scores(labels, probabilities, NAMES)

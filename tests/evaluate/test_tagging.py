@@ -7,9 +7,10 @@ import pytest
 from tests.helpers.for_each import for_each
 
 from glassformer.errors import DataError
+from glassformer.evaluate.baselines import tag_baselines
+from glassformer.evaluate.scores import tag_counts, tag_scores
+from glassformer.evaluate.scoring import f1
 from glassformer.evaluate.significance import paired_bootstrap
-from glassformer.evaluate.tag_baselines import fit_baselines
-from glassformer.evaluate.tagging import all_counts, counts_of, score, span_f1
 from glassformer.text.tags import as_iob2, spans_of, tag_names
 
 
@@ -58,12 +59,12 @@ def test_the_names_of_tags_are_whole() -> None:
 def test_scores_are_those_counted_by_hand() -> None:
     truth = [t.split() for t in ("B-X I-X O B-Y", "O O", "B-X O")]
     found = [t.split() for t in ("B-X I-X O O", "O B-Y", "I-X O")]
-    assert [counts_of(t, f) for t, f in zip(truth, found, strict=True)] == [
+    assert [tuple(row) for row in tag_counts(truth, found).tolist()] == [
         (1, 0, 1, 3, 4),
         (0, 1, 0, 1, 2),
         (1, 0, 0, 1, 2),  # I-X after nothing is the same span, and another tag
     ]
-    scores = score(truth, found, plain=False)
+    scores = tag_scores(truth, found, plain=False)
     assert scores["span_precision"] == scores["span_recall"] == scores["span_f1"] == pytest.approx(2 / 3)
     assert scores["tag_accuracy"] == 5 / 8 and (scores["n"], scores["n_words"]) == (3, 8)
     assert {row["label"]: (row["precision"], row["recall"], row["support"]) for row in scores["per_label"]} == {
@@ -78,26 +79,26 @@ def test_scores_are_those_counted_by_hand() -> None:
 
 
 def test_a_label_right_with_a_wrong_border_counts_twice() -> None:
-    scores = score([["B-X", "I-X"]], [["B-X", "O"]], plain=False)
+    scores = tag_scores([["B-X", "I-X"]], [["B-X", "O"]], plain=False)
     assert scores["span_f1"] == 0.0 and scores["tag_accuracy"] == 0.5
 
 
 def test_plain_tags_have_accuracy_and_macro_f1() -> None:
-    scores = score([["N", "V", "N"]], [["N", "N", "N"]], plain=True)
+    scores = tag_scores([["N", "V", "N"]], [["N", "N", "N"]], plain=True)
     assert scores["headline"] == "tag_accuracy" and "span_f1" not in scores
     assert scores["tag_accuracy"] == pytest.approx(2 / 3) and scores["macro_f1"] == pytest.approx(0.4)
 
 
 def test_nothing_to_score_is_named() -> None:
     with pytest.raises(DataError, match="no words to score"):
-        score([[]], [[]], plain=False)
-    assert score([["O"]], [["O"]], plain=False)["span_f1"] == 0.0
+        tag_scores([[]], [[]], plain=False)
+    assert tag_scores([["O"]], [["O"]], plain=False)["span_f1"] == 0.0
 
 
 def test_two_systems_are_compared_by_sentences() -> None:
     truth = [["B-X", "O"]] * 30
-    good, bad = all_counts(truth, truth), all_counts(truth, [["O", "O"]] * 30)
-    test = paired_bootstrap(good, bad, span_f1)
+    good, bad = tag_counts(truth, truth), tag_counts(truth, [["O", "O"]] * 30)
+    test = paired_bootstrap(good, bad, f1)
     assert test["difference"] == 1.0 and test["n"] == 30 and test["p_value"] < 0.05
 
 
@@ -114,12 +115,12 @@ def made(n: int, seed: int) -> tuple[list[list[str]], list[list[str]]]:
 
 def test_the_window_sees_what_the_word_alone_does_not() -> None:
     train, test = made(80, 0), made(20, 1)
-    baselines = fit_baselines(*train, *test, plain=False)
+    baselines = tag_baselines(*train, *test, plain=False)
     assert baselines["frequent"]["span_f1"] == 0.0 and baselines["window"]["span_f1"] > 0.95
     assert all(row["settings"] and "span_f1_ci95" in row for row in baselines.values())
-    assert baselines == fit_baselines(*train, *test, plain=False)
+    assert baselines == tag_baselines(*train, *test, plain=False)
 
 
 def test_a_single_sentence_of_one_tag_has_no_window() -> None:
-    assert fit_baselines([["a"]], [["O"]], [["a", "b"]], [["O", "O"]], plain=False).keys() == {"frequent"}
-    assert "window" in fit_baselines([["a", "b"]], [["O", "B-X"]], [["a"]], [["O"]], plain=False)
+    assert tag_baselines([["a"]], [["O"]], [["a", "b"]], [["O", "O"]], plain=False).keys() == {"frequent"}
+    assert "window" in tag_baselines([["a", "b"]], [["O", "B-X"]], [["a"]], [["O"]], plain=False)

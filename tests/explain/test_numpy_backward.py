@@ -164,7 +164,7 @@ def test_gradients_are_those_of_numpy(family: str, changes: dict[str, Any]) -> N
 @for_each("pre_norm, pool", [(pre_norm, pool) for pre_norm in (True, False) for pool in POOLS])
 def test_gradients_of_a_number_are_those_of_numpy(pre_norm: bool, pool: tuple[str, str]) -> None:
     config = replace(BASE, pre_norm=pre_norm, pooling=pool[0], pooler=pool[1])
-    model = in_double(TextRegressor(config, 11, 5))
+    model = in_double(TextRegressor(config, 11, 1, 5))
     inputs: dict[str, Any] = {"ids": IDS, "padding_mask": REAL}
     records = RecordStore(model, inputs, [range(x.shape[1]) for x in inputs.values()])
     steps = {id: records[id] for id in records}

@@ -17,7 +17,7 @@ from glassformer.data.datasets.labels import similar_labels
 from glassformer.data.datasets.local_files import load_test
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
-from glassformer.tasks.classify import check_labels
+from glassformer.tasks.heads import CLASSIFY
 
 HEADER = ("text", "label")
 NFD = unicodedata.normalize("NFD", "négatif")
@@ -133,7 +133,7 @@ def test_an_empty_label_is_refused(tmp_path: Path, value: str) -> None:
 def test_a_test_file_is_read_alike(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(table([("one", NFD), ("two", "pos\u200b")], HEADER), encoding="utf-8")
-    known = partial(check_labels, known=["négatif", "pos"])
+    known = partial(CLASSIFY.check_rows, known=["négatif", "pos"])
     schema = DataSchema("classify", TASKS["classify"].schema.columns, check=known)
     assert load_test(schema, DataConfig(files=FilesConfig(test_file=str(path)))).answers == ["négatif", "pos"]
     path.write_text(table([("one", "Pos")], HEADER), encoding="utf-8")

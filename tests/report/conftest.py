@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.evaluate import classification, metrics, translation
+from glassformer.evaluate import metrics, translation
+from glassformer.evaluate.scores import class_scores
 
 N_STEPS = 1500
 
@@ -165,8 +166,8 @@ def classify_scores() -> dict[str, object]:
     labels = rng.integers(2, size=n)
     logits = (2 * labels - 1) * 2.2 + rng.normal(0, 1.9, size=n)
     pos = 1 / (1 + np.exp(-1.6 * logits))
-    scores = classification.score(labels, np.stack([1 - pos, pos], axis=1), ["neg", "pos"])
-    scores["truncated"] = 812
+    scores = class_scores(labels, np.stack([1 - pos, pos], axis=1), ["neg", "pos"])
+    scores["n_truncated"] = 812
     scores["baselines"] = {
         "majority": {"accuracy": 0.5, "ci95": [0.494, 0.506], "macro_f1": 0.333, "settings": "most frequent"},
         "tfidf_logistic": {

@@ -14,7 +14,7 @@ import glassformer
 from glassformer.report.run_record import load_run_record
 from glassformer.report.write import write_report
 from glassformer.runs.records import StepMetrics, dataclass_from_json
-from glassformer.tasks.classify import Classify
+from glassformer.tasks.encoder import Classify
 
 
 def log(run: Path, rows: list[StepMetrics]) -> None:

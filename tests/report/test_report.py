@@ -8,7 +8,6 @@ import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -18,9 +17,8 @@ from glassformer.evaluate.metrics import Metric
 from glassformer.report.plots import _smoothed, draw_all
 from glassformer.report.run_record import load_run_record
 from glassformer.report.write import model_card, write_report
-from glassformer.runs.records import Evaluation
 from glassformer.tasks import TASKS
-from glassformer.tasks.classify import Classify
+from glassformer.tasks.encoder import Classify
 from glassformer.tasks.reporting import TaskReport
 
 MakeRun = Callable[..., Path]
@@ -82,9 +80,9 @@ def test_the_report_says_what_a_reader_needs(fake_run: MakeRun) -> None:
 
 def test_a_bag_of_words_that_wins_is_said_at_the_top(fake_run: MakeRun) -> None:
     run = fake_run("classify")
-    assert "bag of words does as well or better" in report_of(run).split("## Result")[0]
+    assert "“TF-IDF + logistic regression” does as well or better" in report_of(run).split("## Result")[0]
     edit(run / "evaluation.json", lambda e: e["baselines"]["tfidf_logistic"].update(accuracy=0.6))
-    assert "bag of words" not in report_of(run).split("## Result")[0]
+    assert "does as well or better" not in report_of(run).split("## Result")[0]
 
 
 def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> None:
@@ -262,16 +260,13 @@ def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
 
 
 def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Tagging(TaskReport):
-        model_name = "tagger"
-        metrics = (Metric("slips", "Slips", "tags a sentence", lambda value: f"{value:.2f} a line", False),)
-        headline = "slips"
-        captions: ClassVar = {"tags": "What is tagged as what."}
-
-        def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
-            return {"tags": b"a picture"}
-
-    monkeypatch.setattr(Classify, "report", Tagging())
+    tagging = TaskReport(
+        model_name="tagger",
+        metrics=(Metric("slips", "Slips", "tags a sentence", lambda value: f"{value:.2f} a line", False),),
+        headline="slips",
+        plots={"tags": (lambda evaluation: b"a picture", "What is tagged as what.")},
+    )
+    monkeypatch.setattr(Classify, "report", tagging)
     run = fake_run("classify")
     edit(run / "evaluation.json", lambda e: e.update(slips=0.5))
     edit(run / "data.json", lambda d: d.update(metric="slips"))

@@ -19,7 +19,8 @@ from glassformer.report.diagnosis import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, SplitRecord, StepMetrics
-from glassformer.tasks.classify import Classify
+from glassformer.tasks import Task
+from glassformer.tasks.encoder import Classify
 from glassformer.text.tokenizer import Tokenizer
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
@@ -215,7 +216,7 @@ def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
     folder = RunFolder(tmp_path / "run")
     loss_sum, calls = Classify.loss_sum, []
 
-    def broken(self: Classify, model: Any, batch: Any, label_smoothing: float = 0.0) -> torch.Tensor:
+    def broken(self: Task, model: Any, batch: Any, label_smoothing: float = 0.0) -> torch.Tensor:
         calls.extend([1] * folder.metrics.is_file())  # not those of the look ahead
         return loss_sum(self, model, batch, label_smoothing) * (math.nan if len(calls) > 2 else 1.0)
 

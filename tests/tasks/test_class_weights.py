@@ -13,10 +13,11 @@ from torch.nn import functional as F
 
 from glassformer.cli.main import main
 from glassformer.data.splits import Split, TextData
-from glassformer.tasks.classify import Classify
+from glassformer.tasks import Task
+from glassformer.tasks.encoder import Classify
 
 
-def task_and_batch(weight: str) -> tuple[Classify, torch.nn.Module, object]:
+def task_and_batch(weight: str) -> tuple[Task, torch.nn.Module, object]:
     run = small("classify")
     texts, labels = ["a b", "b c", "c d", "d e", "e f"], ["x", "x", "x", "y", "z"]
     data = TextData(Split(texts, labels, "t"), Split(texts, labels, "t"), None)

@@ -15,30 +15,50 @@ import numpy as np
 import pytest
 from tests.helpers import small_runs
 from tests.helpers.forking import Command
-from tests.helpers.tagging import RECIPE, Tag, register_tag
+from tests.helpers.ordered import ORDERED
 
 import glassformer
 from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.config.validation import TASK_NAMES
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import DataError
 from glassformer.tasks import TASKS, register
+from glassformer.tasks.encoder import EncoderTask
 
 ROOT = Path(__file__).parents[2]
-WORDS = {"the": "DET", "a": "DET", "dog": "NOUN", "cat": "NOUN", "house": "NOUN", "sees": "VERB", "runs": "VERB"}
+STARS = ["1", "2", "3", "4", "5"]
+WORDS = dict(zip(("awful", "poor", "fair", "good", "superb"), STARS, strict=True))
+Ordered = EncoderTask.of(ORDERED)
+RECIPE = """
+task = "ordered"
+note = "Stars of reviews."
+[text]
+tokenizer = "word"
+vocab_size = 200
+max_len = 32
+[model]
+n_layers = 1
+d_model = 32
+n_heads = 2
+d_ff = 64
+[train]
+epochs = 12
+batch_size = 16
+lr = 8e-3
+save_every = 40
+validate_every = 1.0
+precision = "fp32"
+device = "cpu"
+"""
+"""What a person would write down of it, to train with."""
 
 
-def write_sentences(path: Path, n: int, seed: int = 0) -> Path:
-    """A TSV of words and tags; a word after "to" is a verb, whatever it is elsewhere."""
-    rng = np.random.default_rng(seed)
-    lines = ["text\ttags"]
-    for _ in range(n):
-        words = [str(word) for word in rng.choice([*WORDS, "to"], rng.integers(2, 9))]
-        tags = [
-            "PART" if word == "to" else "VERB" if before == "to" else WORDS[word]
-            for before, word in zip(["", *words], words, strict=False)
-        ]
-        lines.append(f"{' '.join(words)}\t{' '.join(tags)}")
+def write_reviews(path: Path, n: int, seed: int = 0) -> Path:
+    """A table of reviews of which one word says the stars."""
+    rng, lines = np.random.default_rng(seed), ["text,label"]
+    for i in range(n):
+        word = str(rng.choice([*WORDS]))
+        lines.append(f"{' '.join(rng.permutation([word, *rng.choice(list('abcdefgh'), 4)]))} {i},{WORDS[word]}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -46,24 +66,29 @@ def write_sentences(path: Path, n: int, seed: int = 0) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def registered() -> Iterator[None]:
     """Register the task for these tests only: others assert which tasks there are."""
-    register(Tag)
+    register(Ordered)
     yield
-    del TASKS.registered[Tag.name]
-    TASK_NAMES.remove(Tag.name)
+    del TASKS.registered["ordered"]
+    TASK_NAMES.remove("ordered")
+
+
+def register_ordered() -> None:
+    """Register the task in a process of its own."""
+    register(Ordered)
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tagging")
-    (folder / "tag.toml").write_text(RECIPE, encoding="utf-8")
-    write_sentences(folder / "train.tsv", 600)
-    write_sentences(folder / "test.tsv", 60, seed=1)
+    folder = tmp_path_factory.mktemp("ordered")
+    (folder / "ordered.toml").write_text(RECIPE, encoding="utf-8")
+    write_reviews(folder / "train.csv", 400)
+    write_reviews(folder / "test.csv", 60, seed=1)
     return folder
 
 
 def command(place: Path, *arguments: str) -> Command:
     """The command with the task registered, in a process of its own."""
-    return small_runs.command(place / f"said-{time.monotonic_ns()}", *arguments, before=register_tag)
+    return small_runs.command(place / f"said-{time.monotonic_ns()}", *arguments, before=register_ordered)
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +100,16 @@ def whole(place: Path) -> Path:
 
 
 def arguments_of(place: Path) -> list[str]:
-    return [f"{place}/tag.toml", "--train-file", f"{place}/train.tsv", "--test-file", f"{place}/test.tsv"]
+    return [f"{place}/ordered.toml", "--train-file", f"{place}/train.csv", "--test-file", f"{place}/test.csv"]
 
 
 def test_its_data_is_checked(place: Path, capsys) -> None:
     assert main(["data", "check", *arguments_of(place)]) == 0
     assert "examples in train" in capsys.readouterr().out
-    wrong = place / "wrong.tsv"
-    wrong.write_text("text\ttags\nthe dog\tDET NOUN\nthe cat\tDET\n", encoding="utf-8")
-    assert main(["data", "check", f"{place}/tag.toml", "--train-file", str(wrong)]) == DataError.exit_code
-    assert "wrong.tsv:3: 2 words, but 1 tags" in capsys.readouterr().out
+    wrong = place / "wrong.csv"
+    wrong.write_text("text,label\na good one,7\n", encoding="utf-8")
+    assert main(["data", "check", *arguments_of(place)[:3], "--test-file", str(wrong)]) == DataError.exit_code
+    assert "wrong.csv:2: label '7' is not one of the training data's (1, 2, 3, 4, 5)" in capsys.readouterr().out
 
 
 def test_a_killed_run_goes_on_to_the_same_weights(place: Path, whole: Path) -> None:
@@ -101,36 +126,46 @@ def test_a_killed_run_goes_on_to_the_same_weights(place: Path, whole: Path) -> N
 
 def test_it_is_loaded_used_and_scored(place: Path, whole: Path) -> None:
     run = glassformer.load(whole)
-    assert isinstance(run.task, Tag)
-    assert run.predict("the dog runs to house") == {"text": "the dog runs to house", "tags": "DET NOUN VERB PART VERB"}
-    assert run.evaluate()["tag_accuracy"] >= 0.95
-    assert run.task.report.scoring({"tag_accuracy": 1}).metric == "tag_accuracy"
-    others = DataConfig(files=FilesConfig(test_file=str(write_sentences(place / "more.tsv", 20, seed=2))))
-    assert run.evaluate(data=others)["tag_accuracy"] >= 0.95
-    with pytest.raises(UsageError, match="task toy-tag cannot be explained"):
-        run.explain("the dog")
+    assert isinstance(run.task, Ordered) and run.task.label_names == STARS
+    assert run.predict("a superb c")["label"] == "5"
+    scores = run.evaluate()
+    low, high = scores["distance_ci95"]
+    assert low <= scores["distance"] < 0.1 < high and scores["baselines"]["median"]["distance"] > 0.8
+    others = DataConfig(files=FilesConfig(test_file=str(write_reviews(place / "more.csv", 20, seed=2))))
+    assert run.evaluate(data=others)["distance"] < 0.2
+
+
+def test_it_answers_a_table_and_is_looked_into_and_exported(place: Path, whole: Path) -> None:
+    pytest.importorskip("transformers")
+    assert main(["predict", str(whole), "--file", f"{place}/test.csv", "-o", f"{place}/out.csv", "--prefix", "p_"]) == 0
+    rows = [line.split(",") for line in (place / "out.csv").read_text("utf-8").splitlines()[1:]]
+    assert len(rows) == 60 and np.mean([row[1] == row[2] for row in rows]) > 0.9
+    run = glassformer.load(whole)
+    e = run.explain("a superb c")
+    assert {c.piece for c in e.predictions[0].top} <= {*STARS} and e.what_if("encoder.0.self.out=0")
+    assert run.learn("a superb c", "4", steps=1).learning is not None
+    result = run.export("hf", place / "out")
+    assert result.facts.check is not None and result.facts.check["equal_answers"] == 1.0
 
 
 def test_it_is_reported_and_compared(whole: Path, capsys) -> None:
     rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     validations = [row["valid"] for row in rows if "valid" in row]
-    assert len(validations) == 24 and set(validations[0]) == {"loss", "tag_accuracy"}
+    assert len(validations) == 12 and set(validations[0]) == {"loss", "distance"}
     report = (whole / "report.md").read_text(encoding="utf-8")
-    assert "A tagger trained on own data" in report and "Tag accuracy on the test split: **" in report
-    assert (whole / "plots" / "metric.png").is_file()
-    card = (whole / "model" / "README.md").read_text(encoding="utf-8")
-    assert "It knows the tags of its training data" in card
-    assert main(["predict", str(whole), "a cat", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["tags"] == "DET NOUN"
+    assert "A rater trained on own data" in report and "Mean distance on the test split: **" in report
+    assert "| median class |" in report and (whole / "plots" / "metric.png").is_file()
+    assert main(["predict", str(whole), "superb", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["label"] == "5"
     assert main(["compare", str(whole), str(shutil.copytree(whole, whole.parent / "copy"))]) == 0
-    assert "tag_accuracy" in capsys.readouterr().out
+    assert "distance" in capsys.readouterr().out
     assert main(["doctor", str(whole)]) == 0
 
 
 def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
     """What differs between tasks is asked of the task."""
     package = ROOT / "src" / "glassformer"
-    names = set(TASKS) - {Tag.name}
+    names = set(TASKS) - {"ordered"}
     assert names == {"classify", "multilabel", "regress", "tag", "translate", "lm", "pretrain", "embed"}
     found: list[str] = []
     for path in package.rglob("*.py"):
@@ -153,7 +188,7 @@ def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
 
 def test_the_page_spells_no_tasks_name() -> None:
     """It goes by what it is told of a text: which streams there are, and whether a prediction has a position."""
-    spelled = re.compile(rf"""["'`]({"|".join(sorted(set(TASKS) - {Tag.name}))})["'`]""")
+    spelled = re.compile(rf"""["'`]({"|".join(sorted(set(TASKS) - {"ordered"}))})["'`]""")
     sources = [*(ROOT / "web" / "src").rglob("*.ts*")]
     assert len(sources) > 50
     assert not [path for path in sources if spelled.search(path.read_text(encoding="utf-8"))]

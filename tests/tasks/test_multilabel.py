@@ -20,13 +20,13 @@ from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, DivergedError, UsageError
-from glassformer.evaluate import multilabel
+from glassformer.evaluate import scores as scoring
 from glassformer.evaluate.scoring import paired
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
-from glassformer.tasks.multilabel import MultiLabel
+from glassformer.tasks.encoder import MultiLabel
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.tasks.vectors import pooled_vectors
 from glassformer.text.decision import Decision
@@ -122,7 +122,7 @@ def test_scores_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     truth, p = rng.random((200, 4)) < (0.5, 0.2, 0.05, 0), rng.random((200, 4))
     answered = p >= 0.6
-    scores = multilabel.score(truth, p, answered, list("abcd"))
+    scores = scoring.label_scores(truth, p, answered, list("abcd"))
     assert scores["micro_f1"] == pytest.approx(f1_score(truth, answered, average="micro"))
     assert scores["macro_f1"] == pytest.approx(f1_score(truth, answered, average="macro", zero_division=0))
     low, high = scores["micro_f1_ci95"]
@@ -135,16 +135,18 @@ def test_scores_are_those_of_scikit_learn() -> None:
 def test_no_threshold_has_a_higher_f1(seed: int) -> None:
     rng = np.random.default_rng(seed)
     truth, p = rng.random(60) < 0.3, rng.random(60).round(1)  # many are equal
-    best = multilabel.best_threshold(truth, p)
-    found = multilabel.score_of(truth[:, None], (p >= best)[:, None])
-    assert all(multilabel.score_of(truth[:, None], (p >= t)[:, None]) <= found for t in np.linspace(0, 1, 101))
+    best = scoring.best_threshold(truth, p)
+    found, *others = (
+        scoring.answered_scores(truth[:, None], (p >= t)[:, None])["micro_f1"] for t in (best, *np.linspace(0, 1, 101))
+    )
+    assert max(others) <= found
 
 
 def test_a_rare_label_takes_the_threshold_of_all() -> None:
     rng = np.random.default_rng(0)
     truth, p = rng.random((100, 3)) < (0.5, 0.5, 0.03), rng.random((100, 3))
-    first, second, rare = multilabel.choose_thresholds(truth, p)
-    assert rare == multilabel.best_threshold(truth.ravel(), p.ravel()) and first != second
+    first, second, rare = scoring.choose_thresholds(truth, p)
+    assert rare == scoring.best_threshold(truth.ravel(), p.ravel()) and first != second
 
 
 def test_the_loss_is_that_of_a_sigmoid_for_each_label() -> None:
@@ -315,7 +317,7 @@ def test_two_runs_are_compared_by_micro_f1() -> None:
     theirs = [row | {"labels": [*each]} for row, each in zip(ours, other, strict=True)]
     test = paired(MultiLabel.report.scoring({}), ours, theirs)
     has, answered = (np.array([[name in answer for name in "ab"] for answer in one]) for one in (truth, other))
-    assert test["difference"] == pytest.approx(1 - multilabel.score_of(has, answered))
+    assert test["difference"] == pytest.approx(1 - scoring.answered_scores(has, answered)["micro_f1"])
     assert test["metric"] == "micro_f1" and test["n"] == 4
 
 

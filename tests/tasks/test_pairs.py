@@ -22,13 +22,13 @@ from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate.classification import fit_baselines
+from glassformer.evaluate.baselines import class_baselines as fit_baselines
 from glassformer.explain.learn.learning import known_answers
 from glassformer.explain.page.service import Service
 from glassformer.explain.watch.probes import default_texts
 from glassformer.interop import import_check
 from glassformer.run import Run
-from glassformer.tasks.classify import Classify
+from glassformer.tasks.encoder import Classify
 from glassformer.text.long_text import ArrivingLines
 from glassformer.text.pairs import SEPARATOR, PairTokenizer, join_pair, split_pair
 from glassformer.text.special_tokens import SpecialTokens

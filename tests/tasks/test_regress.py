@@ -19,13 +19,15 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.data.datasets.numbers import mean_and_sd, summary, why_no_number
 from glassformer.errors import CheckpointError, DataError, UsageError
-from glassformer.evaluate import regression
+from glassformer.evaluate.baselines import number_baselines
+from glassformer.evaluate.scores import number_scores
 from glassformer.evaluate.scoring import paired
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 from glassformer.run import Run
-from glassformer.tasks.regress import Regress, squared_errors
+from glassformer.tasks.encoder import Regress
+from glassformer.tasks.heads import squared_errors
 from glassformer.text.decision import Decision, number_text
 from glassformer.training.finetune import in_scale
 
@@ -135,7 +137,7 @@ def test_scores_are_those_of_scikit_learn_and_scipy() -> None:
     rng = np.random.default_rng(0)
     truth = rng.normal(size=300).round(1)
     predicted = (truth + rng.normal(size=300)).round(1)  # with equal ranks
-    scores = regression.score(truth, predicted)
+    scores = number_scores(truth, predicted)
     expected = {
         "mae": mean_absolute_error(truth, predicted),
         "rmse": root_mean_squared_error(truth, predicted),
@@ -152,7 +154,7 @@ def test_scores_are_those_of_scikit_learn_and_scipy() -> None:
 @for_each("scale", [1e-300, 1.0, 1e15, 1e299])
 def test_scores_do_not_depend_on_the_unit(scale: float) -> None:
     truth, predicted = np.array([1.0, 2.0, 3.0, 5.0]), np.array([1.5, 2.0, 2.0, 4.0])
-    scores, one = regression.score(truth * scale, predicted * scale), regression.score(truth, predicted)
+    scores, one = number_scores(truth * scale, predicted * scale), number_scores(truth, predicted)
     assert scores["mae"] == pytest.approx(one["mae"] * scale, rel=1e-9)
     assert scores["r2"] == pytest.approx(one["r2"], rel=1e-9)
     mean, sd = mean_and_sd(truth * scale)
@@ -160,11 +162,11 @@ def test_scores_do_not_depend_on_the_unit(scale: float) -> None:
 
 
 def test_what_is_undefined_is_none() -> None:
-    scores = regression.score(np.array([1.0, 2.0, 3.0]), np.full(3, 2.0))
+    scores = number_scores(np.array([1.0, 2.0, 3.0]), np.full(3, 2.0))
     assert scores["pearson"] is None and scores["spearman_ci95"] is None and scores["mae"] == pytest.approx(2 / 3)
-    assert regression.score(np.full(3, 2.0), np.array([1.0, 2.0, 3.0]))["r2"] is None
+    assert number_scores(np.full(3, 2.0), np.array([1.0, 2.0, 3.0]))["r2"] is None
     with pytest.raises(DataError, match="NaN or infinity"):
-        regression.score(np.ones(2), np.array([1.0, np.nan]))
+        number_scores(np.ones(2), np.array([1.0, np.nan]))
     assert summary(["x", ""]) == {}
 
 
@@ -181,7 +183,7 @@ def test_the_loss_is_the_squared_error_of_standardised_numbers() -> None:
     assert outputs.shape == (len(expected), 1)
     theirs = torch.nn.functional.mse_loss(outputs[:, 0], batch.labels, reduction="sum")
     assert task.loss_sum(model, batch).item() == pytest.approx(theirs.item(), rel=1e-5)
-    assert squared_errors(torch.tensor([2.0]), torch.tensor([5.0])).item() == 9.0
+    assert squared_errors(torch.tensor([[2.0]]), torch.tensor([5.0])).item() == 9.0
     scores = task.validate(model, made.context.valid, made.context.data.valid)
     answers = task.predict(model, made.context.data.valid.text, made.config.decode)
     truth = np.array([float(a) for a in made.context.data.valid.answers])
@@ -401,7 +403,7 @@ def test_numbers_far_from_zero_keep_their_digits_and_their_baseline() -> None:
     for offset in (0.0, 1.7e9):
         data = numbers + offset
         scale = float(data.mean()), float(data.std())
-        found = regression.fit_baselines(texts[:40], data[:40], texts[40:], data[40:], scale, False)
+        found = number_baselines(texts[:40], data[:40], texts[40:], data[40:], scale, False)
         errors.append(found["tfidf_ridge"]["mae"])
     assert errors[1] == pytest.approx(errors[0], rel=1e-3)
     assert number_text(1700003442.6) == "1700003442.6" and number_text(-1234567.0) == "-1234567"

@@ -8,7 +8,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 
 from glassformer.runs.records import Evaluation
-from glassformer.tasks.translate import TranslateReport
+from glassformer.tasks.translate import REPORT
 
 
 @for_each(
@@ -29,5 +29,5 @@ def test_beam_search_and_sampling(changes: dict, recorded: dict, sentence: str) 
     scores = run.task.evaluate(run.new_state().eval_model, run.context.data.valid, decode)
     assert recorded.items() <= scores.items()
     assert ("beam_size" in scores) != decode.sample
-    [details] = TranslateReport().details(Evaluation("translate", "test", scores))
+    [details] = REPORT.details(Evaluation("translate", "test", scores))
     assert sentence in details and ("beam" in details) != decode.sample

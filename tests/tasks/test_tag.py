@@ -20,13 +20,14 @@ from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.evaluate.tagging import all_counts, span_f1
+from glassformer.evaluate.scores import tag_counts
+from glassformer.evaluate.scoring import f1
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop.exported import load_exported
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.run import Run
 from glassformer.runs.records import Evaluation
-from glassformer.tasks.tag import Tag, places_and_tags
+from glassformer.tasks.encoder import Tag, places_and_tags
 from glassformer.text.words import read_running
 
 PLACES = ["oslo", "san marino", "rome"]
@@ -88,8 +89,8 @@ def test_answers_are_those_that_were_scored(trained: Path) -> None:
     answers = run.predict([" ".join(words) for words, _ in tested])
     assert [answer["words"] for answer in answers] == [words for words, _ in tested]
     assert [answer["tags"] for answer in answers] == [row["tags"].split() for row in rows]
-    found = all_counts([tags for _, tags in tested], [answer["tags"] for answer in answers])
-    assert run.evaluate()["span_f1"] == pytest.approx(span_f1(found.sum(axis=0)))
+    found = tag_counts([tags for _, tags in tested], [answer["tags"] for answer in answers])
+    assert run.evaluate()["span_f1"] == pytest.approx(f1(found.sum(axis=0)))
 
 
 def test_spans_are_those_of_the_text_that_was_given(trained: Path) -> None:

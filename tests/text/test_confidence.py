@@ -17,7 +17,7 @@ from tests.helpers.exports import run_of
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.evaluate.classification import calibration, coverage_curve, fit_temperature
+from glassformer.evaluate.scores import calibration, coverage_curve, fit_temperature
 from glassformer.evaluate.significance import wilson_interval
 from glassformer.interop.exported import load_exported
 from glassformer.runs.folder import RunFolder

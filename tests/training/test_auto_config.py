@@ -17,7 +17,7 @@ from glassformer.errors import UsageError
 from glassformer.tasks import lm as running
 from glassformer.tasks import translate as pairs
 from glassformer.tasks.base import WORD_VOCAB_SIZE
-from glassformer.tasks.classify import Classify
+from glassformer.tasks.encoder import Classify
 from glassformer.tasks.lm import LanguageModelling
 from glassformer.tasks.translate import Translate
 from glassformer.training.preparation import apply_auto_config
@@ -72,7 +72,7 @@ def test_pairs_are_left_to_tokenizers_of_words() -> None:
 
 def test_members_together_read_what_takes_minutes() -> None:
     """Long texts are dear: three models of 500 reviews, one of 2,000; of short ones in thousands still three."""
-    from glassformer.tasks.classify import MAX_TOKENS, suggest
+    from glassformer.tasks.settings import MAX_TOKENS, suggest
 
     def members(n: int, classes: int, words: float) -> int:
         return suggest(n, classes, words)["ensemble_size"]
@@ -152,7 +152,7 @@ def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
 
 
 def test_rules_hold_for_every_size() -> None:
-    from glassformer.tasks.classify import suggest
+    from glassformer.tasks.settings import suggest
 
     for n in (2, 10, 500, 3000, 25_000, 10**6):
         for classes in (2, 6, 150):

@@ -1,6 +1,6 @@
 """What a score is computed from: counts of each example, which add up.
 
-Its paired test and its learning curve follow from it, whatever the task.
+Its interval, its paired test and its learning curve follow from it, whatever the task.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from glassformer.evaluate.significance import paired_bootstrap, paired_shares
+from glassformer.evaluate.significance import bootstrap_interval, paired_bootstrap, paired_shares, share_interval
 
 Predictions = Sequence[dict[str, Any]]
 """The rows of `predictions.jsonl`: what was answered, and what is true."""
+Counts = Float[np.ndarray, "N k"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Scoring:
     """
 
     metric: str
-    counts: Callable[[Predictions], Float[np.ndarray, "N k"]]
+    counts: Callable[[Predictions], Counts]
     score: Callable[[np.ndarray], float]
     best: float = 1.0
     sign: int = 1
@@ -41,13 +42,13 @@ class Scoring:
     settings: str = ""
 
 
-Counted = tuple[Scoring, Float[np.ndarray, "N k"]]
+Counted = tuple[Scoring, Counts]
 """What is counted of a split's examples, and the counts of one run."""
 
 
 def ratio(sums: np.ndarray) -> float:
-    """Return the first of two counts to the second: a mean or a rate."""
-    return float(sums[0] / sums[1])
+    """Return the first of two counts to the second, a mean or a rate; 0 of nothing."""
+    return float(sums[0] / sums[1]) if sums[1] else 0.0
 
 
 def share(sums: np.ndarray) -> float:
@@ -55,8 +56,27 @@ def share(sums: np.ndarray) -> float:
     return ratio(sums)
 
 
+def f1(sums: np.ndarray) -> float:
+    """Return F1 of how many answers are right, wrong and missed; 0 where nothing is there and nothing answered."""
+    right, wrong, missed = sums[:3]
+    return float(2 * right / total) if (total := 2 * right + wrong + missed) else 0.0
+
+
+def interval(score: Callable[[np.ndarray], float], counts: Counts, extremes: np.ndarray | None = None) -> list[float]:
+    """Return the 95% interval of a score: of shares Wilson's, of others the bootstrap's (`evaluate/significance.py`).
+
+    F1 is one to one with the share of right answers among all that are right, wrong or missed, J: F1 = 2J/(1 + J).
+    """
+    if score is share:
+        return share_interval(counts)
+    if score is f1:
+        found = share_interval(np.stack([counts[:, 0], counts[:, :3].sum(axis=1)], axis=1))
+        return [2 * end / (1 + end) for end in found]
+    return bootstrap_interval(counts, score, extremes)
+
+
 def paired(scoring: Scoring, first: Predictions, second: Predictions) -> dict[str, Any]:
-    """Ask whether two runs' predictions of the same examples differ by more than chance.
+    """Test whether two runs' predictions of the same examples differ by more than chance.
 
     Shares of right answers by McNemar's test, other scores by the paired bootstrap.
 
@@ -65,7 +85,7 @@ def paired(scoring: Scoring, first: Predictions, second: Predictions) -> dict[st
         n does not count what an evaluation's does.
     """
     one, two = scoring.counts(first), scoring.counts(second)
-    if scoring.score is share:
+    if scoring.score is share and one.max() <= 1:
         test = paired_shares(one[:, 0] == 1, two[:, 0] == 1)
     else:
         test = paired_bootstrap(one, two, scoring.score)

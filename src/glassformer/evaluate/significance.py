@@ -1,11 +1,8 @@
-"""How sure a score is, and whether two runs differ by more than chance.
+"""How sure a score is, and whether two runs differ by more than chance. Nothing here knows a task.
 
-Nothing here knows a task; the other files of this folder decide what is counted. Whether two runs differ is
-`significance.py`'s question.
-
-On the same examples a paired test sees more than two intervals that overlap. McNemar's test for shares of right
-answers, the paired bootstrap for scores of a whole corpus, Welch's test for the means of several seeds, and Holm's
-correction where several pairs are asked about. Nothing here knows a task; which test suits one is its `TaskReport`'s.
+Intervals of shares are Wilson's, of other scores the bootstrap's. On the same examples a paired test sees more than two
+intervals that overlap: McNemar's for shares of right answers, the paired bootstrap for scores of a whole corpus;
+Welch's for the means of several seeds; and Holm's correction where there are several pairs.
 """
 
 from __future__ import annotations
@@ -16,19 +13,30 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 Z95 = 1.959963984540054
 """The normal quantile that leaves 2.5% on either side."""
+RARE = (0.0512933, 0.3553615, 0.8176914)
+"""Rates at which a Poisson variable is 1, 2 or 3 and more with a probability of 5%: half of the χ² quantiles."""
 FEW = 30
 """Examples below which an interval is so wide that it is shown with the score."""
+CHANCE = 0.05
+"""The p-value below which a difference is called more than chance."""
 BOOTSTRAP_SEED = 12345
 """sacreBLEU's default seed, so that an interval is the same on every machine and every day."""
+N_BOOTSTRAP = 1000
+"""Draws of a bootstrap, as in Koehn 2004."""
+N_EXTREME = 2
+"""Times that the best and the worst possible example are added to those of a bootstrap, as Agresti and Coull (1998) add
+two successes and two failures: without them an interval from examples that are all right has no width."""
 
 
-def wilson_interval(n_right: int, n: int) -> list[float]:
+def wilson_interval(n_right: float, n: float) -> list[float]:
     """Return the 95% interval of n_right successes in n trials by Wilson (1927); [0, 1] when nothing was tried.
 
-    Unlike the textbook ±1.96·√(p(1−p)/n) it stays within [0, 1] and keeps a width at 0% and 100%.
+    Unlike the textbook ±1.96·√(p(1−p)/n) it stays within [0, 1] and keeps a width at 0% and 100%. Near these, where it
+    covers too seldom, its inner bound is that of the Poisson distribution (Brown, Cai and DasGupta 2001, 4.1.1).
     """
     if n == 0:
         return [0.0, 1.0]
@@ -36,7 +44,28 @@ def wilson_interval(n_right: int, n: int) -> list[float]:
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     # At 0% and 100% the bound is exact; rounding would leave it a hair off.
-    return [0.0 if n_right == 0 else centre - half, 1.0 if n_right == n else centre + half]
+    low, high = 0.0 if n_right == 0 else centre - half, 1.0 if n_right == n else centre + half
+    few = RARE[: 2 if n <= 50 else 3]
+    if 1 <= n_right < min(n, 1 + len(few)):
+        low = min(low, few[int(n_right) - 1] / n)
+    if 1 <= n - n_right < min(n, 1 + len(few)):
+        high = max(high, 1 - few[int(n - n_right) - 1] / n)
+    return [low, high]
+
+
+def share_interval(counts: Float[np.ndarray, "N 2"]) -> list[float]:
+    """Return the 95% interval of a share of decisions: Wilson's, of as many as their texts are worth.
+
+    A row holds the right decisions of a text and all of them. Decisions on one text err together; their number is
+    divided by the design effect (Kish 1965): the variance over texts of the share to that of independent decisions.
+    """
+    right, n = counts.sum(axis=0)
+    variance = 0.0
+    if 0 < right < n and len(counts) > 1:
+        residuals = counts[:, 0] - right / n * counts[:, 1]
+        variance = float(residuals @ residuals) * len(counts) / (len(counts) - 1) / (right * (1 - right / n))
+    effect = max(1.0, variance)
+    return wilson_interval(right / effect, n / effect)
 
 
 def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
@@ -49,8 +78,7 @@ def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTR
     rng, n = np.random.default_rng(seed), len(statistics)
     statistics = np.asarray(statistics, dtype=np.float64)
     # One draw at a time: memory stays at one copy of the test set.
-    sums = [statistics[rng.integers(n, size=n)].sum(axis=0) for _ in range(n_resamples)]
-    return np.stack(sums)
+    return np.stack([statistics[rng.integers(n, size=n)].sum(axis=0) for _ in range(n_resamples)])
 
 
 def percentile_interval(values: np.ndarray) -> list[float]:
@@ -58,16 +86,18 @@ def percentile_interval(values: np.ndarray) -> list[float]:
     return np.percentile(values, [2.5, 97.5]).tolist()
 
 
-CHANCE = 0.05
-"""The p-value below which a difference is called more than chance."""
-N_BOOTSTRAP = 1000
-"""Draws of a bootstrap, as in Koehn 2004."""
-
-
 def bootstrap_interval(
-    counts: np.ndarray, score: Callable[[np.ndarray], float], n_resamples: int = N_BOOTSTRAP
+    counts: Float[np.ndarray, "N k"],
+    score: Callable[[np.ndarray], float],
+    extremes: Float[np.ndarray, "e k"] | None = None,
+    n_resamples: int = N_BOOTSTRAP,
 ) -> list[float]:
-    """Return the 95% interval of a score of summed counts, by the bootstrap over its examples."""
+    """Return the 95% interval of a score of summed counts, by the bootstrap over its examples.
+
+    `extremes` are the counts of the best and the worst possible example, which are added `N_EXTREME` times.
+    """
+    if extremes is not None:
+        counts = np.concatenate([counts, *[extremes] * N_EXTREME])
     return percentile_interval(np.array([score(sums) for sums in resampled_sums(counts, n_resamples)]))
 
 
@@ -142,10 +172,9 @@ def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
-    """Ask whether the scores of several seeds have different means (Welch 1947: their spreads may differ).
+    """Test whether the scores of several seeds have different means (Welch 1947: their spreads may differ).
 
-    It asks about the recipes, trained again and again and scored on this one test set; a paired test asks about two
-    models.
+    It is about the recipes, trained again and again and scored on this one test set; a paired test is about two models.
 
     Returns:
         test; difference of the means (first − second), its 95% interval and two-sided p_value; n, the seeds of both.
@@ -156,20 +185,13 @@ def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
     difference = statistics.fmean(first) - statistics.fmean(second)
     of_first, of_second = statistics.variance(first) / n, statistics.variance(second) / m
     error = math.sqrt(of_first + of_second)
-    if error == 0:  # seeds that all scored the same: there is no spread to hold a difference against
-        p_value, half = float(difference == 0), 0.0
-    else:
+    p_value, half = float(difference == 0), 0.0  # seeds that all scored the same have no spread
+    if error:
         freedom = error**4 / (of_first**2 / (n - 1) + of_second**2 / (m - 1))
         p_value, half = (2 * float(t.sf(abs(difference) / error, freedom)), error * float(t.ppf(0.975, freedom)))
     interval = [difference - half, difference + half]
-    return {
-        "test": "Welch's t",
-        "difference": difference,
-        "ci95": interval,
-        "p_value": p_value,
-        "n": n + m,
-        "unit": "seeds",
-    }
+    facts = {"test": "Welch's t", "difference": difference, "ci95": interval, "p_value": p_value}
+    return facts | {"n": n + m, "unit": "seeds"}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

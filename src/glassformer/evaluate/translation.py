@@ -88,7 +88,7 @@ def score(
         scores["notes"].append(f"{why} Read exact match and chrF.")
     if n_bootstrap > 0:
         for name, metric, stats in (("bleu", bleu, bleu_stats), ("chrf", chrf, chrf_stats)):
-            scores[f"{name}_ci95"] = bootstrap_interval(stats, _corpus(metric), n_bootstrap)
+            scores[f"{name}_ci95"] = bootstrap_interval(stats, _corpus(metric), n_resamples=n_bootstrap)
         scores["n_bootstrap"] = n_bootstrap
     return scores | confidence_scores(confidence, chrf_stats, _corpus(chrf), n_bootstrap)
 

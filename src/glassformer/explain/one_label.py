@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from torch import nn
@@ -25,14 +25,14 @@ from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import LoadedSubject, Subject
 from glassformer.models.encoder_models import TextClassifier, TokenClassifier
 from glassformer.models.ensemble import Ensemble, members_of
-from glassformer.tasks.classify import Classify
-from glassformer.text.tags import OUTSIDE
+from glassformer.tasks.encoder import Classify, EncoderTask
+from glassformer.tasks.heads import CLASSIFY
+from glassformer.text.tags import OUTSIDE, outside_of
 from glassformer.text.words import first_tokens, read_running
 from glassformer.utils.formatting import shortened
 
-if TYPE_CHECKING:
-    from glassformer.tasks.tag import Tag
-
+WORD_TAG = EncoderTask.of(replace(CLASSIFY, kind="tagger"))
+"""The tag of one word as a class; the texts are read as those of a tagger."""
 MAX_WORD_CHARS = 40
 NOT = "not "
 """Before the name of a label that a text has not."""
@@ -109,33 +109,26 @@ def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
     return LoadedSubject(whole, model.eval(), task), Labels(shown, each)
 
 
-class WordTag(Classify):
-    """The tag of one word as a class; the texts are read as those of a tagger."""
-
-    explain_as = "tagger"
-
-
 def _of_one_word(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels]:
-    tagger = cast("Tag", whole.task)
-    encoded = encode_for_tagger(whole, request, tagger.config.decode)
+    task, names = whole.task, whole.task.label_names or []
+    encoded = encode_for_tagger(whole, request, task.config.decode)
     words, places = _words_of(encoded, request.text)
     if not words:
         raise UsageError("the text holds no word that the model reads", "give a text with words")
     with exact_no_grad(whole.model):
         logits = exact_forward(whole.model, **encoded.model_inputs)[0]
     shares, best = logits.double().softmax(dim=-1).max(dim=-1)
-    tags = [tagger.tags[tagger.outside if place < 0 else int(best[place])] for place in places]
+    tags = [names[outside_of(names) if place < 0 else int(best[place])] for place in places]
     shown = _word(request.label, words, tags)
     if places[shown] < 0:
         raise UsageError(f"the model has no token for word {shown + 1}, {words[shown][:40]!r}", "choose another word")
-    named = [f"{n} {word} {tag}" for n, (word, tag) in enumerate(zip(words, tags, strict=True), start=1)]
     known = [1.0 if place < 0 else float(shares[place]) for place in places]
-    choices = zip(named, known, words, strict=True)
-    each = [LabelChoice(name, share, None, word) for name, share, word in choices]
+    choices = enumerate(zip(words, tags, known, strict=True), start=1)
+    each = [LabelChoice(f"{n} {word} {tag}", share, None, word) for n, (word, tag, share) in choices]
     members = [cast(TokenClassifier, member).at_token(places[shown]) for member in members_of(whole.model)]
     model: nn.Module = members[0] if len(members) == 1 else Ensemble(members)
-    task = WordTag(tagger.config, tagger.tokenizer, tagger.tags)
-    return LoadedSubject(whole, model.eval(), task), Labels(shown, each)
+    as_classes = WORD_TAG(task.config, task.tokenizer, names)
+    return LoadedSubject(whole, model.eval(), as_classes), Labels(shown, each)
 
 
 def _words_of(encoded: EncodedText, text: str) -> tuple[list[str], list[int]]:

@@ -17,6 +17,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn, overload
 
+import numpy as np
+
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
 from glassformer.errors import CheckpointError, UsageError
@@ -35,24 +37,20 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
+    ANSWERS,
     PREDICTED_TOGETHER,
     answer_columns,
     checked_lines,
     checked_texts,
-    class_answer,
-    class_lines,
-    continuation_lines,
-    masked_lines,
-    translation_lines,
-    vector_lines,
+    tags_answer,
     warn_at_end,
     warn_of_cut,
 )
 from glassformer.text.confidence import AnswerRule, to_rank
-from glassformer.text.decision import Decision, labels_answer, labels_lines, number_answer, number_lines
+from glassformer.text.decision import Decision
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.pairs import GivenText, checked_pairs, given_texts
-from glassformer.text.tags import tags_answer, tags_at, tags_lines
+from glassformer.text.tags import outside_of
 from glassformer.text.words import encoded_words, read_running
 from glassformer.utils.safe_read import sha256_regular
 
@@ -213,10 +211,8 @@ class ExportedModel:
                 return self._translate(texts, decode)
             case "language_model":
                 return self._continue(texts, decode, first)
-            case "classifier" | "multilabel_classifier" | "regressor":
-                return self._classify(texts)
-            case "text_embedder":
-                return self._embed(texts)
+            case "classifier" | "multilabel_classifier" | "regressor" | "text_embedder":
+                return self._encode(texts)
             case "tagger":
                 return self._tag(texts)
             case _:
@@ -224,10 +220,7 @@ class ExportedModel:
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields separated by tabs."""
-        lines = {"translator": translation_lines, "language_model": continuation_lines, "classifier": class_lines}
-        lines |= {"multilabel_classifier": labels_lines, "regressor": number_lines}
-        lines |= {"text_embedder": vector_lines, "tagger": tags_lines}
-        return lines.get(self.facts.kind, masked_lines)(answer)
+        return ANSWERS[self.facts.kind][1](answer)
 
     @cached_property
     def engine(self) -> Engine:
@@ -238,35 +231,31 @@ class ExportedModel:
     def _answering(self) -> CheckedEngine:
         return CheckedEngine(self.engine, self.path, self.tokenizer, len(self.facts.labels) or 1)
 
-    def _classify(self, texts: Sequence[str]) -> list[dict[str, Any]]:
-        facts, answers = self.facts, []
-        encoded = self.tokenizer.encode_cut(texts, facts.max_len, facts.truncate)
-        for text, cut in zip(texts, encoded, strict=True):
-            probabilities = self._answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
-            if facts.kind == "regressor":
-                answer = number_answer(self.tokenizer.text_fields(text), float(probabilities[0]))
-            elif facts.kind == "classifier":
-                answer = class_answer(self.tokenizer.text_fields(text), probabilities, facts.labels)
+    def _encode(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the answers of an encoder, once a text."""
+        facts, t, answering = self.facts, self.tokenizer, self._answering
+        of_outputs: Any = ANSWERS[facts.kind][0]
+        answers: list[dict[str, Any]] = []
+        for text, cut in zip(texts, t.encode_cut(texts, facts.max_len, facts.truncate), strict=True):
+            if facts.kind == "text_embedder":
+                outputs = answering.embed(cut.ids)
             else:
-                answer = labels_answer(self.tokenizer.text_fields(text), probabilities, facts.labels, self._decision)
+                outputs = answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
+            outputs = outputs[0] if facts.kind == "regressor" else outputs
+            answer = of_outputs(t.text_fields(text), outputs, facts.labels, self._decision)
             answers.append(answer | cut.mark)
         return answers
-
-    def _embed(self, texts: Sequence[str]) -> list[dict[str, Any]]:
-        encoded = self.tokenizer.encode_cut(texts, self.facts.max_len, self.facts.truncate)
-        vectors = (self._answering.embed(cut.ids).tolist() for cut in encoded)
-        rows = zip(texts, vectors, encoded, strict=True)
-        return [{"text": text, "vector": vector} | cut.mark for text, vector, cut in rows]
 
     def _tag(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         facts, t, answers = self.facts, self.tokenizer, []
         several = [read_running(text) for text in texts]
-        for text, read, found in zip(texts, several, encoded_words(t, several, facts.max_len), strict=True):
+        for read, found in zip(several, encoded_words(t, several, facts.max_len), strict=True):
             ids = t.framed(found.ids[: t.room(facts.max_len)])
             shares = self._answering.tag(ids, found.surfaces or [""] * len(ids))
-            tags, known = tags_at(shares, found.places, facts.labels)
-            answer = tags_answer(text, read.words, read.spans, tags, known)
-            answers.append(answer | found.mark(t, facts.max_len))
+            outputs = np.eye(len(facts.labels))[[outside_of(facts.labels)] * len(found.places)]
+            at = np.array(found.places, np.int64)
+            outputs[at >= 0] = shares[at[at >= 0]]
+            answers.append(tags_answer(read, outputs, facts.labels, self._decision) | found.mark(t, facts.max_len))
         return answers
 
     def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:

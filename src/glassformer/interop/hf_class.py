@@ -132,7 +132,7 @@ class GlassformerForSequenceClassification(GlassformerModel):
         c, v = config, config.vocab_size
         pairs = [(0, i) for i in range(c.n_bigrams)]
         if c.problem_type == REGRESSION:
-            return TextRegressor(_settings(c), v, c.max_position_embeddings, c.n_ngrams, pairs)
+            return TextRegressor(_settings(c), v, 1, c.max_position_embeddings, c.n_ngrams, pairs)
         sizes = v, int(c.num_labels or 2), c.max_position_embeddings, c.n_ngrams
         return TextClassifier(_settings(c), *sizes, pairs, several=c.problem_type == MULTI_LABEL)
 

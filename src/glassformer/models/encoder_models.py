@@ -195,19 +195,9 @@ class TextClassifier(TextEncoder):
 
 
 class TextRegressor(TextClassifier):
-    """The same with one output, which is a number. Arguments as for `TextEncoder`."""
+    """The same with one output, which is a number: one class."""
 
     fewest = 1
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        vocab_size: int,
-        max_len: int,
-        n_ngrams: int = 0,
-        bigrams: Sequence[tuple[int, int]] = (),
-    ) -> None:
-        super().__init__(config, vocab_size, 1, max_len, n_ngrams, bigrams)
 
 
 class TokenClassifier(TextClassifier):
@@ -255,9 +245,14 @@ def label_logits(model: nn.Module, logits: Tensor) -> Tensor:
 class TextEmbedder(TextEncoder):
     """Text encoder and pooling: one vector per text. Arguments as for `TextEncoder`."""
 
-    def forward(self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None = None) -> Float[Tensor, "B P"]:
+    def forward(
+        self,
+        ids: Int[Tensor, "B S"],
+        padding_mask: Bool[Tensor, "B S"] | None = None,
+        ngram_batch: NgramBatch | None = None,
+    ) -> Float[Tensor, "B P"]:
         """Return vectors (B, P) of texts (B, S)."""
-        return pool(self.encode(ids, padding_mask, None), padding_mask, self.config.pooling)
+        return pool(self.encode(ids, padding_mask, ngram_batch), padding_mask, self.config.pooling)
 
 
 class MaskedLanguageModel(TextEncoder):

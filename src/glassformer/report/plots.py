@@ -26,7 +26,7 @@ def draw_all(facts: RunRecord) -> dict[str, bytes]:
     """Draw every plot a run has numbers for, by file name without suffix."""
     with ps.style():
         drawn = {draw.__name__: draw(facts) for draw in (loss, metric, learning_rate, lengths)}
-        of_scores = facts.task_report.plots(facts.evaluation) if facts.evaluation else {}
+        of_scores = facts.task_report.drawn(facts.evaluation) if facts.evaluation else {}
     return {name: image for name, image in drawn.items() if image is not None} | of_scores
 
 

@@ -139,7 +139,7 @@ def example_command(facts: RunRecord, run: str) -> str:
     run = shlex.quote(run)
     if facts.config.data.files.pair_column is not None:
         return f'glassformer predict {run} "the first text" --pair "the second text" --json'
-    return facts.task_report.example_command(run)
+    return f"glassformer predict {run} {facts.task_report.example_text}"
 
 
 def use(facts: RunRecord, run: str) -> str:
@@ -188,8 +188,8 @@ def report_markdown(facts: RunRecord, plots: list[str]) -> str:
 
 def _images(facts: RunRecord, plots: list[str], names: Iterable[str]) -> list[str]:
     """Return pictures with their captions, those of them that exist."""
-    captions, there = {**CAPTIONS, **facts.task_report.captions}, [name for name in names if name in plots]
-    return [f"![{name.replace('_', ' ')}]({PLOTS}/{name}.png)\n\n*{captions[name]}*" for name in there]
+    captions = CAPTIONS | {name: caption for name, (_, caption) in facts.task_report.plots.items()}
+    return [f"![{n.replace('_', ' ')}]({PLOTS}/{n}.png)\n\n*{captions[n]}*" for n in names if n in plots]
 
 
 def _opening(facts: RunRecord) -> list[str]:
@@ -221,7 +221,7 @@ def _result(facts: RunRecord, plots: list[str]) -> list[str]:
     settings = [f"{called[key]}: {row['settings']}" for key, row in rivals.items() if row.get("settings")]
     if settings:
         parts.append(f"Beside it, on the same data. {'. '.join(s[0].upper() + s[1:] for s in settings)}.")
-    parts += [*task_report.details(evaluation), *_images(facts, plots, task_report.captions)]
+    parts += [*task_report.details(evaluation), *_images(facts, plots, task_report.plots)]
     if evaluation.examples:
         parts += ["### Examples", task_report.examples_note, task_report.example_table(evaluation.examples)]
     return parts

@@ -10,6 +10,9 @@ from glassformer.config.validation import TASK_NAMES, nearest
 from glassformer.errors import UsageError
 from glassformer.tasks.base import Task
 
+OF_THEIR_OWN = ("translate", "lm", "pretrain")
+"""Tasks that have a file of their own; the others are heads of an encoder."""
+
 
 class _Tasks(Mapping[str, type[Task]]):
     """The tasks by name. The file of one, which registers it, is imported when it is asked for."""
@@ -19,7 +22,7 @@ class _Tasks(Mapping[str, type[Task]]):
 
     def __getitem__(self, name: str) -> type[Task]:
         if name not in self.registered and name in TASK_NAMES:
-            import_module(f"{__name__}.{name}")
+            import_module(f"{__name__}.{name if name in OF_THEIR_OWN else 'encoder'}")
         return self.registered[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -127,39 +127,39 @@ Of the recipes only gpt2-124m is above it, with 3.3 billion (65,536 tokens, 50,3
 """
 
 
-class LanguageModellingReport(TaskReport):
-    """Rates of surprise, and text written after a prompt."""
+def continuation_examples(examples: Sequence[JsonObject]) -> str:
+    """Return prompts with what was written after them."""
+    return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)
 
-    model_name = "language model"
-    pipeline_tag = "text-generation"
-    family = "decoder-only"
-    unit = "tokens"
-    loss_unit = "nats per token"
-    headline = "bits_per_char"
-    table_metrics = ("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity")
-    limits = "It continues text in the manner of its training text. It knows no facts and follows no instructions."
-    examples_note = "The model continues a prompt."
-    comparison_keys = ("chars", "nats")
 
-    def example_table(self, examples: Sequence[JsonObject]) -> str:
-        return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)
+def score_blocks(scores: JsonObject) -> Scoring:
+    """Return the nats of each block of the text and its characters; in bits where those are the headline."""
+    in_bits = (scores.get("headline") or REPORT.headline) == "bits_per_char"
 
-    def example_command(self, run: str) -> str:
-        return f'glassformer predict {run} --prompt "Once" --max-new-tokens 200 --top-p 0.9 --seed 1'
+    def counts(predictions: Predictions) -> np.ndarray:
+        unit = math.log(2) if in_bits else 1.0
+        return np.array([(float(row["nats"]) / unit, float(row["chars"])) for row in predictions])
 
-    def answer_lines(self, answer: JsonObject) -> list[str]:
-        return continuation_lines(answer)
+    metric = "bits_per_char" if in_bits else "nats_per_char"
+    return Scoring(metric, counts, ratio, best=0.0, sign=-1, unit="blocks of the text")
 
-    def scoring(self, scores: JsonObject) -> Scoring:
-        """Return the nats of each block of the text and its characters; in bits where those are the headline."""
-        in_bits = (scores.get("headline") or self.headline) == "bits_per_char"
 
-        def counts(predictions: Predictions) -> np.ndarray:
-            unit = math.log(2) if in_bits else 1.0
-            return np.array([(float(row["nats"]) / unit, float(row["chars"])) for row in predictions])
-
-        metric = "bits_per_char" if in_bits else "nats_per_char"
-        return Scoring(metric, counts, ratio, best=0.0, sign=-1, unit="blocks of the text")
+REPORT = TaskReport(
+    model_name="language model",
+    pipeline_tag="text-generation",
+    family="decoder-only",
+    unit="tokens",
+    loss_unit="nats per token",
+    headline="bits_per_char",
+    table_metrics=("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity"),
+    limits="It continues text in the manner of its training text. It knows no facts and follows no instructions.",
+    examples_note="The model continues a prompt.",
+    comparison_keys=("chars", "nats"),
+    example_table=continuation_examples,
+    example_text='--prompt "Once" --max-new-tokens 200 --top-p 0.9 --seed 1',
+    answer_lines=continuation_lines,
+    scored=score_blocks,
+)
 
 
 @register
@@ -172,7 +172,7 @@ class LanguageModelling(Task):
     running_text = True
     explain_as = "language_model"
     imported_start: ClassVar = {"lr": 1e-4}
-    report = LanguageModellingReport()
+    report = REPORT
     ignores = (
         PARALLEL_FILES
         | SEVERAL_LABELS

@@ -35,7 +35,6 @@ from glassformer.models.encoder_models import MaskedLanguageModel
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.ngram_embeddings import NgramBatch
-from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.base import (
     CLASSES,
@@ -112,30 +111,23 @@ HIDDEN_SEED = 0
 N_EXAMPLES, EXAMPLE_TOKENS, EXAMPLE_CHARS = 6, 24, 400
 
 
-class PretrainReport(TaskReport):
-    """How well hidden words are guessed, and what is guessed for some."""
-
-    model_name = "masked language model"
-    pipeline_tag = "fill-mask"
-    family = "encoder"
-    unit = "masked tokens"
-    loss_unit = "nats per masked token"
-    metrics = (
+REPORT = TaskReport(
+    model_name="masked language model",
+    pipeline_tag="fill-mask",
+    family="encoder",
+    unit="masked tokens",
+    loss_unit="nats per masked token",
+    metrics=(
         Metric("nats_per_masked_token", "Nats per masked token", "lower is better", number, False),
         Metric("masked_accuracy", "Masked-token accuracy", "share of masked tokens predicted right", percent),
-    )
-    headline = "nats_per_masked_token"
-    limits = (
-        "It fills in words in the manner of its training texts. It is meant to be fine-tuned: "
-        "glassformer train classify --init-from with the folder of its run."
-    )
-    examples_note = "Beginnings of the first texts, one token of each hidden."
-
-    def example_command(self, run: str) -> str:
-        return f'glassformer predict {run} "I [MASK] this film."'
-
-    def answer_lines(self, answer: JsonObject) -> list[str]:
-        return masked_lines(answer)
+    ),
+    headline="nats_per_masked_token",
+    limits="It fills in words in the manner of its training texts. It is meant to be fine-tuned: "
+    "glassformer train classify --init-from with the folder of its run.",
+    examples_note="Beginnings of the first texts, one token of each hidden.",
+    example_text='"I [MASK] this film."',
+    answer_lines=masked_lines,
+)
 
 
 @register
@@ -148,7 +140,7 @@ class Pretrain(Task):
     imported_start: ClassVar = {"lr": 1e-4}
     schema = DataSchema("pretrain", (TEXT,))
     metric = "nats_per_masked_token"
-    report = PretrainReport()
+    report = REPORT
     ignores = (
         PARALLEL_FILES
         | SEVERAL_LABELS

@@ -1,12 +1,13 @@
-"""How runs of a task are reported: what the report, the model card, the plots and the commands ask a task.
+"""How runs of a task are reported, as data: what the report, the model card, the plots and the commands need.
 
-A task that says little still gets a true report, since every answer here has a default.
+A task that says little still gets a true report, since every field has a default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,8 +34,25 @@ def answer_text(value: object) -> str:
     return "\n".join(sorted(map(str, value))) if isinstance(value, list) else str(value).strip()
 
 
+def plain_table(examples: Sequence[JsonObject]) -> str:
+    """Return what is plain in examples as a table in Markdown."""
+    keys = [key for key, value in examples[0].items() if isinstance(value, str | int | float)]
+    return table(keys, [[row.get(key, "") for key in keys] for row in examples], left=len(keys))
+
+
+def plain_lines(answer: JsonObject) -> list[str]:
+    """Return what is plain in an answer as a line, separated by tabs."""
+    return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
+
+
+def no_sentences(evaluation: Evaluation) -> list[str]:
+    """Return none."""
+    return []
+
+
+@dataclass(frozen=True)
 class TaskReport:
-    """Texts and plots for a task's runs, without state. Text is Markdown where it goes into a report.
+    """Texts and plots for a task's runs. Text is Markdown where it goes into a report.
 
     Attributes:
         model_name: what a model is, after "a".
@@ -48,7 +66,7 @@ class TaskReport:
         headline: the headline score, unless the evaluation names another.
         table_metrics: scores of the result table; every known one if empty.
         baselines: titles of the baselines.
-        captions: captions of the task's own plots, in the order of the report.
+        rivals: those that a model should be better than; all if empty.
         limits: limits of the models.
         examples_note: how the examples were chosen.
         guesses_evenly: whether an untrained model gives all answers about the same probability, so that its loss is the
@@ -58,27 +76,42 @@ class TaskReport:
         probe: what the head is fitted by before the first step, where a pretrained encoder is new to the task.
         comparison_keys: keys of a stored prediction that hold target and prediction; None if runs are not compared
             example by example.
+        details: what follows the result table, such as how answers were decoded, or a table of classes.
+        cautions: what a reader must know before believing a score, besides the rivals that do as well.
+        plots: pictures of an evaluation: a function that returns PNG bytes, or None where there is nothing to draw, and
+            its caption, by the name of the file.
+        example_table: examples as Markdown.
+        example_text: an argument of `predict` as the shell reads it, with its flags.
+        answer_lines: a prediction as lines without line breaks, its fields separated by tabs.
+        scored: what the headline of an evaluation is computed from; None for the share of right answers.
     """
 
-    model_name: ClassVar[str] = "model"
-    pipeline_tag: ClassVar[str] = ""
-    family: ClassVar[str] = ""
-    unit: ClassVar[str] = "examples"
-    loss_unit: ClassVar[str] = "nats per label"
-    inputs_name: ClassVar[str] = "training texts"
-    better_truncation: ClassVar[str] = ""
-    metrics: ClassVar[tuple[Metric, ...]] = ()
-    headline: ClassVar[str] = ""
-    table_metrics: ClassVar[tuple[str, ...]] = ()
-    baselines: ClassVar[Mapping[str, str]] = {}
-    captions: ClassVar[Mapping[str, str]] = {}
-    limits: ClassVar[str] = "It was tested on data like its training data; elsewhere it may do worse."
-    examples_note: ClassVar[str] = "The first of the split, not chosen."
-    guesses_evenly: ClassVar[bool] = True
-    steps_averaged: ClassVar[int] = 1
-    averaged: ClassVar[tuple[str, str]] = ("probability", "probabilities")
-    probe: ClassVar[str] = "a logistic regression"
-    comparison_keys: ClassVar[tuple[str, str] | None] = None
+    model_name: str = "model"
+    pipeline_tag: str = ""
+    family: str = ""
+    unit: str = "examples"
+    loss_unit: str = "nats per label"
+    inputs_name: str = "training texts"
+    better_truncation: str = ""
+    metrics: tuple[Metric, ...] = ()
+    headline: str = ""
+    table_metrics: tuple[str, ...] = ()
+    baselines: Mapping[str, str] = field(default_factory=dict)
+    rivals: tuple[str, ...] = ()
+    limits: str = "It was tested on data like its training data; elsewhere it may do worse."
+    examples_note: str = "The first of the split, not chosen."
+    guesses_evenly: bool = True
+    steps_averaged: int = 1
+    averaged: tuple[str, str] = ("probability", "probabilities")
+    probe: str = "a logistic regression"
+    comparison_keys: tuple[str, str] | None = None
+    details: Callable[[Evaluation], list[str]] = no_sentences
+    cautions: Callable[[Evaluation], list[str]] = no_sentences
+    plots: Mapping[str, tuple[Callable[[Evaluation], bytes | None], str]] = field(default_factory=dict)
+    example_table: Callable[[Sequence[JsonObject]], str] = plain_table
+    example_text: str = '"a text of yours" --json'
+    answer_lines: Callable[[JsonObject], list[str]] = plain_lines
+    scored: Callable[[JsonObject], Scoring | None] | None = None
 
     def metric(self, name: str) -> Metric:
         return metric(name, self.metrics)
@@ -93,49 +126,32 @@ class TaskReport:
         known = self.table_metrics or [*(metric.name for metric in self.metrics), *METRICS]
         return [name for name in dict.fromkeys(known) if evaluation.value(name) is not None]
 
-    def details(self, evaluation: Evaluation) -> list[str]:
-        """Return what follows the result table, such as how answers were decoded, or a table of classes."""
-        return []
-
     def warnings(self, evaluation: Evaluation) -> list[str]:
-        """Return what a reader must know before believing a score."""
-        return []
-
-    def beaten(self, evaluation: Evaluation) -> list[str]:
-        """Return a warning for each baseline whose headline score is as good as the model's, or better."""
+        """Return the cautions, and one for each rival whose headline score is as good as the model's, or better."""
         metric, score, _ = self.score(evaluation)
-        found: list[str] = []
-        for key, title in self.baselines.items():
+        found = self.cautions(evaluation)
+        for key in self.rivals or self.baselines:
             rival = evaluation.baselines.get(key, {}).get(metric.name)
             if score is not None and rival is not None and not metric.better(score, rival):
-                found.append(f"“{title}” does as well or better here ({metric.title} {metric.write(rival)}).")
+                found.append(
+                    f"“{self.baselines[key]}” does as well or better here ({metric.title} {metric.write(rival)})."
+                )
         return found
 
-    def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
-        """Draw an evaluation's own pictures: PNG by name, each with a caption in `captions`."""
-        return {}
-
-    def example_table(self, examples: Sequence[JsonObject]) -> str:
-        """Return examples as Markdown; a table of what is plain in them."""
-        keys = [key for key, value in examples[0].items() if isinstance(value, str | int | float)]
-        return table(keys, [[row.get(key, "") for key in keys] for row in examples], left=len(keys))
-
-    def example_command(self, run: str) -> str:
-        """Return a line for the shell that uses a run, whose path is quoted as the shell reads it."""
-        return f'glassformer predict {run} "a text of yours" --json'
-
-    def answer_lines(self, answer: JsonObject) -> list[str]:
-        """Return a prediction as lines without line breaks, its fields separated by tabs."""
-        return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
+    def drawn(self, evaluation: Evaluation) -> dict[str, bytes]:
+        """Draw an evaluation's own pictures: PNG by name."""
+        images = {name: draw(evaluation) for name, (draw, _) in self.plots.items()}
+        return {name: image for name, image in images.items() if image is not None}
 
     def scoring(self, scores: JsonObject) -> Scoring:
-        """Return what the headline of an evaluation is computed from; here the share of right answers."""
+        """Return what the headline of an evaluation is computed from."""
 
         def counts(predictions: Predictions) -> np.ndarray:
             pairs = ([answer_text(row[key]) for key in self.comparison_keys or ()] for row in predictions)
             return np.array([(truth == answer, 1) for truth, answer in pairs], float)
 
-        return Scoring(self.score(Evaluation("", "", scores)).metric.name, counts, share)
+        named = self.scored(scores) if self.scored else None
+        return named or Scoring(self.score(Evaluation("", "", scores)).metric.name, counts, share)
 
     def counted(self, scores: JsonObject) -> Counted:
         """Return what the headline of an evaluation is computed from, and the counts of its examples."""

@@ -67,55 +67,6 @@ VALIDATION_SENTENCES = 1024
 SIGNATURES = ("bleu_signature", "bleu_lc_signature", "chrf_signature")
 
 
-class TranslateReport(TaskReport):
-    """Sentences beside their references; BLEU and chrF come with sacreBLEU's signatures."""
-
-    model_name = "translator"
-    pipeline_tag = "translation"
-    family = "encoder–decoder"
-    unit = "sentences"
-    loss_unit = "nats per target token"
-    inputs_name = "source sentences"
-    headline = "bleu"
-    table_metrics = ("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio")
-    baselines: ClassVar = {"copy": "copying the source"}
-    captions: ClassVar = {"bleu_by_length": "BLEU by length of the reference."}
-    limits = "It translates sentences of the kind it was trained on. Others may come out fluent and wrong."
-    comparison_keys = ("reference", "translation")
-
-    def details(self, evaluation: Evaluation) -> list[str]:
-        scores = evaluation.scores
-        signatures = [f"`{scores[key]}`" for key in SIGNATURES if key in scores]
-        if not signatures:
-            return confidence_sentence(scores)
-        how = f"Decoded with beam {scores['beam_size']}. " if "beam_size" in scores else ""
-        if scores.get("sample"):
-            how = f"Sampled at temperature {scores.get('temperature', 1.0):g}, seed {scores.get('decode_seed', 0)}. "
-        words = scores.get("bleu_lc_words")
-        lower = f" The lowercased references have {words:,} words." if words else ""
-        return [f"{how}sacreBLEU signatures: {', '.join(signatures)}.{lower}", *confidence_sentence(scores)]
-
-    def plots(self, evaluation: Evaluation) -> dict[str, bytes]:
-        image = bleu_by_length(evaluation)
-        return {} if image is None else {"bleu_by_length": image}
-
-    def example_table(self, examples: Sequence[JsonObject]) -> str:
-        rows = [[e["text"], e["translation"], e.get("reference", "")] for e in examples]
-        return table(["source", "this model", "reference"], rows, left=3)
-
-    def example_command(self, run: str) -> str:
-        return f"glassformer predict {run} --beam-size 5 < source.txt > translation.txt"
-
-    def answer_lines(self, answer: JsonObject) -> list[str]:
-        return translation_lines(answer)
-
-    def scoring(self, scores: JsonObject) -> Scoring:
-        """Return what BLEU counts, by the tokenizer that the evaluation used, or the share of exact matches."""
-        if scores.get("headline", "bleu") != "bleu":
-            return super().scoring(scores)
-        return bleu_scoring(scores.get("bleu_signature"))
-
-
 def confidence_sentence(scores: JsonObject) -> list[str]:
     """Say how well the probabilities of a model order its translations by their quality, where that was scored."""
     if not (found := scores.get("confidence")):
@@ -129,6 +80,73 @@ def confidence_sentence(scores: JsonObject) -> list[str]:
     ]
 
 
+def how_decoded(evaluation: Evaluation) -> list[str]:
+    """Return how translations were decoded, sacreBLEU's signatures, and what confidence says."""
+    scores = evaluation.scores
+    signatures = [f"`{scores[key]}`" for key in SIGNATURES if key in scores]
+    if not signatures:
+        return confidence_sentence(scores)
+    how = f"Decoded with beam {scores['beam_size']}. " if "beam_size" in scores else ""
+    if scores.get("sample"):
+        how = f"Sampled at temperature {scores.get('temperature', 1.0):g}, seed {scores.get('decode_seed', 0)}. "
+    words = scores.get("bleu_lc_words")
+    lower = f" The lowercased references have {words:,} words." if words else ""
+    return [f"{how}sacreBLEU signatures: {', '.join(signatures)}.{lower}", *confidence_sentence(scores)]
+
+
+def translation_examples(examples: Sequence[JsonObject]) -> str:
+    """Return translations beside their references as a table."""
+    rows = [[e["text"], e["translation"], e.get("reference", "")] for e in examples]
+    return table(["source", "this model", "reference"], rows, left=3)
+
+
+def score_translations(scores: JsonObject) -> Scoring | None:
+    """Return what BLEU counts, by the tokenizer that the evaluation used; None where exact matches are the headline."""
+    return bleu_scoring(scores.get("bleu_signature")) if scores.get("headline", "bleu") == "bleu" else None
+
+
+def bleu_by_length(evaluation: Evaluation) -> bytes | None:
+    """Draw BLEU by length of the reference; PNG bytes, or None where there is nothing to draw."""
+    rows = evaluation.scores.get("length_buckets") or []
+    overall = evaluation.value("bleu")
+    if len(rows) < 2 or overall is None:
+        return None
+    subtitle = "Test sentences by tokens of the reference, n of each"
+    figure, (axes,) = ps.new_figure(3.3, "BLEU by length", subtitle, right=0.95)
+    x, bleu = np.arange(len(rows)), [row["bleu"] for row in rows]
+    axes.bar(x, bleu, 0.62, color=ps.SOFT)
+    for at, value in zip(x, bleu, strict=True):
+        axes.annotate(f"{value:.1f}", (at, 0), (0, 6), textcoords="offset points", ha="center", color=ps.INK)
+    axes.axhline(overall, color=ps.ACCENT, linewidth=1.2)
+    axes.set_xticks(x, [f"{row['min']}–{row['max']}\nn = {row['n']:,}" for row in rows])
+    axes.tick_params(length=0)
+    axes.set_xlim(-0.6, len(rows) - 0.4)
+    axes.set_ylim(0, max([*bleu, overall, 1e-9]) * 1.08)
+    ps.end_labels(axes, [(len(rows) - 0.4, overall, f"all {overall:.1f}", ps.ACCENT)])
+    return ps.png(figure)
+
+
+REPORT = TaskReport(
+    model_name="translator",
+    pipeline_tag="translation",
+    family="encoder–decoder",
+    unit="sentences",
+    loss_unit="nats per target token",
+    inputs_name="source sentences",
+    headline="bleu",
+    table_metrics=("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio"),
+    baselines={"copy": "copying the source"},
+    plots={"bleu_by_length": (bleu_by_length, "BLEU by length of the reference.")},
+    limits="It translates sentences of the kind it was trained on. Others may come out fluent and wrong.",
+    comparison_keys=("reference", "translation"),
+    details=how_decoded,
+    example_table=translation_examples,
+    example_text="--beam-size 5 < source.txt > translation.txt",
+    answer_lines=translation_lines,
+    scored=score_translations,
+)
+
+
 @register
 class Translate(Task):
     """Validated on BLEU of greedy translations, or on exact match where answers are short."""
@@ -140,7 +158,7 @@ class Translate(Task):
     needs_tokens = ("bos", "eos")
     # Label smoothing would give a share to the tokens of the source in a joint vocabulary, which are never written.
     imported_start: ClassVar = {"lr": 3e-4, "label_smoothing": 0.0}
-    report = TranslateReport()
+    report = REPORT
     ignores = (
         HASHED_NGRAMS
         | SEVERAL_LABELS
@@ -319,24 +337,3 @@ def _settings_used(decode: DecodeConfig) -> dict[str, Any]:
     search = ("beam_size", "length_penalty")
     sampling = ("sample", "temperature", "top_k", "top_p", "min_p", "decode_seed", "length_penalty")
     return {name: getattr(decode, name) for name in (sampling if decode.sample else search)}
-
-
-def bleu_by_length(evaluation: Evaluation) -> bytes | None:
-    """Draw BLEU by length of the reference; PNG bytes, or None where there is nothing to draw."""
-    rows = evaluation.scores.get("length_buckets") or []
-    overall = evaluation.value("bleu")
-    if len(rows) < 2 or overall is None:
-        return None
-    subtitle = "Test sentences by tokens of the reference, n of each"
-    figure, (axes,) = ps.new_figure(3.3, "BLEU by length", subtitle, right=0.95)
-    x, bleu = np.arange(len(rows)), [row["bleu"] for row in rows]
-    axes.bar(x, bleu, 0.62, color=ps.SOFT)
-    for at, value in zip(x, bleu, strict=True):
-        axes.annotate(f"{value:.1f}", (at, 0), (0, 6), textcoords="offset points", ha="center", color=ps.INK)
-    axes.axhline(overall, color=ps.ACCENT, linewidth=1.2)
-    axes.set_xticks(x, [f"{row['min']}–{row['max']}\nn = {row['n']:,}" for row in rows])
-    axes.tick_params(length=0)
-    axes.set_xlim(-0.6, len(rows) - 0.4)
-    axes.set_ylim(0, max([*bleu, overall, 1e-9]) * 1.08)
-    ps.end_labels(axes, [(len(rows) - 0.4, overall, f"all {overall:.1f}", ps.ACCENT)])
-    return ps.png(figure)

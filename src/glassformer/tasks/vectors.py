@@ -47,8 +47,7 @@ def check_pools(task: Task) -> None:
 
 
 def _of_chunk(task: Task, model: nn.Module, texts: Sequence[str]) -> np.ndarray:
-    answer = None if task.label_names is None else [task.label_names[0]] * len(texts)  # read and not used
-    corpus = task.encode(Split(list(texts), answer), training=False)
+    corpus = task.encode(Split(list(texts)), training=False)
     columns = []
     for member in members_of(model):
         vectors, index = corpus_vectors(task, member, corpus)

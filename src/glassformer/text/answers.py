@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from glassformer.errors import DataError, DivergedError, UsageError
+from glassformer.text.decision import Decision, number_text
+from glassformer.text.tags import OUTSIDE, spans_of
 from glassformer.text.tokenizer import MASK, Tokenizer
+from glassformer.text.words import ReadText
 from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
@@ -119,36 +122,6 @@ FROM_TEXT = frozenset({"label", "labels", "number", "tags", "translation"})
 """Answers that say nothing of a text that is empty."""
 
 
-@dataclass
-class TextsAnswered:
-    """Counts, over the texts that were answered, of what their answers say of them."""
-
-    n: int = 0
-    n_cut: int = 0
-    n_with_unknown: int = 0
-    n_unknown: int = 0
-    n_empty: int = 0
-
-    def add(self, answer: Mapping[str, Any]) -> None:
-        """Count a text by its answer."""
-        unknown = answer.get("unknown", 0)
-        self.n_empty += not FROM_TEXT.isdisjoint(answer) and not str(answer.get("text", "-")).strip()
-        self.n, self.n_cut = self.n + 1, self.n_cut + ("truncated" in answer)
-        self.n_with_unknown, self.n_unknown = self.n_with_unknown + (unknown > 0), self.n_unknown + unknown
-
-    def warn(self, max_len: int) -> None:
-        """Log what a reader of the answers must know."""
-        if self.n_empty:
-            logger.warning(empty_message(self.n_empty, self.n))
-        if self.n_cut:
-            logger.warning(cut_message(self.n_cut, self.n, max_len))
-        if self.n_unknown:
-            hold = "holds" if self.n_with_unknown == 1 else "hold"
-            tokens = counted(self.n_unknown, "tokens")
-            message = f"{self.n_with_unknown:,} of {self.n:,} texts {hold} {tokens} unknown to the model"
-            logger.warning(message)
-
-
 def empty_message(n_empty: int, n: int) -> str:
     """Return how many texts are empty."""
     return f"{n_empty:,} of {n:,} texts {'is' if n_empty == 1 else 'are'} empty"
@@ -161,21 +134,25 @@ def cut_message(n_cut: int, n: int, max_len: int) -> str:
 
 
 def warn_of_cut(answers: Sequence[dict[str, Any]], max_len: int) -> int:
-    """Log how many answers are to texts that were cut, or hold unknown tokens; return how many were cut."""
-    seen = TextsAnswered()
-    for answer in answers:
-        seen.add(answer)
-    seen.warn(max_len)
-    return seen.n_cut
+    """Log what a reader of the answers must know; return how many were to texts that were cut."""
+    return sum("truncated" in answer for answer in warn_at_end(iter(answers), max_len))
 
 
 def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dict[str, Any]]:
-    """Yield the answers, and log after the last what `warn_of_cut` does."""
-    seen = TextsAnswered()
+    """Yield the answers, and log after the last how many texts were empty, were cut, or hold unknown tokens."""
+    n, seen = 0, Counter[str]()
     for answer in answers:
-        seen.add(answer)
+        n, unknown = n + 1, answer.get("unknown", 0)
+        empty = not FROM_TEXT.isdisjoint(answer) and not str(answer.get("text", "-")).strip()
+        seen.update(empty=empty, cut="truncated" in answer, unknown=unknown, texts=unknown > 0)
         yield answer
-    seen.warn(max_len)
+    if seen["empty"]:
+        logger.warning(empty_message(seen["empty"], n))
+    if seen["cut"]:
+        logger.warning(cut_message(seen["cut"], n, max_len))
+    if seen["unknown"]:
+        hold, tokens = "holds" if seen["texts"] == 1 else "hold", counted(seen["unknown"], "tokens")
+        logger.warning(f"{seen['texts']:,} of {n:,} texts {hold} {tokens} unknown to the model")
 
 
 def check_probabilities(probabilities: np.ndarray) -> np.ndarray:
@@ -185,11 +162,46 @@ def check_probabilities(probabilities: np.ndarray) -> np.ndarray:
     return probabilities
 
 
-def class_answer(text: Mapping[str, str], probabilities: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the most probable class of a text, or pair of texts, and the probability of each."""
-    named = dict(zip(labels, probabilities.tolist(), strict=True))
-    best = labels[int(probabilities.argmax())]
+Names = Sequence[str]
+
+
+def class_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
+    """Return the most probable class of a text, or pair of texts, and the probability of each, from those (C,)."""
+    named = dict(zip(names, outputs.tolist(), strict=True))
+    best = names[int(outputs.argmax())]
     return {**text, "label": best, "probability": named[best], "probabilities": named}
+
+
+def labels_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
+    """Return the labels of a text, or pair of texts, in the order of the model, and the probability of each label."""
+    kept = decision.answered(outputs[None])[0]
+    named = dict(zip(names, outputs.tolist(), strict=True))
+    return {**text, "labels": [name for name, k in zip(names, kept, strict=True) if k], "probabilities": named}
+
+
+def number_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
+    """Return the number of a text, or pair of texts."""
+    return {**text, "number": float(outputs)}
+
+
+def tags_answer(read: ReadText, outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
+    """Return the most probable tags of a text's words, and the spans that they mark, from probabilities (W, C).
+
+    That of a span is the product of its words': given the text, tags are independent in a model that tags each word by
+    itself.
+    """
+    tags, shares = [names[int(i)] for i in outputs.argmax(axis=-1)], outputs.max(axis=-1, initial=0.0)
+    marked: list[dict[str, Any]] = []
+    for span in spans_of(tags):
+        start, end = read.spans[span.start][0], read.spans[span.end - 1][1]
+        row = {"start": start, "end": end, "label": span.label, "text": read.source[start:end]}
+        marked.append(row | {"probability": float(np.prod(shares[span.start : span.end]))})
+    return {"text": read.source, "words": [*read.words], "tags": tags, "spans": marked}
+
+
+def vector_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
+    """Return the vector of a text."""
+    return {**text, "vector": outputs.tolist()}
 
 
 DETAILS = frozenset({"mean_log_probability", "tokens", "words"})
@@ -223,6 +235,26 @@ def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefi
 def class_lines(answer: dict[str, Any]) -> list[str]:
     """Return a class and its probability; where no class is answered, an empty text and that of the best."""
     return [f"{answer['label'] or ''}\t{answer['probability']:.4f}"]
+
+
+def labels_lines(answer: dict[str, Any]) -> list[str]:
+    """Return the labels of a text and their probabilities, each separated by "; "."""
+    shares = (f"{answer['probabilities'][label]:.4f}" for label in answer["labels"])
+    return ["\t".join(["; ".join(answer["labels"]), "; ".join(shares)])]
+
+
+def number_lines(answer: dict[str, Any]) -> list[str]:
+    """Return the number of a text as a line."""
+    return [number_text(answer["number"])]
+
+
+def tags_lines(answer: dict[str, Any]) -> list[str]:
+    """Return the spans of a text with their labels, separated by tabs; where it has none, its words with their tags."""
+    if answer["spans"]:
+        return ["\t".join(f"{span['text']} [{span['label']} {span['probability']:.4f}]" for span in answer["spans"])]
+    if set(answer["tags"]) <= {OUTSIDE}:
+        return [""]
+    return [" ".join(f"{word}/{tag}" for word, tag in zip(answer["words"], answer["tags"], strict=True))]
 
 
 SHOWN = 4
@@ -293,3 +325,16 @@ def _n_common(a: str, b: str) -> int:
 def continuation_lines(answer: dict[str, Any]) -> list[str]:
     """Return a prompt with its continuation."""
     return [answer["prompt"] + answer["text"]]
+
+
+ANSWERS = {
+    "classifier": (class_answer, class_lines),
+    "multilabel_classifier": (labels_answer, labels_lines),
+    "regressor": (number_answer, number_lines),
+    "tagger": (tags_answer, tags_lines),
+    "text_embedder": (vector_answer, vector_lines),
+    "masked_language_model": (None, masked_lines),
+    "translator": (None, translation_lines),
+    "language_model": (None, continuation_lines),
+}
+"""By the kind of model (`Task.explain_as`): the answer from the outputs of an encoder, and its lines."""

@@ -6,7 +6,7 @@ No torch is imported here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -109,21 +109,6 @@ def at_temperature(probabilities: Float[np.ndarray, "... C"], temperature: float
     return p / p.sum(axis=-1, keepdims=True)
 
 
-def labels_answer(
-    text: Mapping[str, str], probabilities: Float[np.ndarray, " L"], labels: Sequence[str], decision: Decision
-) -> dict[str, Any]:
-    """Return the labels of a text, or pair of texts, in the order of the model, and the probability of each label."""
-    kept = decision.answered(probabilities[None])[0]
-    named = dict(zip(labels, probabilities.tolist(), strict=True))
-    return {**text, "labels": [name for name, k in zip(labels, kept, strict=True) if k], "probabilities": named}
-
-
-def labels_lines(answer: dict[str, Any]) -> list[str]:
-    """Return the labels of a text and their probabilities, each separated by "; "."""
-    shares = (f"{answer['probabilities'][label]:.4f}" for label in answer["labels"])
-    return ["\t".join(["; ".join(answer["labels"]), "; ".join(shares)])]
-
-
 DIGITS, EXACT = 6, 15
 """Significant digits of a number in a line; one whose whole part has as many, up to 15, has two behind the point."""
 
@@ -137,13 +122,3 @@ def number_text(value: float) -> str:
 def written_number(value: float) -> str:
     """Write a number as `number_text` does, with a minus sign in the place of a hyphen, as an explanation has it."""
     return number_text(value).replace("-", "−")
-
-
-def number_answer(text: Mapping[str, str], number: float) -> dict[str, Any]:
-    """Return the number of a text, or pair of texts."""
-    return {**text, "number": float(number)}
-
-
-def number_lines(answer: dict[str, Any]) -> list[str]:
-    """Return the number of a text as a line."""
-    return [number_text(answer["number"])]

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-from jaxtyping import Float
+from typing import NamedTuple
 
 OUTSIDE = "O"
 _OF_SPAN = re.compile(r"([BIESLU])-(.+)")
@@ -81,43 +78,6 @@ def tag_names(tags: Iterable[str]) -> list[str]:
     return [OUTSIDE, *(f"{prefix}-{label}" for label in labels for prefix in "BI")]
 
 
-def tags_at(
-    shares: Float[np.ndarray, "S C"], places: Sequence[int], names: Sequence[str]
-) -> tuple[list[str], Float[np.ndarray, " W"]]:
-    """Return the most probable tag at the place of each word, and its probability.
-
-    A word without a place has the tag O, or the first where there is none.
-    """
-    at = np.array(places, np.int64)
-    best = np.where(at >= 0, shares.argmax(axis=1)[at], outside_of(names))
-    return [names[int(i)] for i in best], np.where(at >= 0, shares.max(axis=1)[at], 1.0)
-
-
 def outside_of(names: Sequence[str]) -> int:
     """Return the number of the tag of words that are not read: O, or where there is none the first."""
     return names.index(OUTSIDE) if OUTSIDE in names else 0
-
-
-def tags_answer(
-    text: str, words: Sequence[str], spans: Sequence[tuple[int, int]], tags: Sequence[str], shares: np.ndarray
-) -> dict[str, Any]:
-    """Return the tags of a text's words, and the spans that they mark.
-
-    `shares` are the probabilities of the tags. That of a span is the product of its words': given the text, tags are
-    independent in a model that tags each word by itself.
-    """
-    marked: list[dict[str, Any]] = []
-    for span in spans_of(tags):
-        start, end = spans[span.start][0], spans[span.end - 1][1]
-        share = float(np.prod(shares[span.start : span.end]))
-        marked.append({"start": start, "end": end, "label": span.label, "text": text[start:end], "probability": share})
-    return {"text": text, "words": [*words], "tags": [*tags], "spans": marked}
-
-
-def tags_lines(answer: dict[str, Any]) -> list[str]:
-    """Return the spans of a text with their labels, separated by tabs; where it has none, its words with their tags."""
-    if answer["spans"]:
-        return ["\t".join(f"{span['text']} [{span['label']} {span['probability']:.4f}]" for span in answer["spans"])]
-    if set(answer["tags"]) <= {OUTSIDE}:
-        return [""]
-    return [" ".join(f"{word}/{tag}" for word, tag in zip(answer["words"], answer["tags"], strict=True))]

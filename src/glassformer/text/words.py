@@ -70,11 +70,13 @@ class ReadText(NamedTuple):
         text: the words, joined by single spaces.
         words: the words.
         spans: where each stands in the text that was given.
+        source: the text that was given.
     """
 
     text: str
     words: list[str]
     spans: list[Span]
+    source: str
 
     @property
     def starts(self) -> list[int]:
@@ -99,7 +101,7 @@ def read_running(text: str) -> ReadText:
     """Return running text as a model reads it."""
     spans = word_spans(text)
     words = [text[start:end] for start, end in spans]
-    return ReadText(" ".join(words), words, spans)
+    return ReadText(" ".join(words), words, spans, text)
 
 
 def first_tokens(starts: Sequence[int], words: Sequence[str], offsets: Sequence[Span]) -> list[int]:

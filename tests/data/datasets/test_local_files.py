@@ -20,7 +20,7 @@ from glassformer.data.datasets.local_files import load, load_test, load_text_dat
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
-from glassformer.tasks.classify import check_labels
+from glassformer.tasks.heads import CLASSIFY
 
 REVIEWS = [(f'review number {i}, it said "good"\nand more', ("pos", "neg")[i % 2]) for i in range(40)]
 PAIRS = [(f'"Hello {i}," he said', f"„Hallo {i}“, sagte er") for i in range(30)]
@@ -125,7 +125,7 @@ def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe' is not one of .*neg, pos"):
         load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=train, test_file=test)))
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe'"):
-        known = partial(check_labels, known=["neg", "pos"])
+        known = partial(CLASSIFY.check_rows, known=["neg", "pos"])
         load_test(replace(TASKS["classify"].schema, check=known), DataConfig(files=FilesConfig(test_file=test)))
 
 

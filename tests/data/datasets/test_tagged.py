@@ -15,7 +15,7 @@ from glassformer.data.check import check_data
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.errors import DataError, UsageError
-from glassformer.tasks.tag import Tag
+from glassformer.tasks.encoder import Tag
 
 CONLL = "-DOCSTART- -X- O\n\nAnna N B-PER\nsees V O\nNew N B-LOC\nYork N I-LOC\n\n\nGo V O\n"
 
@@ -121,8 +121,8 @@ def load(train: Path, **files: Any) -> Any:
 @for_each(
     ("train", "test", "place", "message"),
     [
-        ("a B-X\n", "b O\n\na O\nc B-Y\n", "t.conll:3", "word 2 ('c') has the tag 'B-Y', which is not one of the"),
-        ("a N\nb V\n", "a A\n", "t.conll:1", "which is not one of the training data's (N, V)"),
+        ("a B-X\n", "b O\n\na O\nc B-Y\n", "t.conll:3", "word 2 ('c'): tag 'B-Y' is not one of the"),
+        ("a N\nb V\n", "a A\n", "t.conll:1", "tag 'A' is not one of the training data's (N, V)"),
         (
             "a B-X\n\nb O\nc NOUN\n",
             "a O\n",

@@ -12,9 +12,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from glassformer.evaluate import regression
-from glassformer.evaluate.classification import MAX_TRAIN, bag_of_words_vectorizer, tfidf_features
-from glassformer.evaluate.tag_baselines import ALPHAS, fit_window, window_features
+from glassformer.evaluate.baselines import (
+    ALPHAS,
+    MAX_TRAIN,
+    WINDOW_ALPHAS,
+    bag_of_words_vectorizer,
+    fit_window,
+    tfidf_features,
+    window_features,
+)
 
 PENALTIES = (4.0, 16.0)
 """Inverse strengths of the L2 penalty on TF-IDF; the one with the least log loss on the first fold is taken."""
@@ -49,7 +55,7 @@ class TextFeatures:
     """
 
     penalties, set_penalties = PENALTIES, SET_PENALTIES
-    ridge_penalties = regression.ALPHAS
+    ridge_penalties = ALPHAS
     fit = staticmethod(fit_logistic)
 
     def __init__(self, texts: Sequence[str], pairs: bool = False) -> None:
@@ -78,7 +84,7 @@ class VectorFeatures:
     """Pooled vectors, centred and with a mean square of 1."""
 
     penalties = set_penalties = VECTOR_PENALTIES
-    ridge_penalties = tuple(VECTOR_RIDGE * penalty for penalty in regression.ALPHAS)
+    ridge_penalties = tuple(VECTOR_RIDGE * penalty for penalty in ALPHAS)
     fit = staticmethod(fit_logistic)
 
     def __init__(self, vectors: Float[np.ndarray, "N P"]) -> None:
@@ -94,7 +100,7 @@ class VectorFeatures:
 class WindowFeatures:
     """Each word with its neighbours, as in the baseline of tags; of very many, those of some sentences are fitted."""
 
-    penalties = ALPHAS[1:]
+    penalties = WINDOW_ALPHAS[1:]
 
     def __init__(self, sentences: Sequence[Sequence[str]]) -> None:
         self.matrix = window_features(sentences)

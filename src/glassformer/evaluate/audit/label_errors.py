@@ -25,7 +25,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from glassformer.evaluate.audit.features import Features, OfTexts
-from glassformer.evaluate.multilabel import MOST_CHOSEN_BY, score_of
+from glassformer.evaluate.baselines import MOST_CHOSEN_BY
+from glassformer.evaluate.scores import label_counts
+from glassformer.evaluate.scoring import f1
 
 FOLDS = 5
 SHARES = (0.02, 0.05)
@@ -243,9 +245,10 @@ def judge_label_sets(
     scores, errors, suggested = np.zeros(given.shape), np.zeros(given.shape, dtype=bool), given.copy()
     scores[:, columns], errors[:, columns] = score, listed
     suggested[:, columns] = (given[:, columns] & ~listed) | answered
+    constant = np.broadcast_to(np.arange(len(sizes)) == sizes.argmax(), given.shape)
     facts = {
-        "micro_f1": score_of(given[:, columns], answered),
-        "most_frequent": score_of(given, np.broadcast_to(np.arange(len(sizes)) == sizes.argmax(), given.shape)),
+        "micro_f1": f1(label_counts(given[:, columns], answered).sum(axis=0)),
+        "most_frequent": f1(label_counts(given, constant).sum(axis=0)),
         "candidates": n_candidates,
         "share": share,
         "penalty": penalty,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.evaluate.audit.features import sampled
-from glassformer.evaluate.classification import MAX_TRAIN
+from glassformer.evaluate.baselines import MAX_TRAIN
 
 PRECISION = 0.99
 """Share of the texts with a word that must have the label."""
