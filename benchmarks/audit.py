@@ -8,10 +8,8 @@ German training pairs get stretches of targets that are shifted, copied sources 
 whose sides are exchanged or whose target is a sentence of the source language, and targets that end in the middle.
 
 Requests of clinc150 are joined, one to three in a text, for several labels: of 5% of the labels a third is removed, a
-third replaced by another, and as many are added. Questions of banking77 are paired, with the label whether both have
-one label, of which 5% are flipped. Sentences of Multi30k have their counts, colours and garments tagged
-by rules; the tag of 5% of the words with one, and of as many others, is replaced. The stars of IMDB's training reviews
-(in the names of their files): 5% are replaced by those of other reviews.
+third replaced by another, and as many are added. Sentences of Multi30k have their counts, colours and garments tagged
+by rules; the tag of 5% of the words with one, and of as many others, is replaced.
 
 Recall is the share of injected faults that are listed, precision the share of what is listed that was injected: a lower
 bound, since the data has faults of its own; `clean` has what is listed without injected ones. Thresholds were chosen on
@@ -23,9 +21,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
-import re
-import tarfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,13 +35,12 @@ from glassformer.data.splits import Split
 from glassformer.evaluate.audit.audit import Vectors, audit_parts
 from glassformer.evaluate.audit.findings import AuditReport, Part
 from glassformer.tasks import task_class
-from glassformer.text.pairs import join_pair
 
 OUT = Path(__file__).with_name("audit.json")
 TABLES = ("emotion", "irony", "banking77", "clinc150")
 FLIPPED = 0.05
 OTHER_ANSWERS = "other answers by words"
-"""Where the table has pairs of texts, sets of labels, tags and numbers."""
+"""Where the table has sets of labels and tags."""
 SHARE = 0.01
 """Share of the pairs that get each fault."""
 STRETCHES = (3, 10, 30, 100, 300)
@@ -111,19 +105,6 @@ def joined(texts: Sequence[str], labels: Sequence[str], n: int = 6000) -> tuple[
     return found_texts, found_labels
 
 
-def paired(texts: Sequence[str], labels: Sequence[str], n: int = 6000) -> tuple[list[str], list[str]]:
-    """Return pairs of questions, every other one of two with the same label, and whether they have it."""
-    rng, by_label = np.random.default_rng(0), dict[str, list[str]]()
-    for text, label in zip(texts, labels, strict=True):
-        by_label.setdefault(label, []).append(text)
-    names, found = sorted(by_label), list[str]()
-    for i in range(n):
-        one, two = (by_label[names[k]] for k in rng.choice(len(names), 2, replace=False).tolist())
-        first, second = rng.choice(len(one), 2, replace=False).tolist()
-        found.append(join_pair(one[first], one[second] if i % 2 else two[int(rng.integers(len(two)))]))
-    return found, ["same" if i % 2 else "other" for i in range(n)]
-
-
 def with_wrong_sets(answers: Sequence[str], seed: int) -> tuple[list[str], set[int]]:
     """Remove, replace and add labels; return the sets, and which texts have another one."""
     rng, sets = np.random.default_rng([seed, 3]), [set(answer.split("\n")) for answer in answers]
@@ -177,29 +158,6 @@ def with_wrong_tags(answers: Sequence[str], seed: int) -> tuple[list[str], set[t
     return ["\n".join(each) for each in tags], chosen
 
 
-def read_stars() -> tuple[list[str], list[str]]:
-    """Return 6,000 of IMDB's training reviews, and their stars, which the names of the files end with."""
-    archive, found = Path(os.environ["GLASSFORMER_DATA"]) / "imdb" / "aclImdb.tar.gz", dict[str, tuple[str, str]]()
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            if name := re.search(r"train/(?:neg|pos)/\d+_(\d+)\.txt$", member.name):
-                file = tar.extractfile(member)
-                assert file is not None
-                found[member.name] = file.read().decode(), name[1]
-    names = sorted(found)
-    chosen = [names[i] for i in np.random.default_rng(0).permutation(len(names))[:6000].tolist()]
-    return [found[name][0] for name in chosen], [found[name][1] for name in chosen]
-
-
-def with_wrong_numbers(answers: Sequence[str], seed: int) -> tuple[list[str], set[int]]:
-    """Replace numbers by those of other examples; return them, and which differ."""
-    rng, found = np.random.default_rng([seed, 5]), list(answers)
-    chosen = rng.choice(len(found), round(FLIPPED * len(found)), replace=False).tolist()
-    for i in chosen:
-        found[i] = answers[int(rng.integers(len(answers)))]
-    return found, {i for i in chosen if found[i] != answers[i]}
-
-
 def measure_answers(
     texts: list[str],
     answers: list[str],
@@ -209,12 +167,10 @@ def measure_answers(
 ) -> dict[str, Any]:
     """Return what is listed of changed answers of a kind; without a seed, of the answers as they are."""
     given, injected = (answers, set[Any]()) if seed is None else change(answers, seed)
-    pairs = kind == "pairs"
-    part = Part("train", "t", texts, given, range(1, len(texts) + 1), "t", pairs)
-    report = audit_parts([part], "label" if pairs else kind)
-    rows = [f for f in report.findings if f.kind in ("label-error", "number-error")]
+    report = audit_parts([Part("train", "t", texts, given, range(1, len(texts) + 1))], kind)
+    rows = [f for f in report.findings if f.kind == "label-error"]
     listed = {(f.line - 1, int(f.numbers["word"]) - 1) if "word" in f.numbers else f.line - 1 for f in rows}
-    facts = {name: report.numbers[name] for name in ("micro_f1", "accuracy", "r2") if name in report.numbers}
+    facts = {name: report.numbers[name] for name in ("micro_f1", "accuracy") if name in report.numbers}
     found = scored(listed, injected) | facts
     return found if seed is not None else {"listed": found["listed"], "counts": report.counts}
 
@@ -317,9 +273,7 @@ def main() -> None:
             "labels",
             with_wrong_sets,
         ),
-        "banking77, pairs": (lambda: paired(*read_labelled(arguments.own / "banking77.train.csv")), "pairs", flipped),
         "multi30k, tagged": (lambda: tagged(read_multi30k().text[:6000]), "tags", with_wrong_tags),
-        "imdb, stars": (read_stars, "number", with_wrong_numbers),
     }
     for name, (make, kind, change) in read.items():
         if arguments.only in name:

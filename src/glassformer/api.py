@@ -7,7 +7,6 @@ data it was trained on. torch is imported where it is needed, for a model that w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -169,19 +168,18 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
             raise UsageError(message, "export with --quantization")
         return load_exported(path, device)  # pyright: ignore[reportReturnType]  # typed as what one loads to look into
     from glassformer.models.ensemble import Ensemble, members_of
-    from glassformer.tasks.restoring import check_joins
+    from glassformer.tasks.restoring import decision_together
 
-    run = _load(path, device, precision)
-    joining = [_load(other, device, precision) for other in others]
-    if len({each.precision for each in (run, *joining)}) > 1:
+    runs = [_load(each, device, precision) for each in (path, *others)]
+    run = runs[0]
+    if len({each.precision for each in runs}) > 1:
         raise UsageError("these runs compute in fp32 and in bf16, and answer together in one", "add --precision fp32")
-    for i, other in enumerate(joining):
-        check_joins([(each.path, each.task) for each in (run, *joining[:i])], other.path, other.task)
-    if not joining:
+    if not others:
         return run
-    members = [member for each in (run, *joining) for member in members_of(each.model)]
-    paths = tuple(other.path for other in joining)
-    run.task.decision = replace(run.task.decision, temperature=None)  # which was fitted to the answers of one run
+    answering = [(each.path, each.task) for each in runs]
+    run.task.decision = decision_together(run.path.parent, answering)
+    members = [member for each in runs for member in members_of(each.model)]
+    paths = tuple(path for path, _ in answering[1:])
     return Run(run.path, run.task, Ensemble(members).eval(), run.device, run.precision, paths)
 
 
@@ -220,17 +218,21 @@ def _folder(path: Any) -> Path:
 
 
 def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
-    """Score several runs as an ensemble, on the split and in the precision in which each of them was scored."""
+    """Score several runs as an ensemble, on the split and in the precision in which each of them was scored.
+
+    What it answers from is chosen on the validation split, as for each of them.
+    """
     from glassformer.runs.run_data import load_run_data
     from glassformer.utils.device import tuned
 
     run = load(*paths, device=RunFolder(paths[0]).read_config().train.device)
     data = load_run_data(run.path, run.task.schema, run.config.data, allow_changed=None).text
-    name, split = ("valid", data.valid) if data.test is None else ("test", data.test)
+    name = "valid" if data.test is None else "test"
     with tuned(run.device, run.computing):
-        scores = run.task.evaluate(run.answering, split, run.config.decode)
-    scores.pop("predictions")
-    return Evaluation(run.task.name, name, {"precision": run.precision} | scores)
+        task = run.task.decided(run.answering, run.task.encode(data.valid, training=False))
+        scores = task.evaluate(run.answering, data.splits()[name], run.config.decode)
+    del scores["predictions"]
+    return Evaluation(task.name, name, {"precision": run.precision, "decision": task.decision.to_json()} | scores)
 
 
 def _load(path: str | Path, device: str, precision: str | None) -> Run:

@@ -18,7 +18,6 @@ from benchmarks.audit import (
     measure_labels,
     measure_pairs,
     scored,
-    with_wrong_numbers,
     with_wrong_sets,
     with_wrong_tags,
 )
@@ -73,14 +72,14 @@ def test_the_guide_has_the_numbers_of_the_table() -> None:
 
 def test_errors_of_other_answers_are_listed_as_the_guide_says() -> None:
     table, text = TABLE[OTHER_ANSWERS], GUIDE.read_text(encoding="utf-8")
-    assert {name.split(",")[0] for name in table} == {"clinc150", "banking77", "multi30k", "imdb"}
+    assert {name.split(",")[0] for name in table} == {"clinc150", "multi30k"}
     for row in table.values():
         c, clean = row["faults"], row["clean"]["listed"]
         assert f" | {100 * c['recall']:.0f}% / {100 * c['precision']:.0f}% | {clean:,} |" in text
         assert f"| {c['injected']:.0f} " in text
 
 
-def test_sets_tags_and_numbers_are_changed_where_it_is_said() -> None:
+def test_sets_and_tags_are_changed_where_it_is_said() -> None:
     answers = [f"{'abc'[i % 3]}\n{'xyz'[i % 3]}" for i in range(300)]
     sets, changed = with_wrong_sets(answers, 1)
     assert {i for i, (a, b) in enumerate(zip(answers, sets, strict=True)) if a != b} == changed and len(changed) == 30
@@ -89,9 +88,6 @@ def test_sets_tags_and_numbers_are_changed_where_it_is_said() -> None:
         (i, k) for i, each in enumerate(tags) for k, tag in enumerate(each.split("\n")) if tag != ("O", "B-x", "O")[k]
     }
     assert differ == words and len(words) == 20
-    numbers = [str(i) for i in range(100)]
-    found, rows = with_wrong_numbers(numbers, 1)
-    assert {i for i in range(100) if found[i] != numbers[i]} == rows and 0 < len(rows) <= 5
 
 
 def test_flipped_labels_differ_where_they_should() -> None:

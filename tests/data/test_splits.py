@@ -122,3 +122,14 @@ def test_conflicting_labels_of_equal_texts_leave_something_to_validate_on(texts:
 def test_texts_that_each_hold_the_last_example_of_a_label_cannot_be_set_aside() -> None:
     with pytest.raises(DataError, match="the last example of a label"):
         stratified_group_split("aabb", "XYXZ", 0.5, 0)
+
+
+def test_a_limit_leaves_an_example_of_each_label_where_there_is_room():
+    """Of two classes of 200 texts and six of ten, a plain sample of 60 has not all."""
+    answers = [*["a", "b"] * 200, *[f"rare{i % 6}\nb" for i in range(60)]]
+    data = TextData(Split([f"text {i}" for i in range(460)], answers), Split(["x"], ["a"]))
+    for seed in range(5):
+        few = limited(data, 60, seed).train
+        found = {part for answer in few.answers for part in answer.split("\n")}
+        assert found == {"a", "b", *(f"rare{i}" for i in range(6))}
+        assert len(few) == 60 and len(limited(data, 4, seed).train) == 4

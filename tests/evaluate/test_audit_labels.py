@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.audited import NAMES, audit, labelled, made_words, of_kind
+from tests.helpers.audited import NAMES, audit, labelled, of_kind
 
+from glassformer.errors import DataError
 from glassformer.evaluate.audit import features, label_errors
 from glassformer.evaluate.audit.audit import audit_parts
 from glassformer.evaluate.audit.duplicates import contradictions, groups_of, near_duplicates
@@ -23,7 +24,6 @@ from glassformer.evaluate.audit.label_errors import (
     stratified_folds,
 )
 from glassformer.evaluate.audit.label_leaks import label_leaks
-from glassformer.text.pairs import join_pair
 
 
 def test_flipped_labels_are_listed_with_line_and_suggestion() -> None:
@@ -61,19 +61,9 @@ def test_a_model_s_vectors_judge_in_place_of_words() -> None:
     assert np.flatnonzero(judged.listed).tolist() == [7] and judged.suggested[7] == labels[7]
 
 
-def test_labels_of_pairs_are_judged_by_what_both_texts_share() -> None:
-    rng = np.random.default_rng(0)
-    words = made_words(rng, 60)
-    first = [rng.choice(words, 5, replace=False) for _ in range(400)]
-    second = [rng.permutation(each if i % 2 else np.setdiff1d(words, each))[:5] for i, each in enumerate(first)]
-    texts = [join_pair(" ".join(a), " ".join(b)) for a, b in zip(first, second, strict=True)]
-    labels = ["same" if i % 2 else "other" for i in range(400)]
-    labels[20], labels[31] = "same", "other"
-    found = [
-        of_kind(audit_parts([Part("train", "a", texts, labels, range(400), "a", pairs)], "label"), "label-error")
-        for pairs in (True, False)
-    ]
-    assert [{finding.line for finding in each} for each in found] == [{20, 31}, set()]
+def test_nothing_to_audit_is_named() -> None:
+    with pytest.raises(DataError, match="no examples to audit"):
+        audit([], [])
 
 
 def test_rare_labels_are_not_judged() -> None:

@@ -6,6 +6,7 @@ from tests.helpers.for_each import for_each
 
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.tasks import TASKS
+from glassformer.utils.formatting import number
 
 
 def test_which_way_is_better() -> None:
@@ -39,6 +40,8 @@ def test_intervals_are_written_in_the_metrics_own_unit() -> None:
     assert metric("accuracy").between([0.877, 0.885]) == "87.7–88.5%"
     assert metric("bleu").between([30.12, 31.0]) == "30.1–31.0"
     assert metric("bleu").between(None) == ""
+    assert Metric("r2", "R²").between([-0.12, -0.03]) == "-0.120 to -0.03"
+    assert [number(x) for x in (999.94, 999.96, 1000, -0.5)] == ["999.9", "1,000", "1,000", "-0.500"]
 
 
 @for_each("name", TASKS)

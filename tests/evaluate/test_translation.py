@@ -11,6 +11,7 @@ import sacrebleu
 from glassformer.data.splits import Published
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.scoring import paired
+from glassformer.evaluate.significance import bootstrap_interval
 from glassformer.evaluate.translation import (
     bleu_scoring,
     copy_baseline,
@@ -53,8 +54,10 @@ def test_intervals_hold_the_score_and_agree_with_sacrebleu() -> None:
         low, high = result[f"{name}_ci95"]
         assert low < result[name] < high
     theirs = sacrebleu.metrics.BLEU().corpus_score(hypotheses, [references], n_bootstrap=400)._ci
-    low, high = result["bleu_ci95"]
+    rows = [{"translation": line, "reference": other} for line, other in zip(hypotheses, references, strict=True)]
+    low, high = bootstrap_interval(bleu_scoring().counts(rows), bleu_scoring().score, n_resamples=400)
     assert (high - low) / 2 == pytest.approx(theirs, rel=0.15)
+    assert result["bleu_ci95"][0] < low and high < result["bleu_ci95"][1]  # a best and a worst sentence are in ours
     assert json.loads(json.dumps(result)) == result
     assert result == score(hypotheses, references, n_bootstrap=400)
 

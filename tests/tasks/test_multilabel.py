@@ -276,6 +276,13 @@ def test_seeds_and_a_start_from_another(trained: Path, tmp_path: Path) -> None:
     glassformer.train("multilabel", out=tmp_path / "seeds", seeds=2, **files, **TINY)
     assert (tmp_path / "seeds" / "ensemble.json").exists()
     assert len(glassformer.load(tmp_path / "seeds").predict("good")["probabilities"]) == 3
+    one, two = sorted((tmp_path / "seeds").glob("seed-*"))
+    several = [glassformer.load(*each) for each in ((one, two), (two, one))]
+    own = json.loads((tmp_path / "seeds" / "ensemble.json").read_text("utf-8"))["decision"]["thresholds"]
+    assert [run.task.decision.thresholds for run in several] == [own, own]
+    mixed = [glassformer.load(*each).task.decision.thresholds for each in ((one, trained), (trained, one))]
+    known = [glassformer.load(each).task.decision.thresholds for each in (one, trained)]
+    assert mixed[0] == mixed[1] == pytest.approx(np.mean(known, axis=0))
     begun = {**TINY, "init_from": str(trained)}
     begun.pop("model"), begun.pop("text")
     run = glassformer.train("multilabel", out=tmp_path / "next", **files, **begun)

@@ -252,19 +252,6 @@ def test_the_doctor_stops_at_no_sound_run(trained: Path, capfd: Any) -> None:
     assert "STOP" not in "".join(capfd.readouterr())
 
 
-def test_an_audit_lists_wrong_numbers(trained: Path, tmp_path: Path, capfd: Any) -> None:
-    found = rows(200, 0)
-    found[7]["stars"] *= 10
-    flags = ["--train-file", str(write(tmp_path / "a.jsonl", found))]
-    for judge in ([], ["--run", str(trained)]):
-        assert main(["data", "audit", "regress", *flags, *judge, "--json"]) == 0
-        facts = json.loads(capfd.readouterr().out)
-        assert [f["line"] for f in facts["findings"] if f["kind"] == "number-error"][:1] == [8]
-        assert facts["numbers"].keys() == {"r2", "share", "penalty"}
-    assert main(["data", "audit", "regress", *flags]) == 0
-    assert "numbers are judged by a model that explains" in capfd.readouterr().out
-
-
 @for_each("value", [{"mean": 1.0}, {"mean": 1.0, "sd": 0.0}, {"mean": 1.0, "sd": -1.0}])
 def test_a_damaged_scale_is_refused(value: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError, match="standard deviation above 0"):

@@ -13,13 +13,13 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from tests.helpers.small import small
 
 import glassformer
 from glassformer.cli.main import main
 from glassformer.config import DecodeConfig
 from glassformer.data.splits import Split
 from glassformer.errors import UsageError
-from glassformer.evaluate.translation import score
 from glassformer.interop.exported import ExportedModel
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.tasks.translate import Translate
@@ -171,32 +171,8 @@ def test_what_has_no_such_probabilities_refuses_them(trained: Path) -> None:
         exported.least_sure(["red"], 1)
 
 
-def test_evaluate_says_whether_confidence_is_earned(trained: Path) -> None:
-    run = glassformer.load(trained, device="cpu")
-    rng = np.random.default_rng(1)
-    texts = [" ".join(rng.choice(WORDS, size=rng.integers(1, 6))) for _ in range(40)]
-    written = [row["translation"] for row in run.predict(texts)]
-    split = Split(texts, [f"{line} A DOG{'#' * (i % 7)}" for i, line in enumerate(written)], "a")
-    scores = run.task.evaluate(run.model, split, run.config.decode)
-    means = [row["mean_log_probability"] for row in scores["predictions"]]
-    translations = [row["translation"] for row in scores["predictions"]]
-    again = score(translations, split.answers, confidence=means)
-    assert scores["confidence"] == again["confidence"]
-    low, high = scores["confidence"]["ci95"]
-    assert low <= scores["confidence"]["spearman"] <= high and scores["confidence"]["n"] == 40
-    assert "chrF" in " ".join(run.task.report.details(glassformer.runs.records.Evaluation("translate", "test", scores)))
-
-
-def test_a_perfect_order_has_the_correlation_one() -> None:
-    references = [f"the quick brown fox number {i} jumps over dogs" for i in range(30)]
-    spoiled = [line[: len(line) - i] + "#" * i for i, line in enumerate(references)]
-    sure = [-float(i) for i in range(30)]
-    found = score(spoiled, references, confidence=sure, n_bootstrap=50)["confidence"]
-    assert found["spearman"] == pytest.approx(1, abs=0.02)
-    worst, *_, best = found["chrf_by_quarter"]
-    assert best > worst
-    turned = score(spoiled, references, confidence=sure[::-1], n_bootstrap=50)["confidence"]
-    assert turned["spearman"] == pytest.approx(-found["spearman"])
-    assert "confidence" not in score(spoiled, references, confidence=[0.0] * 30)
-    assert "confidence" not in score(spoiled[:9], references[:9], confidence=sure[:9]), "too few"
-    assert "confidence" not in score(spoiled, references)
+def test_a_pair_of_which_both_sides_are_cut_is_one_that_is_cut() -> None:
+    made = small("translate")
+    long = " ".join("abcdefgh" * made.config.text.max_len)
+    corpus = made.task.encode(Split([long, "a b", "a"], [long, "a b", long], "x"), training=False)
+    assert corpus.stats["n_truncated"] == 2 and corpus.stats["n"] == 3

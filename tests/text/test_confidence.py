@@ -343,5 +343,6 @@ def test_a_folder_of_seeds_predicts_with_its_best_run(tmp_path: Path) -> None:
     assert run.task.decision.temperature is not None
     assert run.predict("a", calibrated=True)["label"] in ("good", "bad")
     together = json.loads((tmp_path / "seeds" / "ensemble.json").read_text("utf-8"))
-    assert "temperature" not in json.dumps(together)
+    both = glassformer.load(*(tmp_path / "seeds").glob("seed-*"))
+    assert both.task.decision.temperature == together["decision"]["temperature"] != run.task.decision.temperature
     assert RunFolder(run.path).trained

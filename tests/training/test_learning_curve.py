@@ -66,6 +66,7 @@ def test_several_runs_of_a_size_are_averaged() -> None:
     found = forecast([10, 20, 40], [[of[0.5], of[0.6]], [of[0.6], of[0.7]], [of[0.7], of[0.8]]], 80)
     first = [ratio(of[each][1].sum(axis=0)) for each in (0.5, 0.6)]
     assert found["points"][0]["score"] == pytest.approx(np.mean(first)) and found["points"][0]["runs"] == 2
+    assert found["interval"] == "95% interval"
     assert found == forecast([10, 20, 40], [[of[0.5], of[0.6]], [of[0.6], of[0.7]], [of[0.7], of[0.8]]], 80)
 
 
@@ -126,6 +127,7 @@ def test_the_command_trains_on_parts_and_forecasts(trained: Path, capsys: pytest
     assert found["points"][-1]["score"] == pytest.approx(scores[found["metric"]])
     text = (trained / FOLDER / "report.md").read_text(encoding="utf-8")
     assert "Hestness" in text and "expected" in text and "One run of a size" in text
+    assert found["interval"] == "range with one seed" and "95% interval" not in text
     assert (trained / "report.md").read_bytes() == before and glassformer.load(trained).path == trained
     assert main(["data", "curve", str(trained)]) == 0, "nothing is trained again"
     printed = capsys.readouterr()

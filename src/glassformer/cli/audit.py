@@ -99,9 +99,9 @@ def _report_path(out: str | None, files: FilesConfig) -> Path | None:
 
 def _vectors(word: str, target: str | None) -> Vectors:
     """Return a function that gives the pooled vectors of a run."""
-    if target not in ("label", "number"):
-        what = "tags belong to words" if target == "tags" else "pairs have none"
-        raise UsageError(f"--run judges labels and numbers of texts, and {what}", "leave it out")
+    if target != "label":
+        what = {"tags": "tags belong to words", "number": "numbers are not judged"}.get(target or "", "pairs have none")
+        raise UsageError(f"--run judges labels of texts, and {what}", "leave it out")
     from glassformer.api import load
     from glassformer.tasks.vectors import check_pools, pooled_vectors
 
@@ -136,8 +136,6 @@ def _write(report: AuditReport, out: Path | None, answers: str) -> None:
 
 def _judge(numbers: Mapping[str, float], answers: str) -> str:
     """Return how well the model that judges the answers agrees with them; "" where none did."""
-    if "r2" in numbers:
-        return f"numbers are judged by a model that explains {percent(max(0.0, numbers['r2']))} of their variance"
     least = percent(numbers.get("most_frequent", 0.0))
     if "micro_f1" in numbers:
         agrees = percent(numbers["micro_f1"])
@@ -161,7 +159,7 @@ def _what(finding: AuditFinding) -> str:
     change = f"{finding.label} → {finding.suggested}" if finding.suggested else finding.label
     change = _place_of(finding) + change
     match finding.kind:
-        case "label-error" | "number-error":
+        case "label-error":
             return change
         case "label-leak":
             n, of, label = (int(numbers[name]) for name in ("with_both", "with_token", "with_label"))

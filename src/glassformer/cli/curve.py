@@ -48,7 +48,7 @@ def run(argv: Sequence[str]) -> int:
         console.write_json(found)
     else:
         known = task_class(RunFolder(path).read_config().task).report.metric(found["metric"])
-        console.write_table(("examples", known.title, "95% interval", "runs"), curve_rows(found, known))
+        console.write_table(("examples", known.title, found["interval"], "runs"), curve_rows(found, known))
         console.write("")
         console.write(curve_sentence(found, known))
     logger.info(f"report: {RunFolder(path / FOLDER).report}")

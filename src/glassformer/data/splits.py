@@ -27,29 +27,21 @@ class Overlap(NamedTuple):
 
 def overlap_with_training(split: Split, train: Split, running_text: bool) -> Overlap | None:
     """Return the overlap of a part with the training part; None if it is encoded ahead and its text not kept."""
-    if train.shards is not None or split.shards is not None:
+    if train.shards or split.shards:
         return None
-    if running_text:
-        known = set(_long_lines(train))
-        shared = [line in known for line in _long_lines(split)]
-        return Overlap(sum(shared), len(shared))
-    known = set(train.text)
-    return Overlap(sum(text in known for text in split.text), len(split.text))
+    known, units = ([*_long_lines(part)] if running_text else part.text for part in (train, split))
+    return Overlap(sum(map({*known}.__contains__, units)), len(units))
 
 
 def n_duplicates(split: Split) -> int:
     """Return the number of examples that are equal to one before them, the target included."""
-    if split.answer is None:
-        return len(split.text) - len(set(split.text))
-    return len(split.text) - len(set(zip(split.text, split.answer, strict=True)))
+    return len(split.text) - len(set(zip(split.text, split.answer or split.text, strict=True)))
 
 
 def n_contradictions(split: Split) -> int:
     """Return the number of examples whose text has another label elsewhere in the split."""
-    labels: dict[str, set[str]] = {}
-    for text, label in zip(split.text, split.answers, strict=True):
-        labels.setdefault(text, set()).add(label)
-    return sum(len(labels[text]) > 1 for text in split.text)
+    n_labels = Counter(text for text, _ in {*zip(split.text, split.answers, strict=True)})
+    return sum(n_labels[text] > 1 for text in split.text)
 
 
 def overlap_text(name: str, overlap: Overlap, running_text: bool) -> str:
@@ -59,10 +51,8 @@ def overlap_text(name: str, overlap: Overlap, running_text: bool) -> str:
 
 
 def _long_lines(split: Split) -> Iterator[str]:
-    for text in split.text:
-        for line in text.split("\n"):
-            if len(stripped := line.strip()) >= LINE_CHARS:
-                yield stripped
+    lines = (line.strip() for text in split.text for line in text.split("\n"))
+    return (line for line in lines if len(line) >= LINE_CHARS)
 
 
 @dataclass(frozen=True)
@@ -118,7 +108,7 @@ class Split:
 
     def take(self, index: Iterable[int] | np.ndarray, source: str | None = None) -> Split:
         """Return the rows at `index`, in that order, under a new name if `source` is given."""
-        rows = [int(i) for i in index]
+        rows = [*map(int, index)]
         answer = None if self.answer is None else [self.answer[i] for i in rows]
         published = self.published and replace(self.published, answers=[self.published.answers[i] for i in rows])
         source = self.source if source is None else source
@@ -163,14 +153,8 @@ class TextData:
 
 def with_reading(data: TextData, diagnostics: Diagnostics) -> TextData:
     """Return `data` with the notes, counts, hashes and pipes of its reading."""
-    counts = {name: n for name, n in diagnostics.counts.items() if n}
-    return replace(
-        data,
-        notes=list(dict.fromkeys(diagnostics.notes)),
-        hashes=diagnostics.hashes,
-        counts=counts,
-        pipes=list(diagnostics.pipes),
-    )
+    counts, notes = dict(+Counter(diagnostics.counts)), [*dict.fromkeys(diagnostics.notes)]
+    return replace(data, notes=notes, hashes=diagnostics.hashes, counts=counts, pipes=[*diagnostics.pipes])
 
 
 TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-out scores"
@@ -179,7 +163,7 @@ TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-ou
 
 def check_texts_differ(train: Split) -> None:
     """Raise a DataError if several training texts are all the same."""
-    if len(train) > 1 and len(set(train.text)) == 1:
+    if len({*train.text}) == 1 < len(train):
         message = f"{train.source}: all {len(train):,} texts are the same, so there is nothing to learn"
         raise DataError(message, "look at the column of texts: glassformer data show")
 
@@ -187,15 +171,19 @@ def check_texts_differ(train: Split) -> None:
 def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     """Return `data` with only `limit` of its training examples (None: all), drawn by seed, in their order.
 
-    They are drawn because files are often sorted by label.
+    They are drawn because files are often sorted by label. Where there is room for it, each label is among them: the
+    first examples that are drawn are those that have a label that none before them has.
     """
     n = len(data.train)
     if limit is None or limit >= n:
         return data
-    order = np.random.default_rng([seed, n]).permutation(n)
+    order, answers = np.random.default_rng([seed, n]).permutation(n).tolist(), data.train.answer or data.train.text
+    first = {label: i for i in reversed(order) for label in answers[i].split("\n")}
+    if len(first) <= limit:
+        order = list(dict.fromkeys([*first.values(), *order]))
     matter = f"only {limit:,} of {n:,} training examples are used, drawn by seed"
     finding = Finding(matter, place="limit", numbers={"n": limit, "n_all": n})
-    return replace(data, train=data.train.take(np.sort(order[:limit])), findings=[*data.findings, finding])
+    return replace(data, train=data.train.take(sorted(order[:limit])), findings=[*data.findings, finding])
 
 
 def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

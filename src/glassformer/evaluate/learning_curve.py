@@ -47,8 +47,9 @@ def forecast(sizes: Sequence[int], runs: Sequence[Sequence[Counted]], n: int) ->
     Where lower scores are better, the law is fitted to their negatives; what is returned has the sign of the metric.
 
     Returns:
-        metric, n, score and ci95, gain and gain_ci95; `points`, n and the mean score and its ci95 of each size; and the
-        law: a, b, c.
+        metric, n, score and ci95, gain and gain_ci95; `interval`, what these may be called: where a size has one run
+        they leave out what another seed would give, and hold less than 95%; `points`, n and the mean score and its ci95
+        of each size; and the law: a, b, c.
     """
     rng, (scoring, counts) = np.random.default_rng(BOOTSTRAP_SEED), runs[0][0]
     sign = scoring.sign
@@ -70,6 +71,7 @@ def forecast(sizes: Sequence[int], runs: Sequence[Sequence[Counted]], n: int) ->
     spread = [percentile_interval(np.array(column)) for column in zip(*points, strict=True)]
     return {
         "metric": scoring.metric,
+        "interval": "95% interval" if min(map(len, runs)) > 1 else "range with one seed",
         "n": n,
         "score": sign * score,
         "ci95": _signed(intervals[0], sign),

@@ -43,7 +43,8 @@ class Metric:
         if not interval:
             return ""
         low, high = self.write(interval[0]), self.write(interval[1])
-        return f"{low.removesuffix('%') if high.endswith('%') else low}–{high}"
+        dash = " to " if "-" in low + high else "–"  # "-0.12–-0.03" cannot be read
+        return f"{low.removesuffix('%') if high.endswith('%') else low}{dash}{high}"
 
     def around(self, mean: Number, sd: Number | None, low: Number, high: Number) -> str:
         """Write the mean of several scores with their spread: `87.3% (sd 0.4, 86.9–87.7%)`.

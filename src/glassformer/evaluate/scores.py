@@ -287,7 +287,7 @@ def number_scores(truth: Float[np.ndarray, " N"], predicted: Float[np.ndarray, "
 
     Returns:
         n; mae and rmse, in the units of the numbers; r2; pearson and spearman; each with its 95% interval, a bootstrap
-        over examples, of errors with the best and the worst possible one added: 0, and the range of the true numbers.
+        over examples, of errors with the best and the worst possible one: 0, and the range of the true numbers.
         A resampled spearman keeps the ranks of the whole. What is undefined, as a correlation with one constant, is
         None and has no interval.
 

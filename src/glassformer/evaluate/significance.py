@@ -27,9 +27,6 @@ BOOTSTRAP_SEED = 12345
 """sacreBLEU's default seed, so that an interval is the same on every machine and every day."""
 N_BOOTSTRAP = 1000
 """Draws of a bootstrap, as in Koehn 2004."""
-N_EXTREME = 2
-"""Times that the best and the worst possible example are added to those of a bootstrap, as Agresti and Coull (1998) add
-two successes and two failures: without them an interval from examples that are all right has no width."""
 
 
 def wilson_interval(n_right: float, n: float) -> list[float]:
@@ -94,11 +91,15 @@ def bootstrap_interval(
 ) -> list[float]:
     """Return the 95% interval of a score of summed counts, by the bootstrap over its examples.
 
-    `extremes` are the counts of the best and the worst possible example, which are added `N_EXTREME` times.
+    `extremes` are the counts of the best and of the worst possible example. The interval then reaches over both that of
+    the examples with the best one and that with the worst one: that of examples that are all right would have no width.
     """
-    if extremes is not None:
-        counts = np.concatenate([counts, *[extremes] * N_EXTREME])
-    return percentile_interval(np.array([score(sums) for sums in resampled_sums(counts, n_resamples)]))
+    if extremes is None:
+        return percentile_interval(np.array([score(sums) for sums in resampled_sums(counts, n_resamples)]))
+    sides = np.hstack([np.concatenate([counts, each[None]]) for each in extremes])
+    sums = resampled_sums(sides, n_resamples).reshape(n_resamples, 2, -1)
+    ends = np.array([percentile_interval(np.array([score(row) for row in sums[:, side]])) for side in (0, 1)])
+    return [float(ends.min()), float(ends.max())]
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

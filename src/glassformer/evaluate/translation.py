@@ -15,9 +15,8 @@ import numpy as np
 
 from glassformer.data.splits import Published
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate import significance
 from glassformer.evaluate.scoring import Predictions, Scoring
-from glassformer.evaluate.significance import bootstrap_interval, percentile_interval, wilson_interval
+from glassformer.evaluate.significance import bootstrap_interval, wilson_interval
 from glassformer.text.ngrams import UNSPACED, mostly_unspaced
 
 LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
@@ -33,12 +32,7 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    n_bootstrap: int = 1000,
-    tokenize: str = "auto",
-    confidence: Sequence[float] | None = None,
+    hypotheses: Sequence[str], references: Sequence[str], *, n_bootstrap: int = 1000, tokenize: str = "auto"
 ) -> dict[str, Any]:
     """Score translations against one reference each.
 
@@ -48,14 +42,12 @@ def score(
         n_bootstrap: resamples behind the intervals; 0 leaves them out (quick validations).
         tokenize: sacreBLEU's tokenizer; `none` for references that are tokenised already, `auto` for what
             suits their script (`tokenizer_for`).
-        confidence: how sure the system is of each sentence; what it says of their quality is scored too.
 
     Returns:
         n; bleu, chrf (both 0–100) with *_signature and *_ci95; exact_match (share of sentences right to the
         last character, outer spaces apart) with its Wilson interval; length_ratio and brevity_penalty;
         n_empty hypotheses; length_buckets, BLEU by length of reference; headline, the score to quote: bleu, or
-        exact_match for answers shorter than SHORT; notes, where a score means nothing; confidence, see
-        `confidence_scores`.
+        exact_match for answers shorter than SHORT; notes, where a score means nothing.
 
     Raises:
         DataError: no sentences, or unequal numbers of them.
@@ -87,42 +79,12 @@ def score(
         why = "No reference has four tokens, and BLEU counts runs of four: it is 0 by definition."
         scores["notes"].append(f"{why} Read exact match and chrF.")
     if n_bootstrap > 0:
+        nothing = [re.sub(r"\S", "\ue000", line) for line in references]  # as long, and with nothing in common
         for name, metric, stats in (("bleu", bleu, bleu_stats), ("chrf", chrf, chrf_stats)):
-            scores[f"{name}_ci95"] = bootstrap_interval(stats, _corpus(metric), n_resamples=n_bootstrap)
+            extremes = [segment_statistics(metric, each, references).mean(axis=0) for each in (references, nothing)]
+            scores[f"{name}_ci95"] = bootstrap_interval(stats, _corpus(metric), np.stack(extremes), n_bootstrap)
         scores["n_bootstrap"] = n_bootstrap
-    return scores | confidence_scores(confidence, chrf_stats, _corpus(chrf), n_bootstrap)
-
-
-def confidence_scores(
-    confidence: Sequence[float] | None,
-    statistics: np.ndarray,
-    score_of: Callable[[np.ndarray], float],
-    n_bootstrap: int,
-) -> dict[str, Any]:
-    """Return how well confidence orders translations by the score of their sentences.
-
-    Returns:
-        {"confidence": …}: Spearman's correlation as `spearman` with ci95 (percentile bootstrap over sentences), n, and
-        `chrf_by_quarter`, of the quarters from the least sure to the surest. Nothing for fewer than MIN_BUCKET
-        sentences, or where either of the two is the same for all, or without confidence.
-    """
-    from scipy.stats import rankdata
-
-    if confidence is None or n_bootstrap < 1:
-        return {}
-    pairs = np.array([confidence, [score_of(row) for row in statistics]])
-    if pairs.shape[1] < MIN_BUCKET or not np.ptp(pairs, axis=1).all():
-        return {}
-
-    def spearman(of: np.ndarray) -> float:
-        return float(np.corrcoef(rankdata(of, axis=1))[0, 1])
-
-    rng, n = np.random.default_rng(significance.BOOTSTRAP_SEED), pairs.shape[1]
-    with np.errstate(invalid="ignore"):  # a draw in which all are the same has none
-        resampled = np.array([spearman(pairs[:, rng.integers(n, size=n)]) for _ in range(n_bootstrap)])
-    quarters = np.array_split(pairs[0].argsort(kind="stable"), 4)
-    found = {"spearman": spearman(pairs), "ci95": percentile_interval(resampled[~np.isnan(resampled)]), "n": n}
-    return {"confidence": found | {"chrf_by_quarter": [score_of(statistics[q].sum(axis=0)) for q in quarters]}}
+    return scores
 
 
 def published_score(hypotheses: Sequence[str], references: Published, *, n_bootstrap: int = 1000) -> dict[str, Any]:

@@ -51,6 +51,8 @@ PAIRS_OF_TEXTS = frozenset({"data.files.pair_column"})
 """Settings of pairs of texts with labels, for the `ignores` of the tasks that read single texts."""
 CLASSES = frozenset({"train.class_weight"})
 """Settings of texts that have one class each, for the `ignores` of the other tasks."""
+OF_LABELS = SEVERAL_LABELS | PAIRS_OF_TEXTS | CLASSES
+"""Settings of texts with labels, for the `ignores` of tasks without them."""
 WORD_VOCAB_SIZE = 20_000
 """Automatic vocabulary size of word tokenizers."""
 
@@ -237,20 +239,14 @@ class Task(ABC):
         return cross_entropy_sum(self.logits(model, batch), batch.labels, label_smoothing)
 
     def mean_loss(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> float:
-        nats, n_labels = self.total_loss(model, corpus, group)
-        return nats / max(1, n_labels)
-
-    def total_loss(
-        self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS
-    ) -> tuple[float, int]:
-        """Return the nats over a whole corpus and the number of labels, the same on all ranks."""
+        """Return the nats per label over a whole corpus, the same on all ranks."""
         nats, n_labels = 0.0, 0
         with evaluation_mode(model):
             for batch in self.batches(model, corpus, group):
                 nats += self.loss_sum(model, batch).item()
                 n_labels += batch.n_labels
-        nats, n = group.all_reduce(nats, n_labels)
-        return nats, int(n)
+        nats, n_labels = group.all_reduce(nats, n_labels)
+        return nats / max(1, n_labels)
 
     # --- scores and answers ---------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from glassformer.evaluate.scores import label_counts, tag_counts
 from glassformer.evaluate.scoring import Predictions, Scoring, f1, ratio, share
 from glassformer.evaluate.significance import CHANCE, mcnemar, wilson_interval
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.tasks.reporting import TaskReport
+from glassformer.tasks.reporting import TaskReport, no_sentences
 from glassformer.text.answers import class_lines, labels_lines, number_lines, tags_lines, vector_lines
 from glassformer.text.decision import number_text
 from glassformer.text.pairs import text_of
@@ -380,7 +380,7 @@ MULTILABEL = replace(
     limits="It knows the labels below and nothing else. Its thresholds suit its validation texts; where labels are "
     "rarer or more frequent than there, others would be better.",
     comparison_keys=("truth", "labels"),
-    cautions=TaskReport().cautions,
+    cautions=no_sentences,
     example_table=label_examples,
     answer_lines=labels_lines,
     scored=score_labels,
@@ -400,7 +400,6 @@ REGRESS = replace(
         Metric("spearman", "Spearman correlation", f"{OF_CORRELATION}; of the ranks", _three_places),
     ),
     headline="mae",
-    table_metrics=("mae", "rmse", "r2", "pearson", "spearman"),
     steps_averaged=20,
     averaged=("number", "numbers"),
     probe="a ridge regression",
@@ -430,7 +429,6 @@ TAG = TaskReport(
         Metric("tag_accuracy", "Tag accuracy", "share of words whose tag is right", percent),
         Metric("macro_f1", "Macro F1", "0–100%, mean over the labels", percent),
     ),
-    table_metrics=("span_f1", "span_precision", "span_recall", "tag_accuracy", "macro_f1"),
     headline="span_f1",
     baselines={"frequent": "most frequent tag of each word", "window": "linear model of a window"},
     plots={"confusion": (confusion_matrix, "What words of each label are taken for.")},

@@ -16,9 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glassformer.data.datasets import labels as label_text
 from glassformer.data.datasets.columns import LABEL, LABELS, NUMBER, TEXT, ColumnSpec, Rows
-from glassformer.data.datasets.labels import labels_of
+from glassformer.data.datasets.labels import labels_of, normalised_label, similarity_key
 from glassformer.data.datasets.numbers import is_number, mean_and_sd, number_rank, why_no_number
 from glassformer.data.datasets.tagged import TAGS, WORDS, read_tagged
 from glassformer.data.diagnostics import Diagnostics
@@ -29,7 +28,7 @@ from glassformer.evaluate.baselines import Baselines, class_baselines, label_bas
 from glassformer.models.encoder_models import TextClassifier, TextEmbedder, TextRegressor, TokenClassifier
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks import head_reports as reports
-from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PAIRS_OF_TEXTS, PARALLEL_FILES, SEVERAL_LABELS
+from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, SEVERAL_LABELS
 from glassformer.tasks.probe import fit_classes, fit_labels, fit_number
 from glassformer.tasks.reporting import TaskReport
 from glassformer.tasks.settings import suggest_for_texts, suggest_for_words
@@ -164,8 +163,7 @@ class Head:
                 if what := why_no_number(answer):
                     raise DataError(f"{source}: example {row:,}: {what}", "mend or leave out this example")
             return [float(answer) for answer in answers]
-        number = {label_text.normalised_label(name): i for i, name in enumerate(names or ())}
-        number |= {name: i for i, name in enumerate(names or ())}
+        number = {spelled(name): i for spelled in (normalised_label, str) for i, name in enumerate(names or ())}
         parts = list(map(self.parts, answers))
         if unknown := {part for row in parts for part in row} - number.keys():
             what = f"{source}: no training example has the {self.unit} {min(unknown)!r}"
@@ -207,13 +205,13 @@ def class_names(labels: Sequence[str]) -> list[str]:
 def known_names(known: Sequence[str], unit: str) -> Callable[[str], str]:
     """Return a function that says why a name is not among the known ones; "" if it is."""
     shown = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
-    names = {*known, *map(label_text.normalised_label, known)}
-    similar = {label_text.similarity_key(name): name for name in known}
+    names = {*known, *map(normalised_label, known)}
+    similar = {similarity_key(name): name for name in known}
 
     def why_unknown(name: str) -> str:
         if name in names:
             return ""
-        near = similar.get(label_text.similarity_key(name))
+        near = similar.get(similarity_key(name))
         but = f"; it differs from {near!r} in case, spaces or number form alone" if near else ""
         return f"{unit} {name!r} is not one of the training data's ({shown}){but}"
 
@@ -453,7 +451,7 @@ TAG = replace(
     kind="tagger",
     report=reports.TAG,
     metric="span_f1",
-    ignores=CLASSIFY.ignores | CLASSES | PAIRS_OF_TEXTS | {"model.pooling", "model.pooler", "text.truncate"},
+    ignores=CLASSIFY.ignores | OF_LABELS | {"model.pooling", "model.pooler", "text.truncate"},
     columns=(WORDS, TAGS),
     parts=labels_of,
     check=check_tags,
@@ -487,7 +485,7 @@ EMBED = Head(
     "text_embedder",
     reports.EMBED,
     "loss",
-    ignores=CLASSIFY.ignores | PAIRS_OF_TEXTS | CLASSES | {"model.pooler"},
+    ignores=CLASSIFY.ignores | OF_LABELS | {"model.pooler"},
     columns=(TEXT,),
     parts=None,
     model=lambda config, vocab_size, n_names, max_len, *_: TextEmbedder(config, vocab_size, max_len),

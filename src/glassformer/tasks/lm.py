@@ -32,15 +32,7 @@ from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, LinearCrossEntropy
 from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
-from glassformer.tasks.base import (
-    CLASSES,
-    EVALUATION_TOKENS,
-    PAIRS_OF_TEXTS,
-    PARALLEL_FILES,
-    SEVERAL_LABELS,
-    WORD_VOCAB_SIZE,
-    Task,
-)
+from glassformer.tasks.base import EVALUATION_TOKENS, OF_LABELS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import continuation_lines, unknown_mark
 from glassformer.text.backends import SPECIAL_TOKENS
@@ -109,10 +101,10 @@ def by_block(nats: np.ndarray, starts: np.ndarray, n_chars: int) -> list[dict[st
 
 
 def token_starts(tokenizer: Tokenizer, documents: Sequence[str]) -> np.ndarray:
-    """Return the character at which each token starts, (N,) int64, in documents with an end token between them."""
+    """Return the character at which each token starts, (N,) int64; between documents there is an end token, if any."""
     starts, at = list[int](), 0
     for i, document in enumerate(documents):
-        if i:
+        if i and tokenizer.eos_id >= 0:
             starts.append(max(0, at - 1))  # the end token belongs to what it ends
         for piece in chain.from_iterable(split_document(document, tokenizer.kind)):
             starts += [at + start for start, _ in tokenizer.offsets(piece)]
@@ -175,9 +167,7 @@ class LanguageModelling(Task):
     report = REPORT
     ignores = (
         PARALLEL_FILES
-        | SEVERAL_LABELS
-        | PAIRS_OF_TEXTS
-        | CLASSES
+        | OF_LABELS
         | {
             "data.files.text_column",
             "data.files.label_column",

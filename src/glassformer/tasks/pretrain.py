@@ -36,15 +36,7 @@ from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.tasks import register
-from glassformer.tasks.base import (
-    CLASSES,
-    EVALUATION_TOKENS,
-    HASHED_NGRAMS,
-    PAIRS_OF_TEXTS,
-    PARALLEL_FILES,
-    SEVERAL_LABELS,
-    Task,
-)
+from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import masked_lines
@@ -143,9 +135,7 @@ class Pretrain(Task):
     report = REPORT
     ignores = (
         PARALLEL_FILES
-        | SEVERAL_LABELS
-        | PAIRS_OF_TEXTS
-        | CLASSES
+        | OF_LABELS
         | HASHED_NGRAMS
         | {"data.files.label_column", "data.use_test_as_validation", "text.truncate"}
         | {"model.pooling", "model.pooler", "model.output_bias", "model.ensemble_size"}

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from glassformer.config import Config, TrainConfig
 from glassformer.config.recipes import config_from_dict
 from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.build import without_memory
-from glassformer.runs.folder import LEARNED_RECORD, MODEL_CONFIG, RunFolder
+from glassformer.runs.folder import LEARNED_RECORD, MODEL_CONFIG, RunFolder, SeedsFolder
 from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
 from glassformer.runs.records import JsonObject, dataclass_from_json
 from glassformer.tasks import Task, task_class
@@ -137,6 +139,27 @@ def restore_begun_task(folder: RunFolder) -> Task:
         return task
     except UsageError as error:
         raise CheckpointError(f"{folder.config}: {error.message}", error.hint) from error
+
+
+def decision_together(seeds: Path, runs: Sequence[tuple[Path, Task]]) -> Decision:
+    """Return from what several runs answer together: what validation chose for all seeds of a folder, if they are.
+
+    Otherwise the mean of their thresholds, in whatever order they are named, and no temperature, which is fitted to
+    answers that no run alone gives.
+
+    Raises:
+        UsageError: they cannot answer together, see `check_joins`.
+    """
+    for i, other in enumerate(runs[1:], start=1):
+        check_joins(runs[:i], *other)
+    folder, (_, task) = SeedsFolder(seeds), runs[0]
+    if folder.exists and {run.path for run in folder.finished} == {path for path, _ in runs}:
+        scored = folder.read_ensemble()
+        if scored and "decision" in scored.scores:
+            return Decision.from_json(scored.scores["decision"], task.label_names, folder.ensemble)
+    known = [each.decision.thresholds for _, each in runs]
+    mean = None if known[0] is None else np.array(known, float).mean(axis=0).tolist()
+    return replace(task.decision, thresholds=mean, temperature=None)
 
 
 def check_joins(runs: Sequence[tuple[Path, Task]], other: Path, task: Task) -> None:

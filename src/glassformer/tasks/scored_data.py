@@ -42,8 +42,7 @@ class ScoredData:
         split: the examples.
         name: "test", "valid" or "train"; "file" for files that were named.
         train: the training part, unless it is not there or has changed.
-        fits_baselines: whether baselines are fitted on it.
-        running_text: whether the data is running text.
+        task: the task, which says whether baselines are fitted on it.
         changed: files of the run's data that changed since training, which was allowed.
         notes: how the files were read.
         counts: what was met in them, by name.
@@ -52,28 +51,27 @@ class ScoredData:
     split: Split
     name: str
     train: Split | None
-    fits_baselines: bool
-    running_text: bool
+    task: Task
     changed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def baselines(self) -> Split | None:
-        return self.train if self.fits_baselines else None
+        return self.train if self.task.fits_baselines else None
 
     def facts(self) -> JsonObject:
         """Return what a result says of its data; log how many of its texts are empty, and in training too."""
         facts: dict[str, Any] = {}
-        if not self.running_text and (n_empty := sum(not text.strip() for text in self.split.text)):
+        if not self.task.running_text and (n_empty := sum(not text.strip() for text in self.split.text)):
             logger.warning(empty_message(n_empty, len(self.split)))
         if self.name != "train" and self.train is not None and not self.changed:
-            overlap = overlap_with_training(self.split, self.train, self.running_text)
+            overlap = overlap_with_training(self.split, self.train, self.task.running_text)
             if overlap is not None:
                 facts["also_in_training"], facts["compared_with_training"] = overlap
                 if overlap.n_shared:
                     logger.warning(
-                        overlap_text({"valid": "validation"}.get(self.name, "test"), overlap, self.running_text)
+                        overlap_text({"valid": "validation"}.get(self.name, "test"), overlap, self.task.running_text)
                     )
         if self.changed:
             facts["changed_data"] = self.changed
@@ -115,7 +113,7 @@ def scored_data(run: Scored, name: str, data: DataConfig | None, allow_changed: 
         raise DataError(message, VALID_INSTEAD)
     _log(everything.notes)
     train = everything.train
-    return ScoredData(chosen, name, train, True, task.running_text, changed, everything.notes, everything.counts)
+    return ScoredData(chosen, name, train, task, changed, everything.notes, everything.counts)
 
 
 def _of_files(run: Scored, data: DataConfig, allow_changed: bool) -> ScoredData:
@@ -126,8 +124,7 @@ def _of_files(run: Scored, data: DataConfig, allow_changed: bool) -> ScoredData:
     _log(diagnostics.notes)
     train, changed = _training_part(run, allow_changed)
     counts = {name: n for name, n in diagnostics.counts.items() if n}
-    fits, running = run.task.fits_baselines, run.task.running_text
-    return ScoredData(split, "file", train, fits, running, changed, diagnostics.notes, counts)
+    return ScoredData(split, "file", train, run.task, changed, diagnostics.notes, counts)
 
 
 def _training_part(run: Scored, allow_changed: bool) -> tuple[Split | None, list[str]]:

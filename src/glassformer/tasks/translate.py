@@ -29,7 +29,7 @@ from glassformer.models.ensemble import Ensemble
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
-from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, PAIRS_OF_TEXTS, SEVERAL_LABELS, WORD_VOCAB_SIZE, Task
+from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import mean_probability, translation_lines, warn_of_cut
 from glassformer.text.answers import token_probabilities as probabilities_of_tokens
@@ -67,31 +67,18 @@ VALIDATION_SENTENCES = 1024
 SIGNATURES = ("bleu_signature", "bleu_lc_signature", "chrf_signature")
 
 
-def confidence_sentence(scores: JsonObject) -> list[str]:
-    """Say how well the probabilities of a model order its translations by their quality, where that was scored."""
-    if not (found := scores.get("confidence")):
-        return []
-    low, high = found["ci95"]
-    worst, *_, best = found["chrf_by_quarter"]
-    return [
-        "Confidence: Spearman's correlation of the mean log-probability of a translation with the chrF "
-        f"of its sentence is {found['spearman']:.2f} (95%: {low:.2f} to {high:.2f}). The quarter of which it is least "
-        f"sure has chrF {worst:.1f}, that of which it is most sure {best:.1f}."
-    ]
-
-
 def how_decoded(evaluation: Evaluation) -> list[str]:
-    """Return how translations were decoded, sacreBLEU's signatures, and what confidence says."""
+    """Return how translations were decoded, and sacreBLEU's signatures."""
     scores = evaluation.scores
     signatures = [f"`{scores[key]}`" for key in SIGNATURES if key in scores]
     if not signatures:
-        return confidence_sentence(scores)
+        return []
     how = f"Decoded with beam {scores['beam_size']}. " if "beam_size" in scores else ""
     if scores.get("sample"):
         how = f"Sampled at temperature {scores.get('temperature', 1.0):g}, seed {scores.get('decode_seed', 0)}. "
     words = scores.get("bleu_lc_words")
     lower = f" The lowercased references have {words:,} words." if words else ""
-    return [f"{how}sacreBLEU signatures: {', '.join(signatures)}.{lower}", *confidence_sentence(scores)]
+    return [f"{how}sacreBLEU signatures: {', '.join(signatures)}.{lower}"]
 
 
 def translation_examples(examples: Sequence[JsonObject]) -> str:
@@ -161,9 +148,7 @@ class Translate(Task):
     report = REPORT
     ignores = (
         HASHED_NGRAMS
-        | SEVERAL_LABELS
-        | PAIRS_OF_TEXTS
-        | CLASSES
+        | OF_LABELS
         | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
         | {"model.pooling", "model.pooler", "model.n_segments"}
     )
@@ -209,8 +194,10 @@ class Translate(Task):
                 elif training and (len(source) > t.room(max_len) or len(target) > max_len):
                     writer.stats["n_dropped"] += 1
                 else:
+                    n_cut = writer.stats["n_truncated"]  # of a pair whose two sides are cut, one
                     ids.append(t.with_end(writer.truncate(source)))
                     targets.append(writer.truncate(target, framed=False))
+                    writer.stats["n_truncated"] = min(n_cut + 1, writer.stats["n_truncated"])
 
     def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         src, tgt = corpus.lengths, corpus.targets.lengths + 1  # one for the start, or the end, token
@@ -272,8 +259,7 @@ class Translate(Task):
             self._answer(*each, decode, False) | mean for each, mean in zip(found, means, strict=True)
         ]
         translations = [row["translation"] for row in rows]
-        sure = [mean["mean_log_probability"] for mean in means]
-        scores = score(translations, references, tokenize=decode.bleu_tokenize, confidence=sure)
+        scores = score(translations, references, tokenize=decode.bleu_tokenize)
         if split.published is not None:
             scores |= published_score(translations, split.published)
         scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}

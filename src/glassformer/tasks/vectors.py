@@ -51,9 +51,7 @@ def _of_chunk(task: Task, model: nn.Module, texts: Sequence[str]) -> np.ndarray:
     columns = []
     for member in members_of(model):
         vectors, index = corpus_vectors(task, member, corpus)
-        rows = np.empty_like(vectors)
-        rows[index] = vectors
-        columns.append(rows)
+        columns.append(vectors[index.argsort()])  # in the order of the texts
     return np.concatenate(columns, axis=1)
 
 

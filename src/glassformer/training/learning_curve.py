@@ -83,8 +83,8 @@ def with_auto(config: Config, data: TextData) -> Config:
         return config
     suggested, _ = task_class(config.task).suggest_settings(data, config)
     values = {k: v for section in (config.train, config.model, config.text) for k, v in vars(section).items()}
-    auto = (name for name in load_recipe(config.recipe).auto if name in suggested)
-    return replace(config, auto=tuple(name for name in auto if values[name] == suggested[name]))
+    auto = load_recipe(config.recipe).auto
+    return replace(config, auto=tuple(n for n in auto if n in suggested and values[n] == suggested[n]))
 
 
 def _trained(base: Config, whole: RunFolder, size: int, n: int, seed: int, on_step: OnStep | None) -> RunFolder:
@@ -112,7 +112,7 @@ def counts_of(run: RunFolder, split: Split) -> Counted:
 
 def curve_sentence(found: JsonObject, metric: Metric) -> str:
     """Return what to expect of twice the data."""
-    now, (low, high) = found["points"][-1], found["gain_ci95"]
+    now, (low, high), between = found["points"][-1], found["gain_ci95"], metric.between(found["ci95"])
     few = f" Only {counted(found['n_valid'], 'examples')} were scored." if found["n_valid"] < FEW else ""
     if found["law"]["b"] == 0:
         than = f"with {now['n']:,} than with {found['points'][0]['n']:,}"
@@ -122,12 +122,12 @@ def curve_sentence(found: JsonObject, metric: Metric) -> str:
         gain, low, high = (f"{scale * each:.1f}" for each in (found["gain"], low, high))
     else:  # in the unit of the data, which may be small
         gain, low, high, unit = *map(metric.write, (found["gain"], low, high)), ""
-    more = "more" if metric.higher_is_better else "less"
-    fitted = found["score"] - (found["gain"] if metric.higher_is_better else -found["gain"])
+    more, sign = ("more", 1) if metric.higher_is_better else ("less", -1)
     return (
         f"{metric.title} on validation is {metric.write(now['score'])} with {now['n']:,} examples; "
-        f"with {found['n']:,}, expect {metric.write(found['score'])} (95% interval {metric.between(found['ci95'])}), "
-        f"{gain}{unit} {more} than the {metric.write(fitted)} of the fitted curve now (95%: {low} to {high}).{few}"
+        f"with {found['n']:,}, expect {metric.write(found['score'])} ({found['interval']} {between}), {gain}{unit} "
+        f"{more} than the {metric.write(found['score'] - sign * found['gain'])} of the fitted curve now "
+        f"({low} to {high}).{few}"
     )
 
 
@@ -142,16 +142,16 @@ def curve_rows(found: JsonObject, metric: Metric) -> list[list[str]]:
 
 def curve_markdown(found: JsonObject, metric: Metric) -> str:
     """Return the report as Markdown."""
-    one = "One run of a size: the interval does not know what another seed would give. " if found["seeds"] == 1 else ""
     law, sign = found["law"], "−" if metric.higher_is_better else "+"
     parts = [
         f"# Learning curve of {cell_text(found['run'])}",
         curve_sentence(found, metric),
-        table(["training examples", metric.title, "95% interval", "runs"], curve_rows(found, metric)),
+        table(["training examples", metric.title, found["interval"], "runs"], curve_rows(found, metric)),
         f"Every run is scored on the same {counted(found['n_valid'], 'validation examples')}, which chose its weights "
         "too. The error is taken to fall as a power of the number of examples n, to a limit (Figueroa et al. 2012; "
         f"Hestness et al. 2017): score = {law['a']:.4g} {sign} {abs(law['b']):.4g}·n^(−{law['c']:g}), by least squares "
         "with the exponent fixed. The interval draws the validation examples with replacement, one run of each size, "
-        f"and an exponent from 0.1 to 1; it is about more data of the same kind. {one}".rstrip(),
+        f"and an exponent from 0.1 to 1; it is about more data of the same kind."
+        + (" One run of a size: it does not know what another seed would give." if found["seeds"] == 1 else ""),
     ]
     return "\n\n".join(parts) + "\n"

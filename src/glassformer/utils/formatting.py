@@ -28,7 +28,7 @@ def number(value: Number) -> str:
         return "not a number"
     if value == 0:
         return "0"
-    if abs(value) >= 1000:
+    if abs(value) >= 999.95:
         return f"{value:,.0f}"
     if abs(value) < 1e-3:
         mantissa, exponent = f"{value:.1e}".split("e")

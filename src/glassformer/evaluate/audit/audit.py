@@ -17,14 +17,13 @@ from glassformer.data.datasets.local_files import data_parts, load_text_data, re
 from glassformer.data.datasets.numbers import mean_and_sd
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.sources import pipes_kept
-from glassformer.errors import UsageError
+from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.audit.alignment import Stretch, misaligned_stretches
 from glassformer.evaluate.audit.duplicates import contradictions, groups_of, near_duplicates
 from glassformer.evaluate.audit.features import OfTexts, WindowFeatures, text_features
 from glassformer.evaluate.audit.findings import AuditFinding, AuditReport, Checks, FindingKind, Part
 from glassformer.evaluate.audit.label_errors import judge_label_sets, judge_labels
 from glassformer.evaluate.audit.label_leaks import label_leaks
-from glassformer.evaluate.audit.number_errors import NumberJudgement, judge_numbers
 from glassformer.evaluate.audit.pairs import (
     COPIED,
     LENGTH_LIMIT,
@@ -34,7 +33,6 @@ from glassformer.evaluate.audit.pairs import (
     length_deviations,
     other_language,
 )
-from glassformer.text.decision import number_text
 from glassformer.utils.formatting import counted, percent
 
 logger = logging.getLogger(__name__)
@@ -72,6 +70,8 @@ def audit_parts(
         notes: go into the report.
         separator: parts several labels in a finding.
     """
+    if not any(map(len, parts)):
+        raise DataError("there are no examples to audit", "check that the files have rows")
     checks, notes = Checks(), list(notes)
     logger.info(f"auditing {counted(sum(map(len, parts)), 'examples')}")
     sides = [[part.text, part.answer] if answers == "target" else [part.text] for part in parts]
@@ -172,11 +172,12 @@ def _check_texts(examples: _Examples, vectors: Vectors | None, checks: Checks) -
         checks.add("label-leak", _leaks(examples, labels, names))
     _check_duplicates(examples, groups, checks)
     if not examples.texts:
-        checks.add("number-error" if examples.kind == "number" else "label-error", "all texts are empty")
+        checks.add("label-error", "all texts are empty")
         return
-    features_of = partial(text_features, examples.texts, vectors and vectors(examples.texts), examples.pairs)
-    if examples.kind == "number":
-        _check_numbers(examples, judge_numbers(features_of, np.array(examples.answers, dtype=float), groups), checks)
+    features_of = partial(text_features, examples.texts, vectors and vectors(examples.texts))
+    if examples.kind == "number" or examples.pairs:
+        of_what = "labels of pairs" if examples.pairs else "numbers"
+        checks.add("label-error", f"most of what a model listed of {of_what} was right")
     elif examples.kind == "labels":
         _check_label_sets(examples, labels, names, groups, features_of, checks)
     else:
@@ -215,19 +216,6 @@ def _check_label_sets(
         suggested = examples.shown([names[k] for k in np.flatnonzero(judged.suggested[i]).tolist()])
         found.append(examples.finding("label-error", i, float(judged.score[i].max()), suggested=suggested))
     checks.add("label-error", found)
-
-
-def _check_numbers(examples: _Examples, judged: NumberJudgement | str, checks: Checks) -> None:
-    if isinstance(judged, str):
-        checks.add("number-error", judged)
-        return
-    checks.numbers |= judged.facts
-    found = list[AuditFinding]()
-    for i in np.flatnonzero(judged.listed).tolist():
-        predicted = float(judged.predicted[i])
-        finding = examples.finding("number-error", i, float(judged.score[i]), suggested=number_text(predicted))
-        found.append(replace(finding, numbers={"predicted": predicted}))
-    checks.add("number-error", found)
 
 
 def _check_tags(examples: _Examples, checks: Checks) -> None:

@@ -13,12 +13,10 @@ import numpy as np
 from jaxtyping import Float
 
 from glassformer.evaluate.baselines import (
-    ALPHAS,
     MAX_TRAIN,
     WINDOW_ALPHAS,
     bag_of_words_vectorizer,
     fit_window,
-    tfidf_features,
     window_features,
 )
 
@@ -28,8 +26,6 @@ VECTOR_PENALTIES = (0.003, 0.01, 0.03)
 """The same on pooled vectors with a mean square of 1."""
 SET_PENALTIES = (16.0, 64.0, 256.0)
 """On TF-IDF where each of several labels has a model of its own, which few texts fit: a weaker penalty suits it."""
-VECTOR_RIDGE = 1000.0
-"""How much stronger the L2 penalty of a ridge regression is on vectors than on TF-IDF, where it is the baseline's."""
 PASSES = 5
 """Passes of stochastic gradient descent over the words that are fitted."""
 
@@ -49,26 +45,17 @@ def fit_logistic(x: Any, labels: np.ndarray, penalty: float) -> Any:
 
 
 class TextFeatures:
-    """TF-IDF of texts as in the baseline; of more than `MAX_TRAIN` texts, a sample is fitted and the rest only read.
-
-    With `pairs` each text is a pair, of which both texts and what they share are features.
-    """
+    """TF-IDF of texts as in the baseline; of more than `MAX_TRAIN` texts, a sample is fitted and the rest only read."""
 
     penalties, set_penalties = PENALTIES, SET_PENALTIES
-    ridge_penalties = ALPHAS
     fit = staticmethod(fit_logistic)
 
-    def __init__(self, texts: Sequence[str], pairs: bool = False) -> None:
+    def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
         self.fitted = sampled(len(texts), MAX_TRAIN)
         chosen = [texts[int(i)] for i in self.fitted]
-        if pairs:
-            if (features := tfidf_features(chosen, texts, pairs=True)) is None:
-                raise ValueError("the texts hold no words")
-            self.matrix, self.holds_all = features[1], True
-        else:
-            self.vectorizer = bag_of_words_vectorizer(chosen)
-            self.matrix, self.holds_all = self.vectorizer.fit_transform(chosen), len(chosen) == len(texts)
+        self.vectorizer = bag_of_words_vectorizer(chosen)
+        self.matrix, self.holds_all = self.vectorizer.fit_transform(chosen), len(chosen) == len(texts)
 
     def rows(self, index: np.ndarray) -> Any:
         """Return the features of texts."""
@@ -84,7 +71,6 @@ class VectorFeatures:
     """Pooled vectors, centred and with a mean square of 1."""
 
     penalties = set_penalties = VECTOR_PENALTIES
-    ridge_penalties = tuple(VECTOR_RIDGE * penalty for penalty in ALPHAS)
     fit = staticmethod(fit_logistic)
 
     def __init__(self, vectors: Float[np.ndarray, "N P"]) -> None:
@@ -123,12 +109,10 @@ OfTexts: TypeAlias = TextFeatures | VectorFeatures
 Features: TypeAlias = OfTexts | WindowFeatures
 
 
-def text_features(
-    texts: Sequence[str], vectors: Float[np.ndarray, "N P"] | None = None, pairs: bool = False
-) -> OfTexts:
-    """Return the features of texts, or with `pairs` of pairs: vectors that a model gave, or else TF-IDF.
+def text_features(texts: Sequence[str], vectors: Float[np.ndarray, "N P"] | None = None) -> OfTexts:
+    """Return the features of texts: vectors that a model gave, or else TF-IDF.
 
     Raises:
         ValueError: the texts hold no words.
     """
-    return TextFeatures(texts, pairs) if vectors is None else VectorFeatures(vectors)
+    return TextFeatures(texts) if vectors is None else VectorFeatures(vectors)

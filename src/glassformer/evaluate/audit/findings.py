@@ -17,7 +17,6 @@ FindingKind = Literal[
     "label-leak",
     "split-overlap",
     "label-error",
-    "number-error",
     "near-duplicate",
     "misaligned",
     "copied-source",
@@ -71,7 +70,7 @@ class AuditFinding:
     Attributes:
         text: the text, or the source of a pair. target: the target of a pair.
         score: how sure it is: of numbers that differ for equal texts their distance in standard deviations, at most 1;
-            of an error the probability that the label or number is wrong; of near-duplicates the
+            of an error the probability that the label is wrong; of near-duplicates the
             share of common character n-grams; of a leak its precision; of pairs see `audit/pairs.py`,
             `audit/alignment.py`.
         suggested: another label, where one is suggested.
