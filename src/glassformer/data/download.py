@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from glassformer.config import DataConfig
-from glassformer.errors import DataError, ResourceError
+from glassformer.errors import DataError, ResourceError, UsageError
 
 MAX_FILE_BYTES = 16 << 20
 MAX_MEMBER_BYTES = 64 << 20
@@ -176,18 +176,21 @@ def cache_dir(own: bool = True) -> Path:
     """Return the folder of downloads and encoded corpora: GLASSFORMER_CACHE, or the platform's cache folder.
 
     Where this thread has a folder of its own (`cache_in`), it is that one, unless not `own`.
+
+    Raises:
+        UsageError: there is none.
     """
-    if own and (own_folder := _own_cache.get()) is not None:
-        return own_folder
+    if own and (folder := _own_cache.get()):
+        return folder
     if chosen := os.environ.get("GLASSFORMER_CACHE"):
         return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "glassformer"
+    variable, place = {"win32": ("LOCALAPPDATA", "AppData/Local"), "darwin": ("", "Library/Caches")}.get(
+        sys.platform, ("XDG_CACHE_HOME", ".cache")
+    )
+    try:
+        return Path(os.environ.get(variable) or Path.home() / place) / "glassformer"
+    except RuntimeError as error:
+        raise UsageError("this user has no home folder to keep a cache in", "name one: GLASSFORMER_CACHE") from error
 
 
 def find(data: DataConfig, name: str, probe: Callable[[Path], Path | None], wanted: str) -> Path | None:

@@ -154,7 +154,7 @@ class TextData:
 def with_reading(data: TextData, diagnostics: Diagnostics) -> TextData:
     """Return `data` with the notes, counts, hashes and pipes of its reading."""
     counts, notes = dict(+Counter(diagnostics.counts)), [*dict.fromkeys(diagnostics.notes)]
-    return replace(data, notes=notes, hashes=diagnostics.hashes, counts=counts, pipes=[*diagnostics.pipes])
+    return replace(data, notes=notes, hashes=diagnostics.hashes, counts=counts, pipes=diagnostics.pipes)
 
 
 TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-out scores"

@@ -129,8 +129,6 @@ def _few_scored(facts: RunRecord) -> list[str]:
     n, unit = evaluation.n, facts.task_report.unit
     few = f"Only {counted(n, unit)} {'was' if n == 1 else 'were'} scored"
     low, high = map(metric.write, interval)
-    if low == high:  # drawn again and again from one sentence, which is always the same
-        return [f"{few}, which says nothing of {metric.title} on others."]
     return [f"{few}: {metric.title} may be anything from {low} to {high}."]
 
 
@@ -341,6 +339,6 @@ def _reproduce(facts: RunRecord) -> list[str]:
         fenced(glassformer_command("train", config.as_posix(), "--out", "another-run"), "sh"),
         *([f"It was started with {code(env['command'])}."] if env.get("command") else []),
         *([table(["", ""], known, left=2)] if known else []),
-        "The same number of steps, seed, versions, processor and number of threads give the same run on a CPU; others "
-        "give one that is close. Without `--threads` or `OMP_NUM_THREADS` that number follows the load of the machine.",
+        "From the folder of the first training, with the same versions, processor and number of threads, which follows "
+        "the load of the machine without `--threads` or `OMP_NUM_THREADS`, it gives the same run on a CPU.",
     ]

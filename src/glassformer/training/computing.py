@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from glassformer.config import Config, TrainConfig
 from glassformer.data.batches import Batch
 from glassformer.data.download import cache_dir
-from glassformer.errors import CheckpointError, ResourceError
+from glassformer.errors import CheckpointError, ResourceError, UsageError
 from glassformer.models.build import d_ff_of
 from glassformer.nn import Decoder, Encoder
 from glassformer.tasks import Task
@@ -101,13 +101,13 @@ def chosen(context: RunContext) -> RunContext:
 
 def is_worth_a_trial(context: RunContext) -> bool:
     """Return whether the run is long enough for one, and may be anything but the same on every machine."""
-    train = context.config.train
-    if train.minutes is not None or train.deterministic or context.device.type == "mps":
-        return not train.deterministic and context.device.type != "mps"
-    n_tokens, n_batches = context.train.stats.get("n_tokens", 0), len(context.task.epoch_batches(context.train, 0))
+    train, corpus = context.config.train, context.train
+    if train.deterministic or context.device.type == "mps":
+        return False
+    n_batches = len(context.task.epoch_batches(corpus, 0))
     n_epochs = min(train.epochs or math.inf, (train.steps or math.inf) * train.accumulate / n_batches)
-    per_token = flops_per_token(context.task, context.config.text.max_len)
-    return per_token * n_tokens * n_epochs >= SHORT
+    flops = flops_per_token(context.task, context.config.text.max_len) * corpus.stats.get("n_tokens", 0) * n_epochs
+    return train.minutes is not None or flops >= SHORT
 
 
 def n_passes(config: Config) -> int:
@@ -128,12 +128,13 @@ def machine(device: torch.device) -> str:
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     torchs = torch.__version__, torch.backends.cpu.get_cpu_capability(), torch.backends.mkl.is_available(), gpu
     threads, able = (len(cores()), torch.get_num_threads()), sorted(torch.cpu.get_capabilities().items())
-    facts = torchs, threads, able, [os.environ.get(name) for name in KERNEL_VARIABLES]
+    facts = torchs, threads, able, sorted(each for each in os.environ.items() if each[0].startswith(KERNELS))
     return f"{device.type}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
 
 
 CHOICE, OPEN = "choice.json", "open"
-KERNEL_VARIABLES = "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "OMP_NUM_THREADS"
+KERNELS = "ATEN_CPU", "ONEDNN_", "DNNL_", "MKL_", "FBGEMM_", "OMP_NUM_THREADS"
+"""Beginnings of the variables on which kernels depend."""
 
 
 def shape_of(config: Config, n_tokens: int) -> str:
@@ -202,11 +203,11 @@ def computing_for_answers(task: Task, precision: Precision, device: torch.device
     """
     own = task.config.train.attention if precision == "bf16" else "auto"
     pattern = f"{machine(device)}-{shape_of(task.config, task.tokenizer.vocab_size)}-{OPEN}-*"
-    for path in sorted((cache_dir(own=False) / "computing").glob(pattern)):
-        kept = read_kept(path)
-        if kept is not None and kept[0].precision == precision:
-            return kept[0] if own == "auto" else replace(kept[0], attention=own)
-    return Computing(precision) if own == "auto" else Computing(precision, attention=own)
+    found = Computing(precision)
+    with suppress(UsageError):  # there is no cache
+        kept = filter(None, map(read_kept, sorted((cache_dir(own=False) / "computing").glob(pattern))))
+        found = next((choice for choice, _ in kept if choice.precision == precision), found)
+    return found if own == "auto" else replace(found, attention=own)
 
 
 def in_words(c: Computing) -> str:

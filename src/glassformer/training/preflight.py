@@ -137,13 +137,13 @@ class Preflight:
     def _evaluation_lines(self) -> list[str]:
         """Return how long an evaluation by forward passes takes at least, where that is long beside the training."""
         name = "test" if "test" in self.splits else "valid"
-        n_tokens = (self.splits[name].n_tokens if name in self.splits else None) or 0
-        seconds = self.seconds_per_epoch / 3 * n_tokens / max(1, self.n_tokens)
+        split = self.splits.get(name, SplitRecord())
+        seconds = self.seconds_per_epoch / 3 * (split.n_tokens or 0) / max(1, self.n_tokens)
         if self.of_pairs or seconds < max(LONG_EVALUATION, self.estimated_seconds / 4):
             return []
         longer = ", longer than the training" if seconds > self.estimated_seconds else ""
-        examples = f"{self.splits[name].n:,} {IN_WORDS[name]} examples"
-        return [f"evaluation  {examples} after the training take at least {duration(seconds)}{longer}"]
+        after = f"after the training take at least {duration(seconds)}{longer}"
+        return [f"evaluation  {split.n:,} {IN_WORDS[name]} examples {after}"]
 
 
 LONG_EVALUATION = 10.0
@@ -260,8 +260,7 @@ def _lopsided(labels: Sequence[str], n: int) -> Iterator[Finding]:
         matter, remedy = f"{share}: expect them never to be answered", "give more of them, or leave them out"
         yield Finding(matter, remedy, "classes of one example", {"n": len(lonely), "n_all": len(counts)})
     if highest > MOST_OF_A_CLASS * n:
-        share = percent(highest / n)
-        matter = f"{share} of the training texts are {most_frequent!r}: guessing is right as often"
+        matter = f"{percent(highest / n)} of the training texts are {most_frequent!r}: guessing is right as often"
         remedy = "read macro F1 and the table of classes, not accuracy"
         yield Finding(matter, remedy, "prevailing class", {"n": highest, "n_all": n})
 
