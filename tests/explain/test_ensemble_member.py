@@ -54,9 +54,9 @@ def test_explain_traces_a_member_and_notes_the_answer_of_the_ensemble(run: Run) 
 def test_explain_warns_that_a_member_is_traced(run: Run) -> None:
     e = run.explain(TEXT, member=2)
     own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.answer, e.together.answer))
-    sentence = f"an ensemble of 3 models: this is member 2, which predicts {own}; the ensemble predicts {all_}"
+    sentence = f"all 3 models together answer {all_}; member 2 here {own}"
     manifest = e.manifest()
-    assert sentence in e.warnings and sentence in manifest["warnings"]
+    assert sentence in e.warnings and sentence in manifest["warnings"] and sentence in repr(e)
     assert manifest["together"] == {"size": 3, "member": 2, "answer": e.together.answer}
     assert manifest["answer"] == e.answer != e.together.answer
     assert manifest["request"]["member"] == 2 and manifest["model"]["ensemble_size"] == 3

@@ -90,7 +90,7 @@ METRICS: dict[str, Metric] = {
 
 
 def metric(name: str, additional: Sequence[Metric] = ()) -> Metric:
-    """Return the metric of a name: one of a task's `own`, one of the table, or, unknown, a score.
+    """Return the metric of a name: one of the `additional` ones of a task, one of the table, or, unknown, a score.
 
     `train_accuracy` is accuracy on the training split.
     """

@@ -287,7 +287,7 @@ def number_scores(truth: Float[np.ndarray, " N"], predicted: Float[np.ndarray, "
 
     Returns:
         n; mae and rmse, in the units of the numbers; r2; pearson and spearman; each with its 95% interval, a bootstrap
-        over examples, of errors with the best and the worst possible one: 0, and the range of the true numbers.
+        over examples, of errors with a best and a worst one: 0, and the range of the true numbers or twice the largest.
         A resampled spearman keeps the ranks of the whole. What is undefined, as a correlation with one constant, is
         None and has no interval.
 
@@ -301,7 +301,7 @@ def number_scores(truth: Float[np.ndarray, " N"], predicted: Float[np.ndarray, "
     unit = float(np.abs([truth - center, predicted - center]).max()) or 1.0
     t, p = (truth - center) / unit, (predicted - center) / unit
     error, n = np.abs(p - t), np.ones(len(t))
-    worst = max(float(np.ptp(t)), float(error.max()))
+    worst = float(max(np.ptp(t), 2 * error.max()))
     scores: dict[str, Any] = {"n": len(truth)}
     for name, column, extreme in (("mae", error, worst), ("rmse", error**2, worst**2)):
         power = 1.0 if name == "mae" else 0.5

@@ -112,7 +112,8 @@ class Explanation:
     temperature: float | None = None
 
     def __repr__(self) -> str:
-        answer = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"
+        alone = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"
+        answer = self.together.warning(self.answer) if self.together else alone
         return f"<Explanation of {shortened(self.request.text, 60)!r}: {answer}; {len(self.records)} tensors>"
 
     @property

@@ -33,7 +33,6 @@ from glassformer.utils.formatting import shortened
 
 WORD_TAG = EncoderTask.of(replace(CLASSIFY, kind="tagger"))
 """The tag of one word as a class; the texts are read as those of a tagger."""
-MAX_WORD_CHARS = 40
 NOT = "not "
 """Before the name of a label that a text has not."""
 
@@ -65,8 +64,8 @@ class Labels:
         word = self.each[self.shown].word
         if word is None:
             return answer
-        where = f"word {self.shown + 1} “{shortened(word, MAX_WORD_CHARS)}”"
-        return {"headline": answer["headline"], "detail": f"{answer['detail']}, {where}"}
+        detail = f"{answer['detail']}, word {self.shown + 1} “{shortened(word, 40)}”"
+        return {"headline": answer["headline"], "detail": detail}
 
 
 def has_several_labels(subject: Subject) -> bool:
@@ -103,7 +102,7 @@ def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
     each = [
         LabelChoice(*facts) for facts in zip(names, probabilities.tolist(), np.array(thresholds).tolist(), strict=True)
     ]
-    members = [member.of_label(shown) for member in members_of(whole.model) if isinstance(member, TextClassifier)]
+    members = [cast(TextClassifier, member).of_label(shown) for member in members_of(whole.model)]
     model: nn.Module = members[0] if len(members) == 1 else Ensemble(members)
     task = Classify(whole.task.config, whole.task.tokenizer, [f"{NOT}{names[shown]}", names[shown]])
     return LoadedSubject(whole, model.eval(), task), Labels(shown, each)
@@ -134,9 +133,8 @@ def _of_one_word(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
 def _words_of(encoded: EncodedText, text: str) -> tuple[list[str], list[int]]:
     """Return the words of a text that the model reads, and the place of each one's first token."""
     read = read_running(text)
-    starts = [start for start, _ in read.spans]
     spans = [span or (0, 0) for span in encoded.streams[0].spans]
-    places = first_tokens(starts, read.words, spans)
+    places = first_tokens([start for start, _ in read.spans], read.words, spans)
     n = next((i for i in range(len(places), 0, -1) if places[i - 1] >= 0), 0)
     return read.words[:n], places[:n]
 

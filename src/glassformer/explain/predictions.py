@@ -32,8 +32,6 @@ from glassformer.text.long_text import length_limit
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import shortened
 
-MAX_HEADLINE_CHARS = 80
-
 
 class Answer(TypedDict):
     """The model's output in one line, with its probability."""
@@ -56,14 +54,12 @@ class EnsembleMember:
     """Answer of all models together; the answer of an explanation is that of this member."""
 
     def warning(self, own: Answer) -> str:
-        """Return a sentence that compares this model's answer with the ensemble's."""
-        member_text, ensemble_text = (
-            f"{shortened(answer['headline'], MAX_HEADLINE_CHARS)} ({answer['detail']})" for answer in (own, self.answer)
-        )
-        return (
-            f"an ensemble of {self.size} models: this is member {self.member}, which predicts {member_text}; "
-            f"the ensemble predicts {ensemble_text}"
-        )
+        """Return the answer of all models, and beside it that of the one which is looked into."""
+
+        def text(answer: Answer) -> str:
+            return f"{shortened(answer['headline'], 80)} ({answer['detail']})"
+
+        return f"all {self.size} models together answer {text(self.answer)}; member {self.member} here {text(own)}"
 
 
 SHOWN = 4

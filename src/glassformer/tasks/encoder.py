@@ -28,7 +28,7 @@ from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DivergedError, UsageError
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode, members_of
-from glassformer.nn.cross_entropy import IGNORE_INDEX
+from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.tasks import register
 from glassformer.tasks.base import Task
 from glassformer.tasks.heads import HEADS, Head, Known, scale_of
@@ -81,6 +81,8 @@ class EncoderTask(Task):
         if task.label_names is None:
             task.decision = scale_of(data.train, rows)
         if config.train.class_weight == "balanced":
+            if cls.head.loss is not cross_entropy_sum or cls.head.several:
+                raise UsageError(f"{cls.name} has a loss that knows no class weights", "leave out --class-weight")
             counts = torch.tensor(np.bincount(rows, minlength=len(task.names)))
             task.class_weights = counts.sum() / (len(counts) * counts.float())  # 1 in the mean over the texts
         return task

@@ -7,7 +7,7 @@ A picture takes an evaluation and returns PNG bytes, or None where it holds noth
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from glassformer.evaluate.scores import label_counts, tag_counts
 from glassformer.evaluate.scoring import Predictions, Scoring, f1, ratio, share
 from glassformer.evaluate.significance import CHANCE, mcnemar, wilson_interval
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.tasks.reporting import TaskReport, no_sentences
+from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import class_lines, labels_lines, number_lines, tags_lines, vector_lines
 from glassformer.text.decision import number_text
 from glassformer.text.pairs import text_of
@@ -181,10 +181,8 @@ def precision_table(unit: str, rows: Sequence[JsonObject]) -> str:
     ]
     header = [unit, "precision", "recall", "F1", "examples"]
     if rows and all("threshold" in row for row in rows):
-        header, cells = (
-            [*header, "threshold"],
-            [[*c, percent(r["threshold"])] for c, r in zip(cells, rows, strict=True)],
-        )
+        header.append("threshold")
+        cells = [[*c, percent(r["threshold"])] for c, r in zip(cells, rows, strict=True)]
     return table(header, cells)
 
 
@@ -217,12 +215,9 @@ def no_better_than_guessing(evaluation: Evaluation) -> list[str]:
     p_value = mcnemar(right - both, right_by_guessing - both)
     if right > right_by_guessing and p_value < CHANCE:
         return []
-    sentence = (
-        f"Always answering {code(names[guess])} would be right in {percent(right_by_guessing / n)} of {n:,} texts"
-    )
-    return [
-        f"{sentence}, and this model is not better than that by more than chance (McNemar, exact, p = {p_value:.2g})."
-    ]
+    often = f"would be right in {percent(right_by_guessing / n)} of {n:,} texts"
+    doubt = f"this model is not better than that by more than chance (McNemar, exact, p = {p_value:.2g})"
+    return [f"Always answering {code(names[guess])} {often}, and {doubt}."]
 
 
 def confusion_of(evaluation: Evaluation) -> tuple[np.ndarray, list[str]]:
@@ -251,39 +246,28 @@ def tables(evaluation: Evaluation) -> list[str]:
         found += calibration_sentence(evaluation)
     if n := scores.get("n_words_cut"):
         found.append(f"{counted(n, 'words')} beyond the longest text, or without a token, are not read.")
-    mean, sd = evaluation.value("truth_mean"), evaluation.value("truth_sd")
-    if mean is not None and sd is not None:
-        found.append(f"The true numbers have mean {number(mean)} and standard deviation {number(sd)}.")
+    if "truth_mean" in scores:
+        mean, sd = number(scores["truth_mean"]), number(scores["truth_sd"])
+        found.append(f"The true numbers have mean {mean} and standard deviation {sd}.")
     for key, unit in (("per_class", "class"), ("per_label", "label")):
         if 1 <= len(rows := scores.get(key) or []) <= MOST_ROWS:
             found.append(precision_table(unit, rows))
     return found
 
 
-def trivial(evaluation: Evaluation) -> list[str]:
-    """Return cautions about a classifier that is not better than a trivial one."""
-    return [*one_answer(evaluation), *no_better_than_guessing(evaluation)]
-
-
 # --- reports ---------------------------------------------------------------------------------------------------
 
 
-def class_examples(examples: Sequence[JsonObject]) -> str:
-    """Return predicted classes with their probabilities as a table."""
-    rows = [[text_of(e), e.get("truth", ""), f"{e['label']} ({percent(e['probability'])})"] for e in examples]
-    return table(["text", "true", "predicted"], rows, left=3)
+def examples_of(
+    true: Callable[[JsonObject], str], answered: Callable[[JsonObject], str]
+) -> Callable[[Sequence[JsonObject]], str]:
+    """Return what writes texts as a table with what is true of them and what was answered."""
 
+    def shown(examples: Sequence[JsonObject]) -> str:
+        rows = [[text_of(each), true(each), answered(each)] for each in examples]
+        return table(["text", "true", "predicted"], rows, left=3)
 
-def label_examples(examples: Sequence[JsonObject]) -> str:
-    """Return true and predicted labels as a table."""
-    rows = [[text_of(e), "; ".join(e.get("truth", ())), "; ".join(e["labels"])] for e in examples]
-    return table(["text", "true", "predicted"], rows, left=3)
-
-
-def number_examples(examples: Sequence[JsonObject]) -> str:
-    """Return true and predicted numbers as a table."""
-    rows = [[text_of(e), *(number_text(e[k]) if k in e else "" for k in ("truth", "number"))] for e in examples]
-    return table(["text", "true", "predicted"], rows, left=1)
+    return shown
 
 
 def tag_examples(examples: Sequence[JsonObject]) -> str:
@@ -351,8 +335,8 @@ CLASSIFY = TaskReport(
     "training data may get one with unearned confidence.",
     comparison_keys=("truth", "label"),
     details=tables,
-    cautions=trivial,
-    example_table=class_examples,
+    cautions=lambda evaluation: [*one_answer(evaluation), *no_better_than_guessing(evaluation)],
+    example_table=examples_of(lambda e: e.get("truth", ""), lambda e: f"{e['label']} ({percent(e['probability'])})"),
     example_text='"I loved every minute" --json',
     answer_lines=class_lines,
 )
@@ -376,12 +360,10 @@ MULTILABEL = replace(
         "probe": "frozen encoder + logistic regression",
     },
     rivals=(),
-    plots={},
     limits="It knows the labels below and nothing else. Its thresholds suit its validation texts; where labels are "
     "rarer or more frequent than there, others would be better.",
     comparison_keys=("truth", "labels"),
-    cautions=no_sentences,
-    example_table=label_examples,
+    example_table=examples_of(lambda e: "; ".join(e["truth"]), lambda e: "; ".join(e["labels"])),
     answer_lines=labels_lines,
     scored=score_labels,
 )
@@ -412,7 +394,7 @@ REGRESS = replace(
     limits="It gives a number for any text, also for one unlike its training data, and does not say how sure it is. Of "
     "numbers beyond the range of those it was trained on it has seen nothing.",
     comparison_keys=("truth", "number"),
-    example_table=number_examples,
+    example_table=examples_of(lambda e: number_text(e["truth"]), lambda e: number_text(e["number"])),
     answer_lines=number_lines,
     scored=score_numbers,
 )

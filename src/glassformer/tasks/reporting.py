@@ -11,10 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.errors import UsageError
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.scoring import Counted, Predictions, Scoring, share
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.utils.formatting import Number, table
+
+SHARES = "accuracy", "exact_match"
+"""Scores that are shares of right answers."""
 
 
 class Score(NamedTuple):
@@ -150,8 +154,10 @@ class TaskReport:
             pairs = ([answer_text(row[key]) for key in self.comparison_keys or ()] for row in predictions)
             return np.array([(truth == answer, 1) for truth, answer in pairs], float)
 
-        named = self.scored(scores) if self.scored else None
-        return named or Scoring(self.score(Evaluation("", "", scores)).metric.name, counts, share)
+        named, metric = self.scored(scores) if self.scored else None, self.score(Evaluation(scores=scores)).metric
+        if named is None and metric.name not in SHARES:
+            raise UsageError(f"what {metric.title} counts is not known", "name it in the report of the task: `scored`")
+        return named or Scoring(metric.name, counts, share)
 
     def counted(self, scores: JsonObject) -> Counted:
         """Return what the headline of an evaluation is computed from, and the counts of its examples."""

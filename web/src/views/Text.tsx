@@ -65,21 +65,21 @@ export function Message({ error: { message, hint } }: { error: ErrorMessage }) {
   return <><strong><Sentence text={ended(message)} /></strong>{hint && <> <Sentence text={ended(capital(hint))} /></>}</>;
 }
 
-/** The answer of the model, and notes on this trace: truncation, unknown words, omissions. */
 /** Whether the answer follows the text in the same stream: with an answer to learn the pass ends in that, and writes one token more. */
 const continues = (trace: Manifest) => trace.predictions[0]?.position != null && !hasSource(trace) && !isMasked(trace);
 
+/** The answer of the model, of an ensemble that of all, and notes on this trace: truncation, unknown words, omissions. */
 export function Answer({ trace }: { trace: Manifest }) {
   const alone = useValue(other, (second) => second === null);
   const notes = [...trace.warnings, ...trace.omitted.map(({ what, why }) => `${what}: ${why}`), ...source.dropped];
-  const bad = trace.checks.filter((check) => !check.ok);
+  const bad = trace.checks.filter((check) => !check.ok), { together } = trace;
+  const shown = together && !trace.edited ? together.answer : trace.answer; // an edit acts in one model
   return (
     <section class="answer" aria-label="Answer">
       <p data-role="answer" dir="auto">
-        {trace.learning && continues(trace) && <span class="note">After the answer to learn: </span>}<strong>{trace.answer.headline}</strong> <span class="answer-detail">{trace.answer.detail}</span>
+        {trace.learning && continues(trace) && <span class="note">After the answer to learn: </span>}<strong>{shown.headline}</strong> <span class="answer-detail">{shown.detail}{shown !== trace.answer && `, by all ${together!.size} models`}</span>
       </p>
-      {bad.map((check) => <p key={check.name} class="note note-bad">{check.meaning}</p>)}
-      {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}><Sentence text={note} /></li>)}</ul>}
+      {bad.map((check) => <p key={check.name} class="note note-bad">{check.meaning}</p>)}{notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}><Sentence text={note} /></li>)}</ul>}
       {source.live && trace.together && (
         <Choices
           name="member" label="Ensemble member" chosen={`${trace.together.member}`} onChoose={(member) => ask({ ...trace.request, member: +member })}
