@@ -195,8 +195,7 @@ class EncoderTask(Task):
         logits = self.logits(model, batch)
         if self.class_weights is None or not model.training:
             return self.head.loss(logits, batch.labels, label_smoothing)
-        kwargs: dict[str, Any] = {"reduction": "none", "label_smoothing": label_smoothing}
-        losses = F.cross_entropy(logits.float(), batch.labels, **kwargs)
+        losses = F.cross_entropy(logits.float(), batch.labels, reduction="none", label_smoothing=label_smoothing)
         return (losses * self.class_weights.to(losses.device)[batch.labels]).sum()
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
@@ -210,8 +209,7 @@ class EncoderTask(Task):
         if self.head.fit is None:
             return False
         logger.info(f"fitting a probe to the vectors of {counted(len(corpus), 'training texts')}")
-        truth = self.truth(corpus)
-        truth = truth if self.label_names else self.decision.standardised(truth)
+        truth = self.truth(corpus) if self.label_names else self.decision.standardised(self.truth(corpus))
         for member in members_of(model):
             layer = cast(nn.Linear, member.head)
             vectors, index = corpus_vectors(self, member, corpus)
@@ -282,6 +280,8 @@ class EncoderTask(Task):
 
     def decided(self, model: nn.Module, corpus: EncodedCorpus) -> EncoderTask:
         """Return the task with what its head chooses on the validation texts: thresholds, a temperature."""
+        if self.head.decided is None:
+            return self
         task = copy.copy(self)
         outputs = self.outputs(self.all_logits(model, corpus), corpus)
         task.decision = replace(self.decision, **self.head.decided(self.truth(corpus), outputs))

@@ -90,7 +90,7 @@ class Head:
         validated: truth, outputs and names → the scores of a validation.
         scored: truth, outputs, names and decision → the scores of an evaluation; None where nothing is scored.
         baselines: training and test texts, outputs, names and decision → scores of baselines.
-        decided: truth and outputs of the validation split → fields of the decision.
+        decided: truth and outputs of the validation split → fields of the decision; None where nothing is chosen.
         begin: sets the random linear layer before the first step, given the truth of the training texts.
         fit: vectors and truth of the training texts → weight and bias of the linear layer; None for no such start.
         suggest: the training split, the configuration, the names, and whether a text may have several → settings by
@@ -122,7 +122,7 @@ class Head:
     validated: Callable[[Truth, Outputs, Names], dict[str, float]] = lambda truth, outputs, names: {}
     scored: Callable[[Truth, Outputs, Names, Decision], dict[str, Any]] | None = None
     baselines: Callable[[Known, Known, Outputs, Names, Decision], Baselines] = lambda *known: {}
-    decided: Callable[[np.ndarray, np.ndarray], dict[str, Any]] = lambda truth, outputs: {}
+    decided: Callable[[np.ndarray, np.ndarray], dict[str, Any]] | None = None
     begin: Callable[[nn.Linear, np.ndarray], None] = lambda layer, truth: None
     fit: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
     suggest: Callable[..., tuple[dict[str, Any], str]] = lambda train, config, names: ({}, "")
@@ -417,7 +417,7 @@ REGRESS = replace(
     baselines=lambda train, test, numbers, names, decision: number_baselines(
         train.texts, train.truth, test.texts, test.truth, decision.scale, train.pairs
     ),
-    decided=lambda truth, numbers: {},
+    decided=None,
     begin=_begin_number,
     fit=fit_number,
 )
@@ -466,7 +466,7 @@ TAG = replace(
         _sentences(truth, names), _sentences(p, names), are_plain(names)
     ),
     baselines=_tag_baselines,
-    decided=lambda truth, p: {},
+    decided=None,
     fit=None,
     suggest=suggest_for_words,
     several=False,
