@@ -177,8 +177,8 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     n = len(data.train)
     if limit is None or limit >= n:
         return data
-    order, answers = np.random.default_rng([seed, n]).permutation(n).tolist(), data.train.answer or data.train.text
-    first = {label: i for i in reversed(order) for label in answers[i].split("\n")}
+    order, answers = np.random.default_rng([seed, n]).permutation(n).tolist(), data.train.answer
+    first = {label: i for i in reversed(order) for label in answers[i].split("\n")} if answers else {}
     if len(first) <= limit:
         order = list(dict.fromkeys([*first.values(), *order]))
     matter = f"only {limit:,} of {n:,} training examples are used, drawn by seed"

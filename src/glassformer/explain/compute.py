@@ -86,7 +86,8 @@ def with_labels(explanation: Explanation, labels: Labels | None) -> Explanation:
     """Return an explanation with the labels, or the words, of which it looks at one."""
     if labels is None:
         return explanation
-    return replace(explanation, labels=labels, answer=labels.about(explanation.answer))
+    both = (one := explanation.together) and replace(one, answer=labels.about(one.answer))
+    return replace(explanation, labels=labels, answer=labels.about(explanation.answer), together=both)
 
 
 def explain_encoded(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-from torch import nn
 
 from glassformer.config.validation import nearest
 from glassformer.data.datasets.labels import normalised_label
@@ -99,11 +98,9 @@ def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
         probabilities, thresholds = (
             decision.calibrated(np.array(p), several=True) for p in (probabilities, thresholds)
         )
-    each = [
-        LabelChoice(*facts) for facts in zip(names, probabilities.tolist(), np.array(thresholds).tolist(), strict=True)
-    ]
+    each = list(map(LabelChoice, names, probabilities.tolist(), np.array(thresholds).tolist()))
     members = [cast(TextClassifier, member).of_label(shown) for member in members_of(whole.model)]
-    model: nn.Module = members[0] if len(members) == 1 else Ensemble(members)
+    model = members[0] if len(members) == 1 else Ensemble(members)
     task = Classify(whole.task.config, whole.task.tokenizer, [f"{NOT}{names[shown]}", names[shown]])
     return LoadedSubject(whole, model.eval(), task), Labels(shown, each)
 
@@ -125,7 +122,7 @@ def _of_one_word(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
     choices = enumerate(zip(words, tags, known, strict=True), start=1)
     each = [LabelChoice(f"{n} {word} {tag}", share, None, word) for n, (word, tag, share) in choices]
     members = [cast(TokenClassifier, member).at_token(places[shown]) for member in members_of(whole.model)]
-    model: nn.Module = members[0] if len(members) == 1 else Ensemble(members)
+    model = members[0] if len(members) == 1 else Ensemble(members)
     as_classes = WORD_TAG(task.config, task.tokenizer, names)
     return LoadedSubject(whole, model.eval(), as_classes), Labels(shown, each)
 
@@ -161,13 +158,12 @@ def of_same_label(request: TraceRequest, labels: Labels | None) -> TraceRequest:
 
 def _index(request: TraceRequest, names: list[str], probabilities: np.ndarray) -> int:
     known = {normalised_label(name): i for i, name in enumerate(names)}
-    if request.label is None and request.answer is not None:
-        answer = normalised_label(request.answer)
-        wanted = answer if answer in known else answer.removeprefix(NOT)
-    elif request.label is not None:
-        wanted = normalised_label(request.label)
-    else:
+    named = request.answer if request.label is None else request.label
+    if named is None:
         return int(probabilities.argmax())
+    wanted = normalised_label(named)
+    if request.label is None and wanted not in known:
+        wanted = wanted.removeprefix(NOT)
     if wanted not in known:
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
         raise UsageError(f"{wanted[:60]!r} is not a label of this model", f"{nearest(wanted, known)}they are {shown}")

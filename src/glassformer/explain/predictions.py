@@ -55,11 +55,9 @@ class EnsembleMember:
 
     def warning(self, own: Answer) -> str:
         """Return the answer of all models, and beside it that of the one which is looked into."""
-
-        def text(answer: Answer) -> str:
-            return f"{shortened(answer['headline'], 80)} ({answer['detail']})"
-
-        return f"all {self.size} models together answer {text(self.answer)}; member {self.member} here {text(own)}"
+        all_of = f"{shortened(self.answer['headline'], 80)} ({self.answer['detail']})"
+        one = f"{shortened(own['headline'], 80)} ({own['detail']})"
+        return f"all {self.size} models together answer {all_of}; member {self.member} here {one}"
 
 
 SHOWN = 4

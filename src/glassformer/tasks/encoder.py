@@ -158,7 +158,8 @@ class EncoderTask(Task):
     def _rows(self, corpus: EncodedCorpus, index: np.ndarray) -> Any:
         if corpus.labels is not None:
             return corpus.labels[index]
-        return [self.head.default if corpus.target is None else corpus.target[int(i)] for i in index]
+        unknown = [] if self.head.several else 0
+        return [unknown if corpus.target is None else corpus.target[int(i)] for i in index]
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
         """Make a batch; labels are the head's `tensor`, of words (B, S) the tags at the first token of each."""

@@ -125,17 +125,12 @@ class Head:
     decided: Callable[[np.ndarray, np.ndarray], dict[str, Any]] | None = None
     begin: Callable[[nn.Linear, np.ndarray], None] = lambda layer, truth: None
     fit: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
-    suggest: Callable[..., tuple[dict[str, Any], str]] = lambda train, config, names: ({}, "")
+    suggest: Callable[..., tuple[dict[str, Any], str]] = lambda *known: ({}, "")
     several: bool = False
     per_word: bool = False
     pools: bool = True
     read: Any = None
     count: Callable[[Split], Mapping[str, int]] = lambda split: {}
-
-    @property
-    def default(self) -> Any:
-        """Return the row of targets of a text whose answer is not known."""
-        return [] if self.several else 0
 
     def names(self, answers: Sequence[str], source: object = "") -> list[str] | None:
         """Return the names of the outputs, from the answers of training; None for a number.
@@ -176,7 +171,9 @@ class Head:
     ) -> None:
         """Note answers that cannot be used, by file and line; without known names those of training are known."""
         if self.parts is None:
-            return check_numbers(rows, diagnostics)
+            if self.columns[1:]:  # a bare encoder has no answers
+                check_numbers(rows, diagnostics)
+            return
         if known is None:
             n_before = diagnostics.n_issues
             try:
@@ -185,7 +182,7 @@ class Head:
             except DataError as error:
                 diagnostics.error(rows["train"].path, 0, "label", error.message)
             if diagnostics.n_issues > n_before:
-                return None
+                return
         why = known_names(known or [], self.unit)
         for part in rows.values():
             for line, text, answer in zip(part.lines, part.text, part.answer, strict=True):
@@ -193,7 +190,6 @@ class Head:
                     if name and (what := why(name)):  # an empty one was noted when it was read
                         word = f"word {number} ({text.split()[number - 1][:40]!r}): " if self.per_word else ""
                         diagnostics.error(part.path, line, "label", word + what)
-        return None
 
 
 def class_names(labels: Sequence[str]) -> list[str]:

@@ -153,7 +153,7 @@ def decision_together(seeds: Path, runs: Sequence[tuple[Path, Task]]) -> Decisio
     for i, other in enumerate(runs[1:], start=1):
         check_joins(runs[:i], *other)
     folder, (_, task) = SeedsFolder(seeds), runs[0]
-    if folder.exists and {run.path for run in folder.finished} == {path for path, _ in runs}:
+    if folder.exists and {run.path.resolve() for run in folder.finished} == {path.resolve() for path, _ in runs}:
         scored = folder.read_ensemble()
         if scored and "decision" in scored.scores:
             return Decision.from_json(scored.scores["decision"], task.label_names, folder.ensemble)
