@@ -63,9 +63,9 @@ def test_the_n_grams_of_the_chosen_token_are_written_out(app: Callable[..., App]
 
 def test_another_member_is_a_click_away(app: Callable[..., App], run: Run) -> None:
     page = app(run, "flow", text=TEXT)
-    assert "member 1 here" in page.page.inner_text(".notes")
+    assert "member 1, shown here" in page.page.inner_text(".notes")
     page.page.click("[data-member='3']")
-    page.until("document.querySelector('.notes').textContent.includes('member 3 here')")
+    page.until("document.querySelector('.notes').textContent.includes('member 3, shown here')")
     assert page.param["member"] == "3"
     answer = explain(run, TraceRequest(TEXT, member=3)).together.answer  # pyright: ignore
     assert page.page.inner_text("[data-role=answer]").split() == f"{' '.join(answer.values())}, by all 3 models".split()

@@ -54,7 +54,7 @@ def test_explain_traces_a_member_and_notes_the_answer_of_the_ensemble(run: Run) 
 def test_explain_warns_that_a_member_is_traced(run: Run) -> None:
     e = run.explain(TEXT, member=2)
     own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.answer, e.together.answer))
-    sentence = f"all 3 models together answer {all_}; member 2 here {own}"
+    sentence = f"all 3 models together answer {all_}; member 2, shown here, answers {own}"
     manifest = e.manifest()
     assert sentence in e.warnings and sentence in manifest["warnings"] and sentence in repr(e)
     assert manifest["together"] == {"size": 3, "member": 2, "answer": e.together.answer}

@@ -57,7 +57,7 @@ class EnsembleMember:
         """Return the answer of all models, and beside it that of the one which is looked into."""
         all_of = f"{shortened(self.answer['headline'], 80)} ({self.answer['detail']})"
         one = f"{shortened(own['headline'], 80)} ({own['detail']})"
-        return f"all {self.size} models together answer {all_of}; member {self.member} here {one}"
+        return f"all {self.size} models together answer {all_of}; member {self.member}, shown here, answers {one}"
 
 
 SHOWN = 4
