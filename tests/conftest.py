@@ -63,7 +63,7 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.
         for name, folder in (("HOME", base / "home"), ("TMPDIR", base / "temporary")):
             (folder / ".cache").mkdir(parents=True)
             patch.setenv(name, str(folder))
-        patch.setenv("MPLCONFIGDIR", str(pytestconfig.rootpath / ".pytest_cache/d/matplotlib"))
+        patch.setenv("MPLCONFIGDIR", str(pytestconfig.cache.mkdir("matplotlib")))
         patch.setattr(tempfile, "tempdir", None)
         yield
 

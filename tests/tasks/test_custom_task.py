@@ -26,7 +26,7 @@ from glassformer.tasks import TASKS, register
 from glassformer.tasks.encoder import EncoderTask
 
 ROOT = Path(__file__).parents[2]
-STARS = ["1", "2", "3", "4", "5"]
+STARS = [*"12345"]
 WORDS = dict(zip(("awful", "poor", "fair", "good", "superb"), STARS, strict=True))
 Ordered = EncoderTask.of(ORDERED)
 RECIPE = """

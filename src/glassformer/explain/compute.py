@@ -83,11 +83,13 @@ def precision_noted(explanation: Explanation, run: Any) -> Explanation:
 
 
 def with_labels(explanation: Explanation, labels: Labels | None) -> Explanation:
-    """Return an explanation with the labels, or the words, of which it looks at one."""
-    if labels is None:
-        return explanation
-    both = (one := explanation.together) and replace(one, answer=labels.about(one.answer))
-    return replace(explanation, labels=labels, answer=labels.about(explanation.answer), together=both)
+    """Return an explanation with the labels, or the words, of which it looks at one, and a note of an ensemble."""
+    answer, together, warnings = explanation.answer, explanation.together, explanation.warnings
+    if labels:
+        answer, together = labels.about(answer), together and replace(together, answer=labels.about(together.answer))
+    if together:
+        warnings = [*warnings, together.warning(answer)]
+    return replace(explanation, labels=labels, answer=answer, together=together, warnings=warnings)
 
 
 def explain_encoded(
@@ -116,14 +118,12 @@ def explain_encoded(
     predictions = top_predictions(subject.task, logits, encoded.positions, encoded.following)
     decode = _scored(subject, encoded) if encoded.decode.kind == "given" else encoded.decode
     fitted = fitted_temperature(run, request)
-    own = None if isinstance(whole.model, Ensemble) else fitted  # that of an ensemble is of its mean probabilities
+    own, member = fitted, None
+    if isinstance(whole.model, Ensemble):  # whose temperature is of its mean probabilities
+        answer = _ensemble_answer(whole, request, encoded, fitted if request.calibrated else None)
+        own, member = None, EnsembleMember(len(whole.model.members), request.member, answer)
     output = _answer(subject, predictions, decode, encoded, records, own if request.calibrated else None)
     checks = [*records.checks, *_decoding_check(predictions, decode, encoded)]
-    member, warnings = None, encoded.warnings
-    if isinstance(whole.model, Ensemble):
-        answer = _ensemble_answer(whole, request, encoded, fitted if request.calibrated else None)
-        member = EnsembleMember(len(whole.model.members), request.member, answer)
-        warnings = [*warnings, member.warning(output)]
     return Explanation(
         subject=subject,
         request=request,
@@ -138,7 +138,7 @@ def explain_encoded(
         records=records,
         checks=checks,
         omitted=_omitted(records, encoded.streams),
-        warnings=warnings,
+        warnings=encoded.warnings,
         seconds=time.perf_counter() - started,
         run=run,
         temperature=own,

@@ -73,7 +73,7 @@ export function Answer({ trace }: { trace: Manifest }) {
   const alone = useValue(other, (second) => second === null);
   const notes = [...trace.warnings, ...trace.omitted.map(({ what, why }) => `${what}: ${why}`), ...source.dropped];
   const bad = trace.checks.filter((check) => !check.ok), { together } = trace;
-  const shown = together && !trace.edited && !trace.learning ? together.answer : trace.answer; // these change one model
+  const shown = together && !trace.edited ? together.answer : trace.answer; // an edit acts in one model
   return (
     <section class="answer" aria-label="Answer">
       <p data-role="answer" dir="auto">
