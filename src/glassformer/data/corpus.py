@@ -1,117 +1,44 @@
-"""Token ids of a split as flat arrays with offsets, encoded once and memory-mapped from the cache.
+"""Token ids of a split as flat arrays with offsets, in memory.
 
-A folder of the cache appears under its final name complete or not at all, so any number of processes may ask for the
-same one.
+Large text is encoded once, to files, by `data encode`: `shards.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import BinaryIO, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 
 from glassformer.config import TextConfig
 from glassformer.data.shards import ShardedIds, ShardIndex
 from glassformer.data.splits import Split
-from glassformer.errors import ResourceError
 from glassformer.text.backends import split_text
 from glassformer.text.ngrams import NgramVocabulary
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.atomic_io import remove_leftovers, write_folder_atomically, write_json
 
 Arrays = dict[str, np.ndarray]
-FLUSH_BYTES = 1 << 20
-ABOUT = "about.json"
-STALE_SECONDS = 24 * 3600
-"""An unfinished folder older than this was left by a process that died."""
 
 
 class ArrayWriter:
-    """Arrays that grow at the end, in files of a folder, or in memory when there is none.
+    """Arrays in memory that grow at the end; each keeps the dtype it began with."""
 
-    Args:
-        folder: where `NAME.bin` is written, raw and little-endian; None keeps everything in memory.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self.closing = ExitStack()  # of the files
-        self.files: dict[str, BinaryIO] = {}
-        self.arrays: dict[str, tuple[str, int]] = {}  # dtype and elements of each
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[np.dtype, io.BytesIO]] = {}
 
     def append(self, name: str, array: np.ndarray) -> None:
-        """Add elements; an array keeps the dtype it began with."""
-        if self.folder is None:
-            self.files.setdefault(name, io.BytesIO())
-        elif name not in self.files:
-            path = self.folder / f"{name}.bin"
-            self.files[name] = self.closing.enter_context(path.open("wb", FLUSH_BYTES))
-        dtype, size = self.arrays.get(name, (array.dtype.str, 0))
-        self.arrays[name] = dtype, size + len(array)
-        self.files[name].write(array.tobytes())
+        """Add elements to an array."""
+        self._files.setdefault(name, (array.dtype, io.BytesIO()))[1].write(array.tobytes())
 
-    def in_memory(self) -> Arrays:
-        """Return the arrays if there is no folder."""
-        files = [(name, file) for name, file in self.files.items() if isinstance(file, io.BytesIO)]
-        return {name: np.frombuffer(file.getbuffer(), self.arrays[name][0]) for name, file in files}
-
-
-def cached_arrays(
-    cache: Path | None, key: Callable[[], str], write: Callable[[ArrayWriter], dict[str, int]]
-) -> tuple[Arrays, dict[str, int]]:
-    """Return the arrays stored under `key`, made by `write` if they are missing.
-
-    `key` names the contents, and must change when they would; `write` returns counts to keep with the arrays. Without a
-    cache, or where it cannot be written, the arrays are in memory; else they are memory-mapped, and read-only.
-    """
-    if cache is not None:
-        try:
-            if _open(cache / key()) is None:
-                _write_folder(cache / key(), write)
-        except ResourceError:
-            pass  # a full disk or a read-only home: training needs the arrays, not the cache
-        if (found := _open(cache / key())) is not None:
-            return found
-    writer = ArrayWriter(None)
-    counts = write(writer)
-    return writer.in_memory(), counts
-
-
-def _write_folder(final: Path, write: Callable[[ArrayWriter], dict[str, int]]) -> None:
-    remove_leftovers(final.parent, older_than=STALE_SECONDS)
-    # One that is there is damaged, or it would have been read.
-    with write_folder_atomically(final, replace=final.exists()) as folder:
-        writer = ArrayWriter(folder)
-        with writer.closing:
-            counts = write(writer)
-        write_json(folder / ABOUT, {"arrays": writer.arrays, "counts": counts})
-
-
-def _open(folder: Path) -> tuple[Arrays, dict[str, int]] | None:
-    """Map a finished folder; None when it is missing or a file has not the size it should have."""
-    arrays: Arrays = {}
-    try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        for name, (dtype, size) in about["arrays"].items():
-            path = folder / f"{name}.bin"
-            if size == 0:  # an empty file cannot be mapped, and need not exist
-                arrays[name] = np.zeros(0, dtype)
-            elif path.stat().st_size != size * np.dtype(dtype).itemsize:
-                return None
-            else:
-                arrays[name] = np.asarray(np.memmap(path, dtype=dtype, mode="r"))
-        return arrays, about["counts"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+    def arrays(self) -> Arrays:
+        """Return the arrays, without a copy."""
+        return {name: np.frombuffer(file.getbuffer(), dtype) for name, (dtype, file) in self._files.items()}
 
 
 class RaggedArray(Sequence[np.ndarray]):
@@ -168,8 +95,6 @@ def gather_padded(
     return rows, real
 
 
-VERSION = 4
-"""Raised when the same text and settings give other arrays, so that old caches are not read."""
 CHUNK_CHARS = 1 << 21
 """Characters tokenized at a time."""
 
@@ -185,7 +110,6 @@ class EncodedCorpus:
         surfaces: for each token of `ids` the row of its surface form in `ngrams`.
         ngrams: n-gram ids of each surface form; the first row, of padding, is empty.
         stats: counts of examples (n), of tokens kept, truncated and unknown, of truncated texts, and of the task's own.
-        compute_sha256: computes `sha256` on demand, because that takes longer than encoding a sentence.
     """
 
     ids: RaggedArray
@@ -194,19 +118,13 @@ class EncodedCorpus:
     surfaces: RaggedArray | None = None
     ngrams: RaggedArray | None = None
     stats: dict[str, int] = field(default_factory=dict)
-    compute_sha256: Callable[[], str] = lambda: ""
 
     @staticmethod
-    def from_arrays(arrays: Arrays, stats: dict[str, int], compute_sha256: Callable[[], str]) -> EncodedCorpus:
+    def from_arrays(arrays: Arrays, stats: dict[str, int]) -> EncodedCorpus:
         """Return the corpus whose columns a `CorpusWriter` wrote."""
         columns = {n: _ragged(arrays, n) for n in ("target", "surfaces", "ngrams") if f"{n}.offsets" in arrays}
         ids, labels = _ragged(arrays, "ids"), arrays.get("labels")
-        return EncodedCorpus(ids, labels=labels, stats=stats, compute_sha256=compute_sha256, **columns)
-
-    @cached_property
-    def sha256(self) -> str:
-        """Hash of the text, the tokenizer and the settings: equal hashes mean equal arrays."""
-        return self.compute_sha256()
+        return EncodedCorpus(ids, labels=labels, stats=stats, **columns)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -340,9 +258,32 @@ def split_document(document: str, kind: str) -> Iterator[list[str]]:
     yield from (parts[i : i + 8] for i in range(0, len(parts), 8))
 
 
-def fingerprint(split: Split, *settings: object) -> str:
-    """Return a hash of every text and target with its length (of shards, of their index), and of the settings."""
-    digest = hashlib.sha256(json.dumps([VERSION, *settings]).encode())
+_kept: ContextVar[dict[tuple[str, ...], EncodedCorpus] | None] = ContextVar("_kept", default=None)
+
+
+@contextmanager
+def corpora_kept() -> Iterator[None]:
+    """Keep what is encoded within, so that trainings that differ in their seed encode a text once."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def kept_corpus(encode: Callable[[], EncodedCorpus], split: Split, *settings: str) -> EncodedCorpus:
+    """Return a corpus that `corpora_kept` holds for a text and settings, or what `encode` makes of them."""
+    if (kept := _kept.get()) is None:
+        return encode()
+    key = (fingerprint(split), *settings)
+    if key not in kept:
+        kept[key] = encode()
+    return kept[key]
+
+
+def fingerprint(split: Split) -> str:
+    """Return a hash of every text and target with its length; of shards, of their index."""
+    digest = hashlib.sha256()
     if split.shards:
         digest.update(split.shards.sha256.encode())
     for column in (split.text, split.answer or []):
@@ -364,4 +305,4 @@ def pretokenized_corpus(index: ShardIndex, tokenizer: Tokenizer) -> EncodedCorpu
     counts = index.counts
     stats = {"n": counts["documents"], "n_tokens": index.n_tokens, "n_unknown": counts["unknown"]}
     ids = RaggedArray(index.ids(), np.array([0, index.n_tokens]))
-    return EncodedCorpus(ids, stats=stats, compute_sha256=lambda: index.sha256)
+    return EncodedCorpus(ids, stats=stats)

@@ -7,12 +7,10 @@ To add a task, write one file beside this one and register it.
 from __future__ import annotations
 
 import copy
-import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,14 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
 from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
-from glassformer.data.corpus import (
-    ArrayWriter,
-    CorpusWriter,
-    EncodedCorpus,
-    cached_arrays,
-    fingerprint,
-    pretokenized_corpus,
-)
+from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus, kept_corpus, pretokenized_corpus
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
@@ -159,8 +150,8 @@ class Task(ABC):
         """Return the schema for files read after training, which also rejects labels the model has not seen."""
         return self.schema
 
-    def encode(self, split: Split, *, training: bool, cache: Path | None = None) -> EncodedCorpus:
-        """Return a split as ids, in memory or mapped from a cache folder; pretokenized data is only mapped.
+    def encode(self, split: Split, *, training: bool) -> EncodedCorpus:
+        """Return a split as ids in memory; pretokenized data is mapped from its files.
 
         With `training`, examples may be left out, such as pairs that are too long.
         """
@@ -168,18 +159,14 @@ class Task(ABC):
             return pretokenized_corpus(split.shards, self.tokenizer)
         text = self.config.text
 
-        @functools.cache
-        def key() -> str:
-            settings = self.name, text.max_len, text.truncate, training
-            return fingerprint(split, *settings, self.tokenizer.sha256, self.label_names)
-
-        def write(arrays: ArrayWriter) -> dict[str, int]:
+        def encoded() -> EncodedCorpus:
+            arrays = ArrayWriter()
             writer = CorpusWriter(arrays, self.tokenizer, text)
             self.encode_into(writer, split, training)
-            return writer.stats
+            return EncodedCorpus.from_arrays(arrays.arrays(), writer.stats)
 
-        arrays, stats = cached_arrays(cache, key=key, write=write)
-        return EncodedCorpus.from_arrays(arrays, stats, key)
+        settings = self.name, text.max_len, text.truncate, training, self.tokenizer.sha256, self.label_names
+        return kept_corpus(encoded, split, *map(str, settings))
 
     @abstractmethod
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:

@@ -283,7 +283,7 @@ def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
             n_tokens,
             None if running else n_cut,
             n_unknown=n_unknown,
-            sha256=fingerprint(test, []),
+            sha256=fingerprint(test),
             unknown_rate=n_unknown / max(1, n_tokens),
             n_texts_unknown=None if running else n_texts,
         )
@@ -311,7 +311,7 @@ def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRec
         counts=own or None,
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
         n_texts_unknown=n_texts,
-        sha256=fingerprint(split, []),
+        sha256=fingerprint(split),
         lengths={"edges": edges.tolist(), "counts": counts.tolist()},
     )
 
