@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import DataConfig, DecodeConfig
 from glassformer.config.recipes import override
-from glassformer.data.datasets.pair_columns import text_specs
+from glassformer.data.datasets.columns import text_specs
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, JsonObject
@@ -196,7 +196,7 @@ class Run:
 
         known = known_columns(RunFolder(self.path).read_data())
         requested, pairs = (text_column, pair_column), bool(self.task.tokenizer.separator)
-        specs = text_specs(self.task.schema.columns, known.columns.headers if known else (), requested, pairs)
+        specs = text_specs(self.task.schema.columns, known, requested, pairs)
         columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
         return answered_frame(table, specs, lambda texts: map(columns_of, self.predict(texts, **options)))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.helpers.tiny_runs import SMALL, Runs
 import glassformer
 from glassformer.cli import predict_table
 from glassformer.cli.main import main
-from glassformer.runs import partial_answers
+from glassformer.data.answered_table import TableWriter
 
 N = 600
 """Rows, in groups of 256 that are answered together."""
@@ -50,7 +51,7 @@ def test_a_classifier_labels_each_row_as_it_labels_a_text(cli: Callable, runs: R
     done = cli("predict", runs.classify, "--file", table, "--out", out, "--probabilities", "--json")
     assert done.code == 0, done.err
     facts = json.loads(done.out)
-    assert facts["rows"] == N and facts["answered_before"] == 0 and facts["precision"] == "fp32"
+    assert facts["rows"] == N and facts["precision"] == "fp32"
     rows = rows_of(out)
     assert [*rows[0]] == ["id", "text", "note", "label", "probability", "probability_neg", "probability_pos"]
     assert [{k: row[k] for k in ("id", "text", "note")} for row in rows] == rows_of(table)
@@ -74,10 +75,10 @@ def test_a_translator_and_a_language_model(cli: Callable, runs: Runs, tmp_path: 
     assert [*first] == ["text", "n", "translation", "score", "translation_2", "score_2"]
     assert first["n"] == [1] and second["translation"] == "" and first["score"] >= first["score_2"]
     done = cli(
-        "predict", runs.lm, "--file", tmp_path / "a.jsonl", "--out", tmp_path / "c.tsv.gz", "--max-new-tokens", "5"
+        "predict", runs.lm, "--file", tmp_path / "a.jsonl", "--out", tmp_path / "c.csv.gz", "--max-new-tokens", "5"
     )
     assert done.code == 0, done.err
-    assert gzip.decompress((tmp_path / "c.tsv.gz").read_bytes()).startswith(b'"text"\t"n"\t"continuation"\n"number 3"')
+    assert gzip.decompress((tmp_path / "c.csv.gz").read_bytes()).startswith(b"text,n,continuation\nnumber 3,[1],")
 
 
 def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
@@ -127,81 +128,52 @@ def test_joined_runs_and_ensembles_answer_together(runs: Runs, cli: Callable, ta
 
 
 @pytest.fixture
-def stops(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
-    """Return a function that lets the command die while it writes group N of the answers, half written."""
-    append = partial_answers.PartialAnswers.append
+def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return a function that interrupts the command before it writes group N of the answers."""
+    append = TableWriter.append
 
     def stop_in(group: int) -> None:
         seen = 0
 
-        def dying(self: partial_answers.PartialAnswers, answers: Any) -> None:
+        def interrupted(self: TableWriter, *arguments: Any) -> None:
             nonlocal seen
             seen += 1
             if seen == group:
-                append(self, answers[: len(answers) // 2])
-                with open(self.folder / partial_answers.ANSWERS, "ab") as file:
-                    file.write(b'{"label": "po')
                 signal.raise_signal(signal.SIGINT)
-            append(self, answers)
+            append(self, *arguments)
 
-        monkeypatch.setattr(partial_answers.PartialAnswers, "append", dying)
+        monkeypatch.setattr(TableWriter, "append", interrupted)
 
-    yield stop_in
-    monkeypatch.undo()
+    return stop_in
 
 
 @pytest.mark.parametrize("task", ["classify", "lm"])
 @pytest.mark.parametrize("group", [1, 2, 3])
-def test_an_interrupted_table_continues_to_the_same_bytes(
+def test_an_interrupted_table_is_continued_to_the_same_rows(
     runs: Runs, cli: Callable, table: Path, stops: Callable, group: int, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, out = table.with_name("whole.csv"), table.with_name("out.csv")
+    partial, first = table.with_name("out.csv.partial"), table.with_name("first.csv")
     run = getattr(runs, task)
     given = ["--file", table] if task == "classify" else ["--file", table, "--max-new-tokens", "2"]
     assert cli("predict", run, *given, "--out", whole).code == 0
     stops(group)
     stopped = cli("predict", run, *given, "--out", out)
-    assert stopped.code == 130 and not out.exists()
-    assert f"of 600 rows are answered, and kept in {out}.partial" in stopped.err
-    assert "give the same command again: it continues" in stopped.err
+    n = 256 * (group - 1)
+    assert stopped.code == 130 and not out.exists() and partial.exists() == (group > 1)
+    if group == 1:
+        assert "nothing was answered yet" in stopped.err
+        return
+    assert f"rows 1 to {n} are answered, and kept in {partial}" in stopped.err
+    assert f"--skip-rows {n}" in stopped.err
     monkeypatch.undo()
     monkeypatch.setenv("GLASSFORMER_CACHE", str(table.parent / "cache"))
-    done = cli("predict", run, *given, "--out", out, "--json")
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["answered_before"] == 256 * (group - 1)
-    assert out.read_bytes() == whole.read_bytes()
-    assert not out.with_name("out.csv.partial").exists()
-
-
-@pytest.fixture
-def begun(runs: Runs, cli: Callable, table: Path, stops: Callable, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of a table whose first 256 rows are answered; the command works again."""
-    stops(2)
-    assert cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv")).code == 130
-    monkeypatch.undo()
-    return table.with_name("out.csv.partial")
-
-
-def test_a_changed_table_run_or_option_is_refused(
-    runs: Runs, cli: Callable, table: Path, begun: Path, tmp_path: Path
-) -> None:
-    out, data = table.with_name("out.csv"), table.read_bytes()
-    answers = (begun / "answers.jsonl").read_bytes()
-
-    def refused(run: Path, *more: str) -> str:
-        done = cli("predict", run, "--file", table, "--out", out, *more)
-        assert done.code == 2 and not out.exists() and "remove this folder to begin again" in done.err
-        return done.err
-
-    table.write_bytes(data.replace(b"number", b"Number"))
-    assert "was begun with another table" in refused(runs.classify)
-    table.write_bytes(data)
-    assert "was begun with other options" in refused(runs.classify, "--probabilities")
-    again = ["train", "classify", "--train-file", runs.table, "--out", tmp_path / "again", *SMALL, "--seed", "2"]
-    assert main([*map(str, again)]) == 0
-    assert "was begun with another model" in refused(tmp_path / "again")
-    assert (begun / "answers.jsonl").read_bytes() == answers
-    assert cli("predict", runs.classify, "--file", table, "--out", out).code == 0
+    again = cli("predict", run, *given, "--out", out)
+    assert again.code == 2 and "holds rows that an earlier command answered" in again.err
+    partial.rename(first)
+    assert cli("predict", run, *given, "--out", out, "--skip-rows", n).code == 0
+    assert rows_of(first) + rows_of(out) == rows_of(whole)
+    assert cli("predict", run, *given, "--out", table.with_name("x.csv"), "--skip-rows", N).code == 2
 
 
 def test_a_table_that_changes_in_between_is_noticed(
@@ -211,7 +183,7 @@ def test_a_table_that_changes_in_between_is_noticed(
 
     def scan_and_change(*arguments: Any) -> Any:
         found = scan(*arguments)
-        table.write_bytes(table.read_bytes().replace(b"number", b"Number"))
+        table.write_bytes(table.read_bytes() + b'7,"one more",\n')
         return found
 
     monkeypatch.setattr(predict_table, "scan_table", scan_and_change)
@@ -219,43 +191,23 @@ def test_a_table_that_changes_in_between_is_noticed(
     assert done.code == 3 and "changed while it was read" in done.err and not table.with_name("out.csv").exists()
 
 
-def test_another_process_is_kept_out(runs: Runs, cli: Callable, table: Path, begun: Path) -> None:
-    from glassformer.runs.lock import lock_folder
-
-    with lock_folder(begun):
-        done = cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"))
-    assert done.code == 2 and "another process is answering into" in done.err
-
-
-def test_a_full_disk_is_said_and_nothing_is_lost(
-    runs: Runs, cli: Callable, table: Path, begun: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_ends_with_what_to_do(
+    runs: Runs, cli: Callable, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import errno
-
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(predict_table, "table_bytes", lambda *_: iter([b"half", full()]))
+        patch.setattr(TableWriter, "append", full)
         done = cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"))
-    assert done.code == 6 and not table.with_name("out.csv").exists()
-    assert cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"), "--json").code == 0
-
-
-def test_what_a_killed_command_left_of_this_output_alone_is_removed(runs: Runs, cli: Callable, table: Path) -> None:
-    left, other = table.with_name(".tmp-out.csv-123-0"), table.with_name(".tmp-out.csv.gz-123-0")
-    partial = table.with_name("out.csv.partial")
-    partial.mkdir()
-    for path in (left, other, partial / ".tmp-facts.json-123-0"):
-        path.write_bytes(b"half")
-    assert cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv")).code == 0
-    assert sorted(path.name for path in table.parent.iterdir()) == [other.name, "in.csv", "out.csv"]
+    assert done.code == 6 and "No space left on device" in done.err
+    assert [path.name for path in table.parent.iterdir()] == [table.name]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "out", "message"),
     [
-        ("a.csv", "text,x,x\na,1,2\n", "b.jsonl", "several columns have one name ('x')"),
+        ("a.csv", 'text,x\n"a\nb",1\n', "b.tsv", "row 1: a field holds a tab or a line break"),
         ("a.csv", "text,x,x\na,1,2\n", "b.parquet", "several columns have one name ('x')"),
         ("a.jsonl", '{"text": "a", "x": 1}\n{"text": "b", "x": "\\ud800"}\n', "b.csv", "row 2: in the column 'x' the"),
         (
@@ -273,7 +225,7 @@ def test_what_the_output_cannot_hold_is_refused_before_an_answer(
     if out.endswith(("parquet", "arrow")):
         pytest.importorskip("pyarrow")
     (tmp_path / name).write_text(content, "utf-8")
-    monkeypatch.setattr(predict_table, "_answer", None)  # nothing calls it
+    monkeypatch.setattr(predict_table, "_answered", None)  # nothing calls it
     done = cli("predict", runs.classify, "--file", tmp_path / name, "--out", tmp_path / out)
     assert done.code == 3 and message in done.err, done.err
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -287,7 +239,7 @@ def test_bytes_are_refused_before_an_answer(
 
     table = pa.table({"text": ["a", "b"], "raw": pa.array([None, [b"1"]], pa.list_(pa.binary()))})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    monkeypatch.setattr(predict_table, "_answer", None)
+    monkeypatch.setattr(predict_table, "_answered", None)
     for out in ("b.csv", "b.jsonl"):
         done = cli("predict", runs.classify, "--file", tmp_path / "a.parquet", "--out", tmp_path / out)
         assert done.code == 3 and "a.parquet, row 2: the column 'raw' holds bytes" in done.err, done.err
@@ -341,20 +293,16 @@ def test_the_column_of_training_is_found_again(cli: Callable, runs: Runs, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_killed_command_continues(runs: Runs, cli: Callable, tmp_path: Path) -> None:
-    table, out = tmp_path / "in.csv", tmp_path / "out.csv"
+def test_a_killed_command_leaves_whole_rows(runs: Runs, cli: Callable, tmp_path: Path) -> None:
+    table, out, partial = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "out.csv.partial"
     table.write_text("text\n" + "".join(f"number {i}\n" for i in range(3000)), "utf-8")
     arguments = ("predict", str(runs.translate), "--file", str(table), "--out", str(out), "--beam-size", "4")
     process = command(tmp_path / "log", *arguments)
-    answers = tmp_path / "out.csv.partial" / "answers.jsonl"
-    process.until(lambda: answers.exists() and answers.stat().st_size)
+    process.until(lambda: partial.exists() and partial.stat().st_size)
     process.send(signal.SIGKILL)
     process.wait(60)
-    assert not out.exists()
-    done = cli(*arguments, "--json")
-    assert done.code == 0 and json.loads(done.out)["answered_before"] > 0
-    whole = cli(*arguments[:5], tmp_path / "whole.csv", *arguments[6:])
-    assert whole.code == 0 and (tmp_path / "whole.csv").read_bytes() == out.read_bytes()
+    assert not out.exists() and len(rows_of(partial)) > 0
+    assert "holds rows that an earlier command answered" in cli(*arguments).err
 
 
 def test_the_least_sure_rows_of_a_table_are_printed(cli: Callable, runs: Runs, tmp_path: Path) -> None:
@@ -362,7 +310,7 @@ def test_the_least_sure_rows_of_a_table_are_printed(cli: Callable, runs: Runs, t
     table = tmp_path / "in.csv"
     table.write_text("id,text\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(texts)), encoding="utf-8")
     ranked = cli("predict", runs.classify, "--most-uncertain", "3", "--file", str(table), "--json")
-    assert ranked.code == 0 and "text is column 'text', as in training" in ranked.err
+    assert ranked.code == 0 and "text is column 'text'" in ranked.err
     assert ranked.out == cli("predict", runs.classify, *texts, "--most-uncertain", "3", "--json").out
     refused = cli("predict", runs.classify, "--most-uncertain", "3", "--file", str(table), "-o", "out.csv")
     assert refused.code == 2 and "--most-uncertain prints its answers" in refused.err

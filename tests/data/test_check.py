@@ -241,8 +241,8 @@ def test_lines_that_cannot_be_decoded_are_not_empty(tmp_path):
     path.write_bytes("text,label\nschön,a\n\nfine,b\nnaïve,a\n".encode("cp1252"))
     report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
     assert report.counts["empty lines"] == 1
-    assert [p.line for p in report.errors if p.kind == "encoding"] == [2, 5]
-    assert "in Windows-1252 the byte is ö" in report.errors[0].message
+    assert [p.line for p in report.errors if p.kind == "encoding"] == [2], "one line for the file"
+    assert "if it is ö, --encoding cp1252" in report.errors[0].message
 
 
 @pytest.mark.parametrize("names", ["1 2", "2 3 1"])
@@ -264,7 +264,7 @@ def test_columns_of_a_table_without_a_header_have_numbers(tmp_path, names):
 def test_a_number_is_the_header_where_a_column_is_called_so(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("2,1\n" + "".join(f"the text {i},{'ab'[i % 2]}\n" for i in range(20)), encoding="utf-8")
-    files = FilesConfig(train_file=str(path), text_column="2", label_column="1")
+    files = FilesConfig(train_file=str(path), text_column="2", label_column="1", header="yes")
     assert {*load(TASKS["classify"].schema, DataConfig(files=files)).train.answers} == {"a", "b"}
     (tmp_path / "b.csv").write_text("".join(f"{i % 2 + 1},the text {i}\n" for i in range(20)), encoding="utf-8")
     files = FilesConfig(train_file=str(tmp_path / "b.csv"), text_column="2", label_column="1")
@@ -274,22 +274,14 @@ def test_a_number_is_the_header_where_a_column_is_called_so(tmp_path):
         load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), text_column="3")))
 
 
-@pytest.mark.parametrize(
-    ("cells", "hint"),
-    [
-        (["food & drink, price", "room quality", "room quality, staff", "staff, price", "price"], "if ',' parts them"),
-        (["food price", "food", "price staff", "staff"], "if ' ' parts them"),
-        (["room quality", "food", "staff", "price"], ""),
-        (['["room quality"]', '["food"]', "[]", '["food"]'], ""),
-    ],
-)
-def test_the_separator_of_labels_is_suggested_where_labels_come_again(tmp_path, cells, hint):
+def test_another_separator_of_labels_is_named(tmp_path):
     path = tmp_path / "a.jsonl"
+    cells = ["food & drink, price", "room quality", "room quality, staff", "staff, price", "price"]
     rows = [json.dumps({"text": f"text {i}", "labels": cells[i % len(cells)]}) for i in range(20)]
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     report = check_data(TASKS["multilabel"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
     [note] = [note for note in report.notes if "no text has more than one label" in note]
-    assert hint in note and ("parts them" in note) == bool(hint)
+    assert "--label-separator" in note
 
 
 def test_a_list_in_a_cell_holds_strings_and_numbers(tmp_path):
@@ -298,7 +290,7 @@ def test_a_list_in_a_cell_holds_strings_and_numbers(tmp_path):
     path.write_text("text,labels\n" + "\n".join(rows * 3) + "\n", encoding="utf-8")
     report = check_data(TASKS["multilabel"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
     assert sorted({problem.line % 5 for problem in report.errors}) == [0, 4]
-    assert all("a list of labels holds strings and numbers" in problem.message for problem in report.errors)
+    assert all("is a list of labels, which holds strings" in problem.message for problem in report.errors)
 
 
 def test_a_comment_before_a_sentence_is_no_word(tmp_path):
@@ -313,8 +305,7 @@ def test_tags_that_are_spelled_alike_are_noted(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("a NOUN\nb Noun\n\nc NOUN\nd X\u200b\n\n" * 12, encoding="utf-8")
     report = check_data(TASKS["tag"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
-    assert report.counts["labels that differ in case, spaces or number form alone"] == 2
-    assert report.counts["labels without their zero-width characters"] == 12
+    assert report.counts["labels spelled another way"] == 12
     assert any("'NOUN' (24), 'Noun' (12)" in note for note in report.notes)
 
 

@@ -30,28 +30,18 @@ def json_lines(*labels: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("other", "count"),
-    [
-        (NFD, "labels brought to NFC"),
-        ("né\u00adgatif", "labels without their zero-width characters"),
-        ("négatif\u200b", "labels without their zero-width characters"),
-        ("né\u200cgatif", "labels without their zero-width characters"),
-        ("\u200dnégatif", "labels without their zero-width characters"),
-        ("né\ufeffgatif", "labels without their zero-width characters"),
-        ("négatif ", "labels without the spaces around them"),
-        ("\u00a0négatif", "labels without the spaces around them"),
-    ],
+    "other", [NFD, "né\u00adgatif", "négatif\u200b", "\u200dnégatif", "né\ufeffgatif", "négatif ", "\u00a0négatif"]
 )
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
-def test_one_class_is_spelled_one_way(tmp_path: Path, other: str, count: str, name: str) -> None:
+def test_one_class_is_spelled_one_way(tmp_path: Path, other: str, name: str) -> None:
     labels = ("négatif", other, "pos")
     content = (
         json_lines(*labels) if name == "a.jsonl" else table(reviews(*labels), HEADER, "\t" if name == "a.tsv" else ",")
     )
     found = read(tmp_path, content, name)
     assert found.classes == {"négatif", "pos"}
-    assert found.report.counts[count] == 8
-    assert found.noted(f"8 {count}", "1 spelling became one with another")
+    assert found.report.counts["labels spelled another way"] == 8
+    assert found.noted("8 labels were brought to NFC", "1 of them became one with another")
 
 
 def test_joiners_of_scripts_that_need_them_stay(tmp_path: Path) -> None:
@@ -61,31 +51,28 @@ def test_joiners_of_scripts_that_need_them_stay(tmp_path: Path) -> None:
 
 ALIKE = [
     ("pos", "Pos"),
-    ("pos", "POS"),
     ("very good", "verygood"),
-    ("very good", "very  good"),
     ("very good", "very\u00a0good"),
+    ("very good", "very_good"),
+    ("very-good", "very\u2013good"),
+    ("don't", "don\u2019t"),
+    ("pos", "pos."),
+    ("pos", "(pos)"),
     ("1", "1.0"),
     ("1", "01"),
     ("1", "１"),
-    ("1", "+1"),
     ("0.5", "0,5"),
-    ("0", "-0"),
     ("true", "True"),
-    ("TRUE", "true"),
     ("straße", "STRASSE"),
     ("İyi", "iyi"),
-    ("pos", "p\u043es"),
-    ("Alpha", "\u0391lpha"),
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), ALIKE)
-def test_labels_that_look_alike_are_told_and_stay_apart(tmp_path: Path, one: str, other: str) -> None:
+@for_each(("one", "other"), ALIKE)
+def test_labels_that_look_alike_are_noted_and_stay_apart(tmp_path: Path, one: str, other: str) -> None:
     found = read(tmp_path, table(reviews(one, other, "neutral"), HEADER, ";"))
     assert found.classes == {one, other, "neutral"}
-    assert found.noted("differ in case, spaces or number form alone", repr(one), repr(other))
-    assert found.report.counts["labels that differ in case, spaces or number form alone"] == 2
+    assert found.noted("differ in case, spaces, punctuation or number form alone", repr(one), repr(other))
 
 
 @for_each("labels", [("1", "-1"), ("1", "10"), ("1", "1.5"), ("a1", "a1.0"), ("pos", "neg"), ("1.2.0", "1.2")])
@@ -96,7 +83,6 @@ def test_other_labels_are_not_alike(labels: tuple[str, ...]) -> None:
 def test_json_booleans_and_numbers(tmp_path: Path) -> None:
     found = read(tmp_path, json_lines(1, 1.0, 0, -0.0, 2.5), "a.jsonl")
     assert found.classes == {"0", "1", "2.5"}
-    assert found.report.counts["labels written as 1.0 and read as 1"] == 10
     found = read(tmp_path, json_lines(True, False, "True"), "a.jsonl")
     assert found.classes == {"true", "false", "True"} and found.noted("'true'", "'True'")
 
@@ -109,16 +95,14 @@ def test_json_without_a_label(tmp_path: Path, value: str) -> None:
     assert "which is not a class" in found.message or "is null" in found.message
 
 
-@pytest.mark.parametrize("value", ["nan", "NaN", "inf", "-inf", "Infinity"])
-def test_no_number_among_numbers(tmp_path: Path, value: str) -> None:
+@for_each("value", ["nan", "NaN", "inf", "-inf", "Infinity", "#N/A", "#REF!", "-", "<NA>"])
+def test_a_missing_value_is_refused(tmp_path: Path, value: str) -> None:
     found = read(tmp_path, table([*reviews("1", "2.0"), ("odd one", value)], HEADER))
-    assert f"a.csv:26: the label is {value}" in found.message
-    named = read(tmp_path, table(reviews("pos", "neg", value), HEADER))
-    assert named.noted("spelled as a missing value", repr(value))
+    assert f"a.csv:26: the label is {value!r}, a missing value" in found.message
 
 
-@pytest.mark.parametrize("value", ["None", "null", "NA", "n/a"])
-def test_a_word_for_nothing_is_told(tmp_path: Path, value: str) -> None:
+@pytest.mark.parametrize("value", ["None", "null", "NA", "n/a", "?", "unknown"])
+def test_a_word_for_nothing_is_noted(tmp_path: Path, value: str) -> None:
     found = read(tmp_path, table(reviews("1", "2", value), HEADER))
     assert found.noted("spelled as a missing value", repr(value))
     assert found.report.counts["labels spelled as a missing value"] == 8
@@ -141,6 +125,6 @@ def test_a_test_file_is_read_alike(tmp_path: Path) -> None:
         load_test(schema, DataConfig(files=FilesConfig(test_file=str(path))))
 
 
-@for_each("mark", ["\ufe0f", "\ufe0e", "\u034f", "\u180b", "\u2062", "\u3164", "\U000e0101"])
+@for_each("mark", ["\ufe0f", "\ufe0e", "\u034f", "\u180b", "\u2062", "\U000e0101"])
 def test_invisible_characters_are_reported_as_alike(mark: str) -> None:
     assert similar_labels(["good", f"go{mark}od", "bad"]) == [["good", f"go{mark}od"]]

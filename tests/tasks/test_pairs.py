@@ -95,7 +95,10 @@ def test_two_columns_are_read_as_one_text(name: str, tmp_path: Path) -> None:
 
 
 def test_without_the_flag_nothing_is_a_pair(tmp_path: Path) -> None:
-    assert not any("[SEP]" in text for text in read(write(tmp_path / "a.csv", rows(20))))
+    path = write(tmp_path / "a.csv", rows(20))
+    assert not any("[SEP]" in text for text in read(path, text_column="premise"))
+    with pytest.raises(UsageError, match="no column that is known to hold the text; its columns: premise, hypothesis"):
+        read(path, header="yes")
 
 
 @for_each(
@@ -130,7 +133,10 @@ def test_a_bad_column_is_named(files: dict[str, str], message: str, tmp_path: Pa
 def test_data_check_describes_both_columns(tmp_path: Path, capfd: Any) -> None:
     path = write(tmp_path / "a.csv", rows(20))
     assert main(["data", "check", "classify", "--train-file", str(path), "--pair-column", "hypothesis"]) == 0
-    assert "a.csv: each text is a pair of 'premise' and 'hypothesis'" in capfd.readouterr().err
+    assert (
+        "a.csv: text is column 'premise', pair is column 'hypothesis', label is column 'label'"
+        in capfd.readouterr().err
+    )
 
 
 # --- text and tokens ----------------------------------------------------------------------------------------
@@ -284,7 +290,9 @@ def test_other_files_are_scored_with_the_columns_of_training(trained: Path, tmp_
     assert json.loads(capfd.readouterr().out)["n"] == 30
     write(path, rows(30, 2), ["a", "b", "c"])
     assert main(["evaluate", str(trained), "--test-file", str(path)]) == UsageError.exit_code
-    assert "not all columns of training are in it ('premise', 'hypothesis', 'label')" in capfd.readouterr().err
+    assert "--header yes or --header no" in capfd.readouterr().err
+    assert main(["evaluate", str(trained), "--test-file", str(path), "--header", "yes"]) == UsageError.exit_code
+    assert "there is no column 'premise', which the training data has" in capfd.readouterr().err
     named = ["--text-column", "a", "--pair-column", "b", "--label-column", "c"]
     assert main(["evaluate", str(trained), "--test-file", str(path), *named]) == 0
 
@@ -404,10 +412,10 @@ def test_a_table_of_pairs_without_a_header_is_read_whole(trained: Path, tmp_path
     assert main(["evaluate", str(out), "--test-file", str(other), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["n"] == 30
     assert main(["predict", str(out), "--file", str(other), "--out", str(tmp_path / "own.csv")]) == 0
-    assert "number 1" in capfd.readouterr().err, "the columns of training"
+    assert "text is column 1, pair is column 2" in capfd.readouterr().err, "the columns of training"
     assert main(["predict", str(out), "--file", str(other), "--out", str(tmp_path / "named.csv"), *numbers]) == 0
     assert (tmp_path / "own.csv").read_bytes() == (tmp_path / "named.csv").read_bytes()
-    with pytest.raises(UsageError, match="two columns have one number"):
+    with pytest.raises(UsageError, match="name one column"):
         read(data, text_column="1", pair_column="1", label_column="3")
 
 

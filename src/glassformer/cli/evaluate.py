@@ -124,6 +124,14 @@ class EvaluateArguments:
     """Own source sentences instead, one a line."""
     ref_file: str | None = None
     """Their translations, one a line."""
+    header: Literal["yes", "no"] | None = None
+    """Whether the first row of --test-file is its header; without it, its names and the rows below decide."""
+    delimiter: str | None = None
+    """What parts the fields of --test-file; without it, what parts its first hundred rows alike."""
+    quotes: Literal["yes", "no"] | None = None
+    """Whether quotes in --test-file hold fields; without it, those of a CSV do, and those of a TSV are characters."""
+    encoding: str | None = None
+    """Encoding of own test data, by Python's name; UTF-8 when absent."""
     text_column: str | None = None
     """Column with the text; as in training when absent."""
     pair_column: str | None = None
@@ -201,5 +209,8 @@ def test_data(arguments: EvaluateArguments, config: Config, record: DataRecord) 
     given = {name: getattr(arguments, name) for name in names}
     columns = {n: value or (None if record.columns else getattr(config.data.files, n)) for n, value in given.items()}
     separator = arguments.label_separator or config.data.files.label_separator
-    files = FilesConfig(test_file=test, test_src_file=src, test_tgt_file=ref, label_separator=separator, **columns)
+    files = FilesConfig(test_file=test, test_src_file=src, test_tgt_file=ref, label_separator=separator)
+    files = replace(files, **columns)
+    files = replace(files, header=arguments.header, delimiter=arguments.delimiter, quotes=arguments.quotes)
+    files = replace(files, encoding=arguments.encoding or "utf-8")
     return DataConfig(files=files)

@@ -24,12 +24,16 @@ from glassformer.text.pairs import with_second
 from glassformer.utils import console
 
 if TYPE_CHECKING:
-    from glassformer.cli.predict_table import TableRequest
     from glassformer.interop.exported import ExportedModel
     from glassformer.run import Run
     from glassformer.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
+
+
+OF_TABLES = ("text_column", "pair_column", "header", "delimiter", "quotes", "encoding")
+OF_OUTPUT = ("out", "probabilities", "prefix", "skip_rows")
+"""Flags that go with --file, and those of them that go with the table that is written."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,16 @@ class PredictArguments:
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
     file: str | None = None
     """Table to answer row by row instead: .csv, .tsv, .jsonl (or .gz of them), .parquet, .arrow."""
+    header: Literal["yes", "no"] | None = None
+    """Whether the first row of --file is its header; without it, its names and the rows below decide."""
+    delimiter: str | None = None
+    """What parts the fields of --file; without it, what parts its first hundred rows alike."""
+    quotes: Literal["yes", "no"] | None = None
+    """Whether quotes in --file hold fields; without it, those of a CSV do, and those of a TSV are characters."""
+    encoding: str | None = None
+    """Encoding of --file, by Python's name; UTF-8 when absent."""
     text_column: str | None = None
-    """Column of --file with the text; as in training, or guessed and printed, when absent."""
+    """Column of --file with the text, or its number from 1; as in training when absent."""
     pair_column: str | None = None
     """Column of --file with the second text of each pair; as in training when absent."""
     out: str | None = None
@@ -77,6 +89,8 @@ class PredictArguments:
     """With --file: a column with the probability of each class."""
     prefix: str | None = None
     """With --file: what stands before the names of the new columns."""
+    skip_rows: int | None = None
+    """With --file: number of rows that are not answered, from the first on, such as those of an interrupted command."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -95,7 +109,7 @@ def run(argv: Sequence[str]) -> int:
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
-    request = _table_request(arguments, texts)
+    of_table = _names_table(arguments, texts)
     _note_files(texts)
 
     import glassformer
@@ -104,10 +118,13 @@ def run(argv: Sequence[str]) -> int:
     logger.info(f"computed by torch, {trained.precision}")
     texts = _with_pair(trained.task.tokenizer, texts, arguments, trained.path)
     options |= _rules(arguments)
-    if request is not None and arguments.most_uncertain is None:
-        return request.answered(request.answerer_of_run(trained, options))
-    if request is not None:
-        texts = request.texts(request.answerer_of_run(trained, options))
+    if of_table:
+        from glassformer.cli.predict_table import Answerer, predict_table, table_texts
+
+        answerer = Answerer.of_run(trained, options)
+        if arguments.most_uncertain is None:
+            return predict_table(arguments, answerer)
+        texts = table_texts(arguments, answerer)
     answers = _answers(trained, arguments, texts or lines_to_answer(), options)
     return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
 
@@ -174,15 +191,18 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     if arguments.seed is not None:
         options["decode_seed"] = arguments.seed
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
-    request = _table_request(arguments, texts)
+    of_table = _names_table(arguments, texts)
     _note_files(texts)
     texts = _with_pair(model.tokenizer, texts, arguments, path)
     logger.info(f"computed by {model.facts.target}, {model.facts.precision}")
     options |= _rules(arguments)
-    if request is not None and arguments.most_uncertain is None:
-        return request.answered(request.answerer_of_export(model, options))
-    if request is not None:
-        texts = request.texts(request.answerer_of_export(model, options))
+    if of_table:
+        from glassformer.cli.predict_table import Answerer, predict_table, table_texts
+
+        answerer = Answerer.of_export(model, options)
+        if arguments.most_uncertain is None:
+            return predict_table(arguments, answerer)
+        texts = table_texts(arguments, answerer)
     return _write(
         _answers(model, arguments, texts or lines_to_answer(), options),
         model.answer_lines,
@@ -220,14 +240,15 @@ def _with_pair(tokenizer: Tokenizer, texts: list[str], arguments: PredictArgumen
     return [with_second(tokenizer, texts[0], arguments.pair, where)]
 
 
-def _table_request(arguments: PredictArguments, texts: list[str]) -> TableRequest | None:
-    """Return what the flags of tables ask for; None where they are absent."""
-    given = arguments.file, arguments.out, arguments.text_column, arguments.pair_column, arguments.prefix
-    if not (any(value is not None for value in given) or arguments.probabilities):
-        return None
-    from glassformer.cli.predict_table import TableRequest
+def _names_table(arguments: PredictArguments, texts: list[str]) -> bool:
+    """Return whether flags name a table; those that go with one are refused without it."""
+    given = [name for name in (*OF_TABLES, *OF_OUTPUT) if getattr(arguments, name)]
+    if arguments.file is None and not given:
+        return False
+    from glassformer.cli.predict_table import check_table_flags
 
-    return TableRequest.of_flags(arguments, texts)
+    check_table_flags(arguments, texts, given)
+    return True
 
 
 def _answers(

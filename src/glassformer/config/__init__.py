@@ -124,12 +124,20 @@ class FilesConfig:
     """Source sentences of the test split."""
     test_tgt_file: str | None = None
     """Target sentences of the test split."""
+    header: Literal["yes", "no"] | None = None
+    """Whether the first row of a CSV or TSV is its header; without it, its names and the rows below decide."""
+    delimiter: str | None = None
+    """What parts the fields of a CSV or TSV, one character; without it, what parts its first hundred rows alike."""
+    quotes: Literal["yes", "no"] | None = None
+    """Whether quotes hold fields; without it, those of a CSV do, and those of a TSV are characters."""
+    encoding: str = "utf-8"
+    """Encoding of all files, by Python's name, such as cp1252."""
     text_column: str | None = None
-    """Name of the text column, or its number from 1; without it, it is guessed and printed."""
+    """Name of the text column, or its number from 1; without it, a usual name or the position tells."""
     pair_column: str | None = None
     """Name of the column of second texts (hypothesis, answer), where each text is a pair; without it, none is."""
     label_column: str | None = None
-    """Name of the label column, or its number from 1; without it, it is guessed and printed."""
+    """Name of the label column, or its number from 1; without it, a usual name or the position tells."""
     label_separator: str = string(8, ";", (".+", "one character or more"))
     """What parts the labels of a cell, where a text may have several; JSONL may hold lists instead."""
     src_column: str | None = None

@@ -14,10 +14,10 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 from glassformer.data.sources import DAMAGED, is_columnar, is_pipe, open_source, pipes_kept, unreadable
-from glassformer.errors import DataError
+from glassformer.errors import DataError, UsageError
 
 FEW_EXAMPLES = "few examples"
 """The place of a finding about too few training examples."""
@@ -98,11 +98,22 @@ class DataIssue:
         return f"{self.path}{place if self.line else ''}: {self.message}"
 
 
+@dataclass(frozen=True)
+class TableForm:
+    """How files are written, where flags say it: `FilesConfig` describes each."""
+
+    header: str | None = None
+    delimiter: str | None = None
+    quotes: str | None = None
+    encoding: str = "utf-8"
+
+
 @dataclass
 class Diagnostics:
     """What came up while files were read.
 
     Args:
+        form: how they are written.
         issues: the first MAX_KEPT errors, in the order they were met.
         n_issues: all of them.
         n_unreadable: lines of which nothing could be decoded.
@@ -112,6 +123,7 @@ class Diagnostics:
         pipes: paths whose bytes could be read once.
     """
 
+    form: TableForm = TableForm()
     issues: list[DataIssue] = field(default_factory=list)
     n_issues: int = 0
     n_unreadable: int = 0
@@ -167,8 +179,8 @@ def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, 
     if not _readable(path, diagnostics):
         return
     digest, number = hashlib.sha256(), 0
-    with open_source(path, digest) as file:
-        lines = _raw_lines(file)
+    with open_source(path, digest) as source:
+        lines = _raw_lines(_as_utf8(path, source, diagnostics.form.encoding))
         while True:
             try:
                 raw = next(lines, None)
@@ -180,11 +192,16 @@ def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, 
             except DAMAGED as error:
                 diagnostics.error(path, number + 1, "gzip", f"the gzip file is damaged or cut short here ({error})")
                 return
+            except UnicodeError as error:
+                diagnostics.error(
+                    path, number + 1, "encoding", f"the file is not in {diagnostics.form.encoding} ({error})"
+                )
+                return
             if raw is None:
                 break
             number += 1
             if number == 1 and raw.startswith(UTF16_MARKS):
-                diagnostics.error(path, 1, "encoding", "the file is UTF-16; save it as UTF-8")
+                diagnostics.error(path, 1, "encoding", "the file is UTF-16: --encoding utf-16")
                 return
             while raw.startswith(codecs.BOM_UTF8):  # further down where files were put together
                 raw = raw[len(codecs.BOM_UTF8) :]
@@ -205,7 +222,8 @@ def read_document(path: Path, diagnostics: Diagnostics) -> str:
     digest, data = hashlib.sha256(), bytearray()
     with pipes_kept():
         try:
-            with open_source(path, digest) as file:
+            with open_source(path, digest) as source:
+                file = _as_utf8(path, source, diagnostics.form.encoding)
                 while block := file.read(BLOCK_BYTES):
                     if b"\0" in block:
                         raise ValueError("to be reported line by line")
@@ -239,6 +257,19 @@ def _readable(path: Path, diagnostics: Diagnostics) -> bool:
     return not message
 
 
+def _as_utf8(path: Path, file: BinaryIO, encoding: str) -> BinaryIO:
+    """Return a file as UTF-8, whatever it is in; raise UsageError for an encoding that does not exist."""
+    try:
+        return (
+            file
+            if codecs.lookup(encoding).name == "utf-8"
+            else cast(BinaryIO, codecs.EncodedFile(file, "utf-8", encoding))
+        )
+    except LookupError:
+        message = f"{path}: there is no encoding {encoding!r}"
+        raise UsageError(message, "name one of Python's, such as cp1252, utf-16, shift_jis") from None
+
+
 def _raw_lines(file: BinaryIO) -> Iterator[bytes]:
     r"""Yield lines without "\n"; of an over-long one only MAX_LINE_BYTES + 1 bytes, enough to detect it."""
     while raw := file.readline(MAX_LINE_BYTES + 2):
@@ -262,9 +293,12 @@ def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> s
         except UnicodeDecodeError as error:
             found = f"byte {error.start + 1} of the line (0x{raw[error.start]:02X}) is not UTF-8"
             character = raw[error.start : error.start + 1].decode("cp1252", "ignore")
-            likely = f" (in Windows-1252 the byte is {character})" if character.isalpha() else ""
-            kind, what = "encoding", f"{found}; save the file as UTF-8{likely}"
-    diagnostics.error(path, number, kind, what)
+            likely = f"if it is {character}, --encoding cp1252" if character.isalpha() else "--encoding names another"
+            kind, what = "encoding", f"{found}; {likely}"
+            if any(issue.kind == kind and issue.path == str(path) for issue in diagnostics.issues):
+                what = ""  # one line for the file
+    if what:
+        diagnostics.error(path, number, kind, what)
     diagnostics.n_unreadable += 1
     return ""
 

@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.columns import SAMPLE_ROWS, ColumnSpecs, resolve_columns, row_values
+from glassformer.data.answered_table import json_text
+from glassformer.data.datasets.columns import SAMPLE_ROWS, ColumnSpecs, choose_columns, row_values
 from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.download import cache_dir
-from glassformer.data.output_table import json_text
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import atomic_write_chunks
 
@@ -157,7 +157,7 @@ def answered_frame(table: Any, specs: ColumnSpecs, answers_of: Callable[[list[st
     if not rows:
         raise DataError("there is no row in this table", "give a table with rows")
     specs = tuple(replace(spec, flag=spec.flag.removeprefix("--").replace("-", "_")) for spec in specs)
-    column = resolve_columns(path, rows[:SAMPLE_ROWS], specs, diagnostics)
+    column = choose_columns(path, rows[:SAMPLE_ROWS], specs, diagnostics)
     texts = [row_values(row, column, specs, path, diagnostics) for row in rows] if column else []
     diagnostics.raise_if_any()
     answers = [*answers_of([text[0] for text in texts if text is not None])]

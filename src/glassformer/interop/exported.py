@@ -170,12 +170,11 @@ class ExportedModel:
         **options: Any,
     ) -> Any:
         """Return a table in memory with the columns of the answers behind its own; see `Run.predict_table`."""
-        from glassformer.data.datasets.columns import SOURCE
-        from glassformer.data.datasets.pair_columns import text_specs
+        from glassformer.data.datasets.columns import SOURCE, text_specs
         from glassformer.data.frames import answered_frame
 
         columns = (SOURCE,) if self.facts.kind == "translator" else None
-        specs = text_specs(columns, (), (text_column, pair_column), bool(self.tokenizer.separator))
+        specs = text_specs(columns, None, (text_column, pair_column), bool(self.tokenizer.separator))
         columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
         return answered_frame(table, specs, lambda texts: map(columns_of, self.predict(texts, **options)))
 

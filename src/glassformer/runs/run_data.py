@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.data.datasets.columns import DataSchema
-from glassformer.data.datasets.known_columns import KnownColumns
+from glassformer.data.datasets.columns import Columns, DataSchema
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.diagnostics import changed_files
 from glassformer.data.sources import is_pipe
@@ -83,9 +82,9 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
     return RunData(text, changed)
 
 
-def known_columns(record: DataRecord) -> KnownColumns | None:
+def known_columns(record: DataRecord) -> Columns | None:
     """Return the columns that a run was trained on; None if its data was no table."""
-    return KnownColumns.from_json(record.columns, record.label_names)
+    return Columns.from_json(record.columns)
 
 
 def different_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

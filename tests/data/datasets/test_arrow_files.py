@@ -140,7 +140,7 @@ def broken(rows: list[dict[str, Any]]) -> Any:
     [
         (broken([*ROWS[:3], {"text": None, "label": 1}]), "a.parquet, row 4: 'text' is null"),
         (broken([*ROWS[:3], {"text": "a", "label": None}]), "a.parquet, row 4: 'label' is null"),
-        (broken([{"label": 1, "raw": b"x"}]), "two columns are needed"),
+        (broken([{"label": 1, "raw": b"x"}]), "2 columns are needed"),
         (broken(ROWS)[:0], "the file is empty"),
     ],
     ids=["text", "label", "columns", "empty"],

@@ -1,8 +1,10 @@
-"""Finds the text and target columns of a table: by flag, by a usual name in the header, or by their values.
+"""The columns of a table that a task reads, by flag, by a usual name in the header, or by their position.
 
-By values the label is the column with the fewest different ones, the text the column with the longest, and of
-sentence pairs the first two columns that are no identifiers. Guesses are reported. Files are read by `tables.py`;
-`headers.py` recognises a header, `labels.py` spells labels one way.
+The first row is a header where a flag says so (`--header yes`), where a flag names one of its cells, or where every
+column that is looked for has a usual name in it that is no value below. It is none where no cell has a usual name and
+its answer comes again below. Anything else is refused with both commands. Columns without a known name are taken by
+position only where there are as many as are needed. What was chosen for training is kept with the run, and required in
+every table that is read later.
 """
 
 from __future__ import annotations
@@ -12,23 +14,21 @@ import itertools
 import shlex
 from array import array
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from glassformer.data.datasets import headers
-from glassformer.data.datasets.headers import unnested_rows
 from glassformer.data.datasets.labels import (
     clean_label_sets,
     clean_labels,
     joined_labels,
     label_of_number,
     normalised_label,
+    visible,
 )
-from glassformer.data.datasets.numbers import heads_numbers, number_rank
-from glassformer.data.datasets.quotes import JoinedRows
-from glassformer.data.datasets.tables import Row, other_delimiter, read_rows
+from glassformer.data.datasets.numbers import is_number
+from glassformer.data.datasets.tables import Row, read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
@@ -37,6 +37,42 @@ from glassformer.utils.formatting import counted
 
 SAMPLE_ROWS = 1000
 """Rows read before columns are chosen."""
+WORDS_OF_TEXT = 3
+"""Mean number of words from which a column that is not read is named, since it may hold the second text of pairs."""
+Clean: TypeAlias = Callable[[Path, Sequence[int], Sequence[str], str, Diagnostics], list[str]]
+
+
+def text_cell(value: Any, separator: str | None) -> str:
+    """Return the value of a JSON field that holds a text; raise ValueError for another one."""
+    if not isinstance(value, str):
+        raise ValueError("is not a string")
+    return value
+
+
+def label_cell(value: Any, separator: str | None) -> str:
+    """Return the value of a JSON field that holds a label, or several, as a cell of a table; raise ValueError."""
+    if isinstance(value, list):
+        if separator is None:
+            raise ValueError("is a list; `multilabel` reads texts with several labels")
+        return joined_labels(value, separator)
+    return label_of_number(value) if isinstance(value, bool | int | float) else text_cell(value, separator)
+
+
+def number_cell(value: Any, separator: str | None) -> str:
+    """Return the value of a JSON field that holds a number; raise ValueError for what is neither that nor text."""
+    return str(value).lower() if isinstance(value, bool | int | float) else text_cell(value, separator)
+
+
+def few_values(values: Sequence[str]) -> str:
+    """Return why values are not taken for labels by their position, if over half of them differ; "" if they are."""
+    n = len(set(values))
+    return f"{n:,} different values in {len(values):,} rows" if n > len(values) / 2 else ""
+
+
+def all_numbers(values: Sequence[str]) -> str:
+    """Return why values are not numbers by their position; "" if they are."""
+    other = next((value for value in values if not is_number(value)), None)
+    return "" if other is None else f"{other[:40]!r} is no number"
 
 
 @dataclass(frozen=True)
@@ -47,10 +83,14 @@ class ColumnSpec:
         name: its name in messages.
         flag: the flag that selects the column.
         usual: usual headers, the likeliest first.
-        requested: the header given with the flag; None to guess.
+        requested: the header, or the number from 1, given with the flag.
         separator: what parts the labels of a cell, where a text may have several.
-        trained: the header of the column in training, where that is known.
+        trained: the header of the column in training, where that had one, and then required.
         place: of a column of a table without a header its position in training, and the fields of its rows.
+        cell: returns the value of a JSON field as a cell.
+        doubt: returns why values are not taken for this column by its position; "" where they are.
+        recurs: returns whether a first cell is an answer as those below, and no header.
+        clean: spells the cells of the column one way; None leaves them as they are.
     """
 
     name: str
@@ -60,18 +100,19 @@ class ColumnSpec:
     separator: str | None = None
     trained: str | None = None
     place: tuple[int, int] | None = None
+    cell: Callable[[Any, str | None], str] = text_cell
+    doubt: Callable[[Sequence[str]], str] = lambda values: ""
+    recurs: Callable[[ColumnSpec, str, Sequence[str]], bool] = lambda spec, first, below: True
+    clean: Clean | None = None
 
-    @property
-    def is_label(self) -> bool:
-        return self.name in ("label", "number")
+    def parts(self, cell: str) -> list[str]:
+        """Return the labels of a cell, as they are compared."""
+        return [plain(part) for part in (cell.split(self.separator) if self.separator else [cell])]
 
-    @property
-    def is_number(self) -> bool:
-        return self.name == "number"
 
-    def preferring(self, header: str | None) -> ColumnSpec:
-        """Return a copy that tries this header first (the one found in another part of the data)."""
-        return self if header is None else replace(self, usual=(header.strip().lower(), *self.usual))
+def _label_recurs(spec: ColumnSpec, first: str, below: Sequence[str]) -> bool:
+    known = {part for cell in below for part in spec.parts(cell)}
+    return known.issuperset(spec.parts(first))
 
 
 ColumnSpecs = tuple[ColumnSpec, ...]
@@ -79,14 +120,56 @@ _TEXTS = """text review sentence content comment message body tweet post documen
 description abstract headline title"""
 _LABELS = "label labels class category sentiment target intent topic emotion polarity rating stars score y"
 _NUMBERS = "stars score rating ratings target value number price"
+_FIRSTS = "premise sentence1 sentence_1 question1 text_a text1 sentence_a query"
 _SOURCES = "src source source_text input original from"
 _TARGETS = "tgt trg target target_text translation output to"
 TEXT = ColumnSpec("text", "--text-column", tuple(_TEXTS.split()))
-LABEL = ColumnSpec("label", "--label-column", tuple(_LABELS.split()))
-LABELS = ColumnSpec("label", "--label-column", ("labels", "tags", "categories", "topics", *_LABELS.split()), None, ";")
-NUMBER = ColumnSpec("number", "--label-column", tuple(_NUMBERS.split()))
+FIRST = replace(TEXT, usual=(*_FIRSTS.split(), *TEXT.usual))
+SECOND = ColumnSpec("pair", "--pair-column", ())
+LABEL = ColumnSpec(
+    "label",
+    "--label-column",
+    tuple(_LABELS.split()),
+    cell=label_cell,
+    doubt=few_values,
+    recurs=_label_recurs,
+    clean=lambda path, lines, cells, separator, diagnostics: clean_labels(path, lines, cells, diagnostics),
+)
+LABELS = replace(
+    LABEL, usual=("labels", "tags", "categories", "topics", *LABEL.usual), separator=";", clean=clean_label_sets
+)
+NUMBER = ColumnSpec(
+    "number",
+    "--label-column",
+    tuple(_NUMBERS.split()),
+    cell=number_cell,
+    doubt=all_numbers,
+    recurs=lambda spec, first, below: is_number(first),
+    clean=lambda path, lines, cells, separator, diagnostics: list(map(normalised_label, cells)),
+)
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns to read by position (JSON: by name), their headers, and the fields per row; 0 in JSON: any number."""
+
+    keys: tuple[int | str, ...]
+    headers: tuple[str | None, ...]
+    n_fields: int = 0
+    has_header: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the columns as JSON data, as a run keeps them."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Columns | None:
+        """Return what `to_json` returned; None where the data was no table."""
+        if not value:
+            return None
+        return Columns(tuple(value["keys"]), tuple(value["headers"]), value["n_fields"], value["has_header"])
 
 
 @dataclass(frozen=True)
@@ -101,269 +184,327 @@ class Rows:
     lines: Sequence[int]
     path: Path
     columns: tuple[str | None, ...] = (None, None)
-    resolved: ResolvedColumns | None = None
+    resolved: Columns | None = None
     label_guessed: bool = False
 
     def split(self) -> Split:
         return Split(self.text, self.answer if len(self.columns) > 1 else None, str(self.path))
 
 
-@dataclass(frozen=True)
-class ResolvedColumns:
-    """The columns to read by position (JSON: by name), their headers, and the fields per row; 0 in JSON: any number."""
-
-    keys: tuple[int, ...] | tuple[str, ...]
-    headers: tuple[str | None, ...]
-    n_fields: int = 0
-    has_header: bool = False
-
-
-FindColumns: TypeAlias = Callable[[Path, Sequence[Row], ColumnSpecs, Diagnostics], ResolvedColumns | None]
-"""Finds columns in the first rows of a table in a way of its own; None to guess them."""
-
-
-def read_table(
-    path: Path, specs: ColumnSpecs, diagnostics: Diagnostics, find_columns: FindColumns | None = None
-) -> Rows:
-    """Read columns of a CSV, TSV or JSON Lines file; rows with an error are skipped.
-
-    Columns that were guessed are a note. `find_columns` is tried first.
+def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
+    """Read columns of a table; rows with an error are reported and left out. What was decided is a note.
 
     Raises:
-        UsageError: the file's suffix is unknown, or a requested column is missing.
+        UsageError: the file's suffix is unknown, a column is missing, or it is not clear what the first row is.
     """
     rows = read_rows(path, diagnostics)
-    if not specs[-1].is_label:
-        rows = unnested_rows(rows, [(spec.requested, spec.usual) for spec in specs])
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    columns = find_columns(path, sample, specs, diagnostics) if sample and find_columns else None
-    columns = columns or (resolve_columns(path, sample, specs, diagnostics) if sample else None)
+    columns = choose_columns(path, sample, specs, diagnostics) if sample else None
     if columns is None:
         deque(rows, maxlen=0)  # to the end, so that every error is reported
         return Rows([], [], [], path, (None,) * len(specs))
-    lines, texts, targets = array("q"), list[str](), list[str]()
-    of_label = specs[-1].is_label
-    place = int(columns.keys[-1]) if of_label and columns.n_fields else None
-    joined = JoinedRows(columns.n_fields, place, specs[-1].is_number)
-    usual, named = [spec.usual for spec in specs], any(spec.requested for spec in specs)
-    first = headers.first_row(columns.has_header, list(sample[0].fields), usual, named)
-    below = headers.without_headers(path, itertools.chain(sample, rows), first, joined, diagnostics)
-    for row in below:
+    lines, texts, answers = array("q"), list[str](), list[str]()
+    for row in below_header(path, itertools.chain(sample, rows), columns, diagnostics):
         if (values := row_values(row, columns, specs, path, diagnostics)) is not None:
             lines.append(row.line)
             texts.append(values[0])
-            targets += values[1:]
-    if of_label:
-        if columns.n_fields:
-            ends = usual[0], usual[-1]
-            lines, texts, targets = headers.without_named_rows(path, (lines, texts, targets), ends, diagnostics)
-        joined.report(path, targets, len(texts), diagnostics)
-        separator = specs[-1].separator
-        if specs[-1].is_number:
-            targets = [normalised_label(target) for target in targets]
-        elif separator is None:
-            targets = clean_labels(path, lines, targets, diagnostics)
-        else:
-            targets = clean_label_sets(path, lines, targets, separator, diagnostics)
-    else:
-        joined.report(path, (), len(texts), diagnostics)
-    guessed = of_label and specs[-1].requested is None
-    return Rows(texts, targets, lines, path, columns.headers, columns, guessed)
+            answers += values[1:]
+    last = specs[-1]
+    if last.clean is not None:
+        answers = last.clean(path, lines, answers, last.separator or "", diagnostics)
+    return Rows(texts, answers, lines, path, columns.headers, columns, last.requested is None)
 
 
-def resolve_columns(
-    path: Path, sample: list[Row], specs: ColumnSpecs, diagnostics: Diagnostics
-) -> ResolvedColumns | None:
-    """Choose the columns to read; None after reporting that there are too few."""
+def plain(name: str) -> str:
+    """Return a cell as headers are compared: lower case, without spaces around it and invisible characters."""
+    return normalised_label(name).lower()
+
+
+# --- which columns ---------------------------------------------------------------------------------------------
+
+
+def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> Columns | None:
+    """Choose the columns to read, with a note on them; None after reporting that there are too few.
+
+    Raises:
+        UsageError: a column is missing, or it is not clear what the first row is.
+    """
     first = sample[0].fields
-    n_columns = len(first if isinstance(first, list) else json_names(sample))
-    if n_columns < len(specs):
-        number = "two" if len(specs) < 3 else "three"
-        there = f"there {'is' if n_columns == 1 else 'are'} {n_columns}"
-        needed = f"{number} columns are needed ({' and '.join(spec.name for spec in specs)}), but {there}"
-        diagnostics.error(path, sample[0].line, "columns", needed + other_delimiter([row.fields for row in sample]))
+    names = list(first) if isinstance(first, list) else json_names(sample, specs)
+    if len(names) < len(specs):
+        there = f"there {'is' if len(names) == 1 else 'are'} {len(names)}"
+        needed = (
+            f"{counted(len(specs), 'columns')} are needed ({' and '.join(spec.name for spec in specs)}), but {there}"
+        )
+        also = "; --delimiter says what else parts them" if isinstance(first, list) else ""
+        diagnostics.error(path, sample[0].line, "columns", needed + also)
         return None
-    resolve = _resolve_delimited if isinstance(first, list) else _resolve_json
-    columns = resolve(path, sample, specs)
-    if not all(spec.requested for spec in specs):
-        _note_guess(path, columns, specs, diagnostics)
+    if isinstance(first, dict):
+        below = [[_shown(_flat(row, specs).get(name)) for name in names] for row in sample]
+        header = True
+    else:
+        below = [row.fields for row in sample[1:] if isinstance(row.fields, list) and len(row.fields) == len(names)]
+        header = has_header(path, names, below, specs, diagnostics.form.header)
+    table = below if header else [names, *below]
+    places = _places(path, names, table, specs, header)
+    headers = tuple(names[i] if header else None for i in places)
+    keys: tuple[Any, ...] = headers if isinstance(first, dict) else places
+    columns = Columns(keys, headers, 0 if isinstance(first, dict) else len(names), header and isinstance(first, list))
+    _note(path, names, table, places, specs, header, diagnostics)
     return columns
 
 
-def _resolve_json(path: Path, sample: list[Row], specs: ColumnSpecs) -> ResolvedColumns:
-    names = json_names(sample)
-    body = [[str(_fields(row).get(name, "")) for name in names] for row in sample]
-    chosen = _by_values(_by_header(path, names, specs), body, specs, len(names))
-    headers = tuple(names[i] for i in chosen)
-    return ResolvedColumns(headers, headers)
+def has_header(
+    path: Path, names: Sequence[str], below: Sequence[Sequence[str]], specs: ColumnSpecs, given: str | None = None
+) -> bool:
+    """Return whether the first row of a table is its header; `given` is what the flag --header says.
+
+    Raises:
+        UsageError: it may be one or not.
+    """
+    if given is not None:
+        return given == "yes"
+    lowered = [plain(name) for name in names]
+    if any(_number(spec, names) is None and _named(spec, names) is not None for spec in specs):
+        return True  # a name that is a number is that of a header where there is one
+    if unknown := next((spec for spec in specs if spec.requested and _number(spec, names) is None), None):
+        raise _missing(path, unknown, names)
+    below = [row for row in below if [plain(cell) for cell in row] != lowered]  # without a header that comes again
+    usual = {name for spec in specs for name in spec.usual}
+    values = [{part for row in below for part in specs[-1].parts(row[i])} for i in range(len(names))]
+    looked_at = [range(len(names)) if (i := _number(spec, names)) is None else (i,) for spec in specs]
+    if all(
+        any(lowered[i] in spec.usual and lowered[i] not in values[i] for i in places)
+        for spec, places in zip(specs, looked_at, strict=True)
+    ):
+        return True
+    known = all(spec.place is not None for spec in specs)
+    if not usual.intersection(lowered) or known:
+        last = specs[-1]
+        number = _number(last, names)
+        place = number if number is not None else last.place[0] if last.place else len(names) - 1
+        if place < len(names) and last.recurs(last, names[place], [row[place] for row in below]):
+            return False
+    shown = ", ".join(repr(name[:40]) for name in names[:6])
+    message = f"{path}: its first row may be a header or an example ({shown})"
+    raise UsageError(message, "say which: --header yes or --header no")
 
 
-def _resolve_delimited(path: Path, sample: list[Row], specs: ColumnSpecs) -> ResolvedColumns:
-    names, *body = [row.fields for row in sample if isinstance(row.fields, list)]
-    body = [fields for fields in body if len(fields) == len(names)]
-    numbers = [_number(spec, names) for spec in specs]
-    by_name = any(spec.requested and number is None for spec, number in zip(specs, numbers, strict=True))
-    if by_name or _has_header(names, body, specs):  # a name that is a number is that of a header, where there is one
-        chosen = _by_values(_by_header(path, names, specs), body, specs, len(names))
-        return ResolvedColumns(chosen, tuple(names[i] for i in chosen), len(names), has_header=True)
-    if len({*numbers} - {None}) < sum(number is not None for number in numbers):
-        raise UsageError(f"{path}: two columns have one number", "name another for one")
-    for k, spec in enumerate(specs):
-        if numbers[k] is None and spec.place is not None and spec.place[1] == len(names):
-            numbers[k] = spec.place[0]
-    chosen = _by_values(numbers, [names, *body], specs, len(names))
-    return ResolvedColumns(chosen, (None,) * len(specs), len(names))
-
-
-def _note_guess(path: Path, columns: ResolvedColumns, specs: ColumnSpecs, diagnostics: Diagnostics) -> None:
-    named = None not in columns.headers
-    shown = [repr(name) for name in columns.headers] if named else [f"number {int(key) + 1}" for key in columns.keys]
-    free = [(spec, column) for spec, column in zip(specs, shown, strict=True) if not spec.requested]
-    guesses = ", ".join(f"{spec.name} is column {column}" for spec, column in free)
-    nothing = "" if named else "there is no header line; "
-    places = [(key, columns.n_fields) for key in columns.keys]
-    if named and tuple(spec.trained for spec in specs) == columns.headers:
-        guesses = ", ".join(f"{spec.name} is column {spec.trained!r}" for spec in specs)
-        how = ", as in training"
-    elif all(spec.requested or spec.place == place for spec, place in zip(specs, places, strict=True)):
-        how = f", as in training{'' if named else '; there is no header line'}"
-    else:
-        how = f" (guessed; {nothing}{' and '.join(spec.flag for spec, _ in free)} choose{'s' * (len(free) == 1)})"
-    diagnostics.notes.append(f"{path.name}: {guesses}{how}")
-
-
-def _has_header(names: Sequence[str], body: list[list[str]], specs: ColumnSpecs) -> bool:
-    if specs[-1].is_number and (found := heads_numbers(names, body)) is not None:
-        return found
-    return headers.has_header(names, body, [spec.usual for spec in specs], of_label=specs[-1].is_label)
-
-
-def _by_header(path: Path, names: Sequence[str], specs: ColumnSpecs) -> list[int | None]:
-    """Find the requested columns in the header, and usual names for the others."""
-    lowered = [headers.plain(name) for name in names]
-    chosen: list[int | None] = [None] * len(specs)
-    for k, spec in enumerate(specs):
-        if spec.requested is None:
-            continue
-        wanted = spec.requested if spec.requested in names else headers.plain(spec.requested)
-        found = [i for i, name in enumerate(names if spec.requested in names else lowered) if name == wanted]
-        if not found and (number := _number(spec, names)) is not None:
-            found = [number]
-        if not found:
-            close = difflib.get_close_matches(spec.requested, names, 1)
-            all_of = f"its columns: {', '.join(names)}; or give a number from 1 to {len(names)}"
-            hint = f"did you mean {spec.flag} {_quoted(close[0])}?" if close else all_of
-            raise UsageError(f"{path}: there is no column {spec.requested!r}", hint)
-        if found[0] in chosen and any(other.name == "pair" for other in specs):
-            twice = specs[chosen.index(found[0])].flag
-            raise UsageError(f"{twice} and {spec.flag} name one column, {spec.requested!r}", "name another for one")
-        chosen[k] = only_column(path, found, names)
-    for k, spec in enumerate(specs):
-        if chosen[k] is None:
-            candidates = (lowered.index(usual) for usual in spec.usual if usual in lowered)
-            chosen[k] = next((i for i in candidates if i not in chosen), None)
-            if (first := chosen[k]) is not None:
-                only_column(path, [i for i, name in enumerate(lowered) if name == lowered[first]], names)
-    return chosen
+def _named(spec: ColumnSpec, names: Sequence[str]) -> int | None:
+    """Return the place of the column with the header that a flag, or else training, names; None for none."""
+    wanted = spec.requested or spec.trained
+    if wanted is None:
+        return None
+    exact = [i for i, name in enumerate(names) if name == wanted]
+    found = exact or [i for i, name in enumerate(names) if plain(name) == plain(wanted)]
+    return found[0] if found else None
 
 
 def _number(spec: ColumnSpec, names: Sequence[str]) -> int | None:
-    """Return the place of the column that is requested by its number, counted from 1; None for a name."""
+    """Return the place of the column that a flag names by its number, counted from 1; None for a name."""
     wanted = spec.requested
     return int(wanted) - 1 if wanted in [str(number + 1) for number in range(len(names))] else None
 
 
-def only_column(path: Path, found: Sequence[int], names: Sequence[str]) -> int:
-    """Return the only column of a name; raise DataError if it stands twice in the header."""
-    if len(found) > 1:
-        shown = ", ".join(repr(names[i]) for i in found)
-        where = " and ".join(str(i + 1) for i in found)
-        raise DataError(f"{path}: columns {where} have one name ({shown})", "give each column a name of its own")
-    return found[0]
+def _places(
+    path: Path, names: Sequence[str], table: Sequence[Sequence[str]], specs: ColumnSpecs, header: bool
+) -> tuple[int, ...]:
+    """Return the place of each column; raise UsageError where one is not known."""
+    lowered, places = [plain(name) for name in names], list[int | None]()
+    for spec in specs:
+        place = _named(spec, names) if header else None
+        place = _number(spec, names) if place is None else place
+        if place is None and (spec.requested or spec.trained) and (spec.requested or len(names) > 1):
+            raise _missing(path, spec, names if header else ())
+        if place is None and not header and spec.place and spec.place[1] == len(names):
+            place = spec.place[0]
+        if place is None and header:
+            usual = (lowered.index(name) for name in spec.usual if name in lowered)
+            place = next((i for i in usual if i not in places), None)
+        if place is not None and header:
+            exact = names[place] in (spec.requested, spec.trained)
+            if (twice := names.count(names[place]) if exact else lowered.count(lowered[place])) > 1:
+                message = f"{path}: {twice} columns have the name {names[place]!r}"
+                raise DataError(message, "give each column a name of its own")
+        places.append(place)
+    for k, spec in enumerate(specs):
+        if places[k] is None:
+            free = [i for i in range(len(names)) if i not in places]
+            if len(names) != len(specs):
+                raise _missing(path, spec, names, table)
+            if doubt := spec.doubt([row[free[0]] for row in table]):
+                what = f"{path}: the {spec.name} is not known; column {free[0] + 1} has {doubt}"
+                raise UsageError(what, f"name it, or give its number from 1: {spec.flag}")
+            places[k] = free[0]
+    found = [i for i in places if i is not None]
+    if len({*found}) < len(found):
+        first, second = (spec.flag for spec, i in zip(specs, found, strict=True) if found.count(i) > 1)
+        raise UsageError(f"{path}: {first} and {second} name one column", "name another for one")
+    return tuple(found)
 
 
-def _quoted(word: str) -> str:
-    """Return a word for the shell, always in quotes."""
-    return quoted if (quoted := shlex.quote(word)) != word else f"'{word}'"
+def _missing(path: Path, spec: ColumnSpec, names: Sequence[str], table: Sequence[Sequence[str]] = ()) -> UsageError:
+    """Return the error of a column that is not there, or not known."""
+    wanted = spec.requested or spec.trained
+    close = difflib.get_close_matches(wanted or "", names, 1)
+    shown = ", ".join(names) if names else "it has no header"
+    binary = [name for i, name in enumerate(names) if table and {row[i].strip() for row in table} == {"0", "1"}]
+    hint = f"name it, or give its number from 1: {spec.flag}"
+    if spec.requested and close:
+        hint = f"did you mean {spec.flag} {shlex.quote(close[0])}?"
+    elif len(binary) > 1:
+        hint = f"{', '.join(binary)} hold 0 and 1: write the names of each text's labels into one column, parted by ;"
+    trained = ", which the training data has" if wanted and not spec.requested else ""
+    what = f"no column {wanted!r}{trained}" if wanted else f"no column that is known to hold the {spec.name}"
+    return UsageError(f"{path}: there is {what}; its columns: {shown}", hint)
 
 
-def _by_values(chosen: list[int | None], body: list[list[str]], specs: ColumnSpecs, n_columns: int) -> tuple[int, ...]:
-    """Fill in the columns that the header did not determine."""
-    order = range(len(specs))
-    for k in reversed(order) if specs[-1].is_label else order:  # a label is easier to recognise than a text
-        if chosen[k] is not None:
-            continue
-        free = [i for i in range(n_columns) if i not in chosen]
-        if specs[k].is_label:
-            rank = number_rank if specs[k].is_number else headers.label_rank
-            chosen[k] = min(free, key=lambda i: rank([row[i] for row in body]))
-        elif specs[-1].is_label or len(specs) == 1:
-            chosen[k] = headers.longest_column(free, body)
-        else:
-            chosen[k] = next((i for i in headers.sentence_columns(body, n_columns) if i in free), free[0])
-    return tuple(i for i in chosen if i is not None)
+def _note(
+    path: Path,
+    names: Sequence[str],
+    table: Sequence[Sequence[str]],
+    places: Sequence[int],
+    specs: ColumnSpecs,
+    header: bool,
+    diagnostics: Diagnostics,
+) -> None:
+    """Note what was decided, with the first row as it is understood, and long texts that are not read."""
+    shown = [
+        f"{spec.name} is column {repr(names[i]) if header else i + 1}" for spec, i in zip(specs, places, strict=True)
+    ]
+    first = " | ".join(repr(table[0][i][:30]) for i in places) if table else "none"
+    no_header = "" if header else "no header; "
+    diagnostics.notes.append(f"{path.name}: {no_header}{', '.join(shown)}; first example: {first}")
+    if len(specs) == 2 and specs[0].name == "text":
+        for i in (i for i in range(len(names)) if i not in places and table):
+            if sum(len(row[i].split()) for row in table) >= WORDS_OF_TEXT * len(table):
+                name = repr(names[i]) if header else i + 1
+                way = f"if it is the second text of a pair: --pair-column {name}"
+                diagnostics.notes.append(f"{path.name}: column {name} is not read; {way}")
 
 
-def _fields(row: Row) -> dict[str, Any]:
-    return row.fields if isinstance(row.fields, dict) else {}
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
 
 
-def json_names(rows: list[Row]) -> list[str]:
+def json_names(rows: Sequence[Row], specs: ColumnSpecs) -> list[str]:
     """Return the keys of the objects, in the order in which they appear."""
-    return list(dict.fromkeys(key for row in rows for key in _fields(row)))
+    return list(dict.fromkeys(key for row in rows for key in _flat(row, specs)))
+
+
+# --- rows ------------------------------------------------------------------------------------------------------
+
+
+def below_header(path: Path, rows: Iterator[Row], columns: Columns, diagnostics: Diagnostics) -> Iterator[Row]:
+    """Yield the rows below the header; one that comes again, as where files were put together, is counted and noted."""
+    header: list[str] | None = None
+    repeated = array("q")
+    for i, row in enumerate(rows):
+        if not columns.has_header or isinstance(row.fields, dict):
+            yield row
+        elif i == 0:
+            header = [plain(name) for name in row.fields]
+        elif (
+            header
+            and sum(map(len, row.fields)) < 2 * sum(map(len, header)) + 99
+            and sorted(found := [plain(cell) for cell in row.fields]) == sorted(header)
+        ):
+            if found == header:
+                repeated.append(row.line)
+            else:
+                order = f"a second header has the columns in another order ({', '.join(row.fields)})"
+                diagnostics.error(path, row.line, "columns", f"{order}; read the files apart")
+        else:
+            yield row
+    if repeated:
+        diagnostics.counts["repeated headers left out"] += len(repeated)
+        what = "1 row is a header" if len(repeated) == 1 else f"{len(repeated):,} rows are headers"
+        where = ", ".join(f"{line:,}" for line in repeated[:5]) + (", …" if len(repeated) > 5 else "")
+        diagnostics.notes.append(f"{path.name}: {what} again and left out (line {where})")
 
 
 def row_values(
-    row: Row, columns: ResolvedColumns, specs: ColumnSpecs, path: Path, diagnostics: Diagnostics
+    row: Row, columns: Columns, specs: ColumnSpecs, path: Path, diagnostics: Diagnostics
 ) -> tuple[str, ...] | None:
     """Return a row's values, the two texts of a pair as one; None after reporting why there are none."""
-    values = _row_values(row, columns, specs, path, diagnostics)
-    if values is None or len(specs) < 2 or specs[1].name != "pair":
-        return values
-    if issue := pair_issue(*values[:2]):
-        diagnostics.error(path, row.line, "pair", issue)
+    if isinstance(row.fields, list) and len(row.fields) != columns.n_fields:
+        are = "is" if columns.n_fields == 1 else "are"
+        message = f"{counted(columns.n_fields, 'columns')} {are} expected, but there are {len(row.fields)}"
+        diagnostics.error(path, row.line, "columns", message)
         return None
-    return (join_pair(*values[:2]), *values[2:])
-
-
-def _row_values(
-    row: Row, columns: ResolvedColumns, specs: ColumnSpecs, path: Path, diagnostics: Diagnostics
-) -> tuple[str, ...] | None:
-    if isinstance(row.fields, list):
-        if len(row.fields) != columns.n_fields:
-            are = "is" if columns.n_fields == 1 else "are"
-            message = f"{counted(columns.n_fields, 'columns')} {are} expected, but there are {len(row.fields)}"
-            diagnostics.error(path, row.line, "columns", message)
-            return None
-        return tuple(row.fields[int(key)] for key in columns.keys)
-    values = []
+    fields = _flat(row, specs)
+    values = list[str]()
     for key, spec in zip(columns.keys, specs, strict=True):
-        value = _fields(row).get(str(key))
-        if isinstance(value, list) and spec.separator is not None:
-            try:
-                value = joined_labels(value, spec.separator)
-            except ValueError as error:
-                diagnostics.error(path, row.line, "label", str(error))
-                return None
-        if spec.is_number and isinstance(value, bool | int | float):
-            value = str(value).lower()  # true, nan and inf are no numbers, which is noted with the other targets
-        elif spec.is_label and isinstance(value, bool | int | float):
-            try:
-                written, value = value, label_of_number(value)
-            except ValueError as error:
-                diagnostics.error(path, row.line, "label", f"the label is {error}")
-                return None
-            diagnostics.counts["labels written as 1.0 and read as 1"] += isinstance(written, float) and "." not in value
-        if not isinstance(value, str):
-            missing = f"{key!r} is null" if str(key) in _fields(row) else f"there is no {key!r}"
-            message = missing if value is None else f"{key!r} is not a string"
-            diagnostics.error(path, row.line, "columns", message)
+        value = row.fields[int(key)] if isinstance(row.fields, list) else fields.get(str(key))
+        if value is None:
+            missing = f"{key!r} is null" if key in fields else f"there is no {key!r}"
+            diagnostics.error(path, row.line, "columns", missing)
+            return None
+        try:
+            value = value if isinstance(value, str) else spec.cell(value, spec.separator)
+        except ValueError as error:
+            diagnostics.error(path, row.line, "label" if spec.clean else "columns", f"{key!r} {error}")
             return None
         if issue := encoding_issue(value):
             diagnostics.error(path, row.line, *issue)
             return None
-        values.append(value)
+        values.append(value if value.isascii() or visible(value) else "")
+    if len(specs) > 1 and specs[1].name == SECOND.name:
+        if issue := pair_issue(*values[:2]):
+            diagnostics.error(path, row.line, "pair", issue)
+            return None
+        values = [join_pair(*values[:2]), *values[2:]]
     return tuple(values)
+
+
+def _flat(row: Row, specs: ColumnSpecs) -> dict[str, Any]:
+    """Return the fields of a JSON object, of pairs of sentences with those of an inner object "translation"."""
+    fields = row.fields if isinstance(row.fields, dict) else {}
+    inner = fields.get("translation")
+    if specs[0].name != SOURCE.name or not isinstance(inner, dict):
+        return fields
+    outside = any(spec.requested and spec.requested not in inner for spec in specs)
+    return fields | inner if outside else inner
+
+
+# --- what a task and a run read --------------------------------------------------------------------------------
+
+
+def with_second(columns: ColumnSpecs) -> ColumnSpecs:
+    """Return the columns of texts with answers, and between them one of second texts."""
+    return (FIRST, SECOND, *columns[1:])
+
+
+def as_trained(specs: ColumnSpecs, known: Columns | None) -> ColumnSpecs:
+    """Return columns that are required where training read them, unless a flag names another."""
+    if known is None or len(known.headers) < len(specs):
+        return specs
+    places = [(key, known.n_fields) if isinstance(key, int) and not known.has_header else None for key in known.keys]
+    found = zip(specs, known.headers, places, strict=False)
+    return tuple(replace(spec, trained=header, place=place) for spec, header, place in found)
+
+
+def text_specs(
+    columns: ColumnSpecs | None, known: Columns | None, requested: tuple[str | None, str | None], pairs: bool
+) -> ColumnSpecs:
+    """Return how the texts to answer, or with `pairs` the two texts of each pair, are looked for in a table.
+
+    `columns` are those of the task, `known` those that training read, and `requested` those of the first and of the
+    second texts that were named.
+
+    Raises:
+        UsageError: a second column is named where a text is no pair, or is needed and not known.
+    """
+    first = (columns or (TEXT,))[0]
+    text = replace(first, name="text", flag=TEXT.flag, usual=(*first.usual, *TEXT.usual))
+    if not pairs and requested[1] is not None:
+        raise UsageError("the model reads one text, and a column of second texts was named", "leave out --pair-column")
+    specs = (text, SECOND) if pairs else (text,)
+    found = tuple(replace(spec, requested=name) for spec, name in zip(specs, requested, strict=False))
+    found = as_trained(found, known)
+    if pairs and not (found[1].requested or found[1].trained or found[1].place):
+        raise UsageError("the model reads two texts", "name the column of the second: --pair-column")
+    return found
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.datasets.columns import LABEL, SOURCE, TARGET, TEXT, Rows
-from glassformer.data.datasets.headers import plain
+from glassformer.data.datasets.columns import LABEL, SOURCE, TARGET, TEXT, Rows, plain
 from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document
 from glassformer.data.sources import (
     TABLES,

@@ -16,12 +16,19 @@ from pathlib import Path
 from typing import TypeAlias
 
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, DataSchema, Rows, read_table
+from glassformer.data.datasets.columns import (
+    Columns,
+    ColumnSpec,
+    ColumnSpecs,
+    DataSchema,
+    Rows,
+    as_trained,
+    read_table,
+    with_second,
+)
 from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
-from glassformer.data.datasets.known_columns import KnownColumns
 from glassformer.data.datasets.labels import labels_of, rarest_labels
-from glassformer.data.datasets.pair_columns import second_of, with_second
-from glassformer.data.diagnostics import Diagnostics, read_lines
+from glassformer.data.diagnostics import Diagnostics, TableForm, read_lines
 from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
 from glassformer.data.sources import (
     TABLES,
@@ -66,7 +73,7 @@ _IN_WORDS = {
 
 
 @pipes_kept()
-def load_text_data(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None) -> TextData:
+def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> TextData:
     """Load the texts of `data.dataset` for a task.
 
     `known` are the columns that a run was trained on, where its data is read again.
@@ -97,7 +104,7 @@ Part: TypeAlias = Path | tuple[Path, Path] | None
 none."""
 
 
-def load(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None) -> TextData:
+def load(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> TextData:
     """Load all splits of the user's own data; `known` are the columns that a run was trained on.
 
     Without a validation file, a seeded share of the training data is held out, with equal texts always on the same
@@ -107,7 +114,7 @@ def load(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None
         UsageError: files are not named, or named in a form the task has no use for.
         DataError: something is wrong in them; with file and line.
     """
-    diagnostics = Diagnostics()
+    diagnostics = Diagnostics(form=form_of(data.files))
     parts = data_parts(schema, data)
     if is_pretokenized(data.files.train_file):
         return load_pretokenized(schema, data, diagnostics)
@@ -117,7 +124,7 @@ def load(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None
     splits = {name: part.split() for name, part in rows.items()}
     diagnostics.raise_if_any()
     train, valid = splits["train"], splits.get("valid")
-    columns = KnownColumns.of_rows(rows["train"], schema.columns)
+    columns = rows["train"].resolved
     if valid is None and data.use_test_as_validation and "test" in splits:
         valid = splits["test"]
         diagnostics.notes.append(TEST_IS_VALIDATION)
@@ -129,7 +136,7 @@ def load(schema: DataSchema, data: DataConfig, known: KnownColumns | None = None
 
 @pipes_kept()
 def load_test(
-    schema: DataSchema, data: DataConfig, known: KnownColumns | None = None, diagnostics: Diagnostics | None = None
+    schema: DataSchema, data: DataConfig, known: Columns | None = None, diagnostics: Diagnostics | None = None
 ) -> Split:
     """Load the test split alone, for scoring a trained model.
 
@@ -139,6 +146,7 @@ def load_test(
         UsageError, DataError: as `load`; also for an answer the model does not know.
     """
     diagnostics = Diagnostics() if diagnostics is None else diagnostics
+    diagnostics.form = form_of(data.files)
     if schema.columns is None:
         if not data.files.test_file:
             raise UsageError("there is no text to score", "name one: --test-file book.txt")
@@ -171,17 +179,14 @@ def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) ->
 
 
 def read_parts(
-    schema: DataSchema,
-    parts: dict[str, Part],
-    data: DataConfig,
-    diagnostics: Diagnostics,
-    known: KnownColumns | None = None,
+    schema: DataSchema, parts: dict[str, Part], data: DataConfig, diagnostics: Diagnostics, known: Columns | None = None
 ) -> dict[str, Rows]:
     """Read the rows of every split that has files; columns are first looked for where those of training are.
 
     Problems go to `diagnostics`, including those that the task finds in the targets; rows with others are dropped.
     """
     rows: dict[str, Rows] = {}
+    diagnostics.form = form_of(data.files)
     specs = tuple(
         replace(
             spec,
@@ -192,15 +197,8 @@ def read_parts(
     )
     for name, part in parts.items():
         if part:
-            specs = known.preferred(specs) if known else specs
-            if schema.read is not None and isinstance(part, Path):
-                rows[name] = schema.read(part, specs, diagnostics)
-            else:
-                rows[name] = _read_part(part, specs, diagnostics, known)
-            if (second := second_of(rows[name].columns)) is not None:
-                first = rows[name].columns[0]
-                diagnostics.notes.append(f"{rows[name].path.name}: each text is a pair of {first!r} and {second!r}")
-            known = known or KnownColumns.of_rows(rows[name], specs)
+            rows[name] = _read_part(schema, part, as_trained(specs, known), diagnostics)
+            known = known or rows[name].resolved
     for part in rows.values():
         if not part.text and not diagnostics.n_issues:
             diagnostics.error(part.path, 0, "empty file", "there is no example in this file")
@@ -211,20 +209,28 @@ def read_parts(
     return rows
 
 
-def _columns_of(schema: DataSchema, data: DataConfig, known: KnownColumns | None) -> ColumnSpecs:
+def form_of(files: FilesConfig) -> TableForm:
+    """Return how files are written, as the flags say."""
+    delimiter = files.delimiter and files.delimiter.replace("\\t", "\t")
+    return TableForm(files.header, delimiter, files.quotes, files.encoding)
+
+
+def _columns_of(schema: DataSchema, data: DataConfig, known: Columns | None) -> ColumnSpecs:
     """Return the columns of the schema, with one of second texts where it is named, or a run was trained on pairs."""
-    columns, second = schema.columns or (), data.files.pair_column
-    pairs = second is not None or (known is not None and len(known.columns.headers) > 2)
-    return with_second(columns) if pairs and columns and columns[-1].is_label else columns
+    columns = schema.columns or ()
+    pairs = data.files.pair_column is not None or (known is not None and len(known.headers) > 2)
+    return with_second(columns) if pairs and len(columns) > 1 and not schema.parallel else columns
 
 
 def _read_part(
-    part: Path | tuple[Path, Path], specs: ColumnSpecs, diagnostics: Diagnostics, known: KnownColumns | None
+    schema: DataSchema, part: Path | tuple[Path, Path], specs: ColumnSpecs, diagnostics: Diagnostics
 ) -> Rows:
     if isinstance(part, Path):
+        if schema.read is not None:
+            return schema.read(part, specs, diagnostics)
         if len(specs) == 1 and _is_lines(part, specs[0]):
             return read_texts(part, diagnostics)
-        return read_table(part, specs, diagnostics, known.resolve if known else None)
+        return read_table(part, specs, diagnostics)
     src, tgt = (read_lines(path, diagnostics) for path in part)
     n = min(len(src), len(tgt))
     if len(src) != len(tgt) and n:

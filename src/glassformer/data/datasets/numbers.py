@@ -47,13 +47,6 @@ def number_rank(values: Sequence[str]) -> tuple[bool, bool, bool]:
     return False, len(set(numbers)) < 2, running
 
 
-def heads_numbers(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool | None:
-    """Return whether a first row is a header: where the numbers stand below, it has none. None without numbers."""
-    ranks = {i: number_rank([row[i] for row in below]) for i in range(len(names))}
-    column = min(ranks, key=lambda i: ranks[i])
-    return None if ranks[column][0] else not is_number(names[column])
-
-
 def summary(cells: Sequence[str]) -> dict[str, float]:
     """Return mean, standard deviation and `QUANTILES` of the cells that are numbers; nothing where there are none."""
     numbers = np.array([float(cell) for cell in cells if is_number(cell)])

@@ -1,10 +1,8 @@
-"""CSV, TSV and JSON Lines as rows with line numbers, read strictly and one row at a time.
+"""CSV, TSV, JSON Lines, Parquet and Arrow as rows with line numbers, read strictly and one row at a time.
 
-Which of the columns are meant is decided in `columns.py`. A CSV follows RFC 4180: quotes may hold commas and
-line breaks. A TSV has no quotes, unless all it has are plainly those of a CSV writer: a tab ends a field, a line a row.
-Excel's first line `sep=;` names the delimiter of either. JSON Lines has one object a line.
-
-Parquet and Arrow have rows without lines: `arrow_files.py`.
+Which of the columns are meant is decided in `columns.py`. A CSV follows RFC 4180: quotes may hold commas and line
+breaks. In a TSV quotes are characters: a tab ends a field, a line a row. Excel's first line `sep=;` names the delimiter
+of either. JSON Lines has one object a line. Parquet and Arrow have rows without lines: `arrow_files.py`.
 """
 
 from __future__ import annotations
@@ -18,36 +16,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.quotes import (
-    LineBreaks,
-    all_quoted,
-    note_literal_quotes,
-    quotes_behind_spaces,
-    quotes_of_csv,
-)
 from glassformer.data.diagnostics import RETURNS_ALONE, Diagnostics, numbered_lines
 from glassformer.data.sources import format_of, is_columnar, unreadable
 from glassformer.errors import UsageError
 
 LARGEST_FIELD = 1 << 30
 """Characters; `csv` refuses fields over 131,072 unless told."""
-SAMPLE_LINES = 1000
-"""Lines read before it is decided what delimits fields and whether quotes hold them."""
+HEAD_LINES, HEAD_ROWS = 1000, 101
+"""Lines that are read before the delimiter is known, and the rows among them that it must part alike."""
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _SEPARATOR = re.compile(r'"?sep=(\\t|[^\w"]|"[^\w"]")"?[,;\t ]*', re.IGNORECASE)
-_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines, Parquet).
-
-    `alone` are the lines of a row over several of them, each split as if quotes were characters; empty where all fields
-    of it and of the rows before are in quotes, so that none of these is stray.
-    """
+    """One row: the line it begins on, and its fields by position (CSV, TSV) or by name (JSON Lines, Parquet)."""
 
     line: int
     fields: list[str] | dict[str, Any]
-    alone: tuple[list[str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the lines of a CSV or TSV are parted.
+
+    Attributes:
+        delimiter: what stands between fields.
+        quotes: whether quotes hold fields; else they are characters.
+        named: whether the first line names the delimiter.
+    """
+
+    delimiter: str
+    quotes: bool
+    named: bool = False
 
 
 def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
@@ -65,10 +66,8 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
         diagnostics.error(path, 0, "missing", message)
         return
     match format_of(path):
-        case ".csv":
-            rows = _delimited_rows(path, True, diagnostics)
-        case ".tsv" | ".tab":
-            rows = _delimited_rows(path, False, diagnostics)
+        case ".csv" | ".tsv" | ".tab":
+            rows = _delimited_rows(path, diagnostics)
         case ".jsonl" | ".ndjson":
             rows = _json_rows(path, diagnostics)
         case other:
@@ -85,45 +84,62 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     diagnostics.counts["empty lines"] += max(0, n_empty - (diagnostics.n_unreadable - before))
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How the lines of a CSV or TSV are parted.
+# --- CSV and TSV -----------------------------------------------------------------------------------------------
 
-    Attributes:
-        delimiter: what stands between fields.
-        quotes: whether quotes hold fields; else they are text.
-        spaced: whether spaces may stand before a quoted field.
-        named: whether the first line names the delimiter.
+
+def layout_of(path: Path, diagnostics: Diagnostics) -> Layout:
+    """Return how a CSV or TSV is parted, by its first lines and by what flags say.
+
+    Raises:
+        UsageError: two delimiters part the first rows into as many fields.
     """
-
-    delimiter: str
-    quotes: bool
-    spaced: bool = False
-    named: bool = False
+    silent = Diagnostics(form=diagnostics.form)
+    lines = [line for _, line in itertools.islice(numbered_lines(path, silent), HEAD_LINES)]
+    return _layout(path, [line for line in lines if line.strip()], diagnostics)
 
 
-def layout_of(path: Path) -> Layout:
-    """Return how a CSV or TSV is parted, by its first lines."""
-    lines = [line for _, line in itertools.islice(numbered_lines(path, Diagnostics()), SAMPLE_LINES)]
-    return _layout([line for line in lines if line.strip()], format_of(path) == ".csv")
+def _layout(path: Path, lines: list[str], diagnostics: Diagnostics) -> Layout:
+    form, of_tabs = diagnostics.form, format_of(path) != ".csv"
+    named = _separator(lines[0]) if lines else None
+    delimiter = form.delimiter or named or ("\t" if of_tabs else None)
+    quotes = form.quotes == "yes" or (form.quotes is None and not (of_tabs and delimiter == "\t"))
+    if delimiter is None:
+        delimiter = _delimiter(path, lines, quotes)
+    return Layout(delimiter, quotes, named is not None)
 
 
-def _layout(lines: list[str], is_csv: bool) -> Layout:
-    """Return how the first lines of a table are parted; those that hold nothing are left out."""
-    if not lines:
-        return Layout(",", True)
-    separator = _separator(lines[0])
-    delimiter = separator or (_delimiter(lines[0]) if is_csv else "\t")
-    lines = lines[1:] if separator else lines
-    is_csv |= delimiter != "\t"
-    quotes = is_csv or (bool(lines) and quotes_of_csv(lines))
-    return Layout(delimiter, quotes, quotes and quotes_behind_spaces(lines, delimiter), separator is not None)
+def _delimiter(path: Path, lines: list[str], quotes: bool) -> str:
+    """Return what parts the first rows into as many fields, two or more; if nothing does, what parts the first."""
+    widths = {delimiter: _widths(lines, delimiter, quotes) for delimiter in DELIMITERS}
+    fitting = [delimiter for delimiter, found in widths.items() if len({*found}) == 1 and found[0] > 1]
+    if len(fitting) > 1:
+        first, second = (written_delimiter(delimiter) for delimiter in fitting[:2])
+        what = f"{path}: both {DELIMITERS[fitting[0]]} and {DELIMITERS[fitting[1]]} part its rows into columns"
+        raise UsageError(what, f"say which: --delimiter '{first}' or --delimiter '{second}'")
+    return fitting[0] if fitting else max(DELIMITERS, key=lambda delimiter: max(widths[delimiter][:1], default=0))
 
 
-def _delimited_rows(path: Path, is_csv: bool, diagnostics: Diagnostics) -> Iterator[Row]:
+def _widths(lines: list[str], delimiter: str, quotes: bool) -> list[int]:
+    """Return the numbers of fields of the first rows, up to one that cannot be read or is not whole."""
+    widths = list[int]()
+    how = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    rows = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True, quoting=how)
+    try:
+        widths.extend(len(row) for row in itertools.islice(rows, HEAD_ROWS))
+    except csv.Error:
+        pass  # reported where the row is read
+    return widths
+
+
+def written_delimiter(delimiter: str) -> str:
+    r"""Return a delimiter as a flag has it: a tab as \t."""
+    return delimiter.replace("\t", "\\t")
+
+
+def _delimited_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a CSV or TSV, behind the line that names its delimiter if there is one."""
     numbered = numbered_lines(path, diagnostics)
-    head = list(itertools.islice(numbered, SAMPLE_LINES))
+    head = list(itertools.islice(numbered, HEAD_LINES))
     first = next((i for i, (_, line) in enumerate(head) if line.strip()), None)
     if first is None:
         yield from (Row(number, []) for number, _ in head)
@@ -131,49 +147,39 @@ def _delimited_rows(path: Path, is_csv: bool, diagnostics: Diagnostics) -> Itera
     if "\r" in head[first][1]:
         diagnostics.error(path, head[first][0], "line ends", RETURNS_ALONE)
         return
-    layout = _layout([line for _, line in head if line.strip()], is_csv)
-    _note_layout(path, layout, is_csv, diagnostics)
+    layout = _layout(path, [line for _, line in head if line.strip()], diagnostics)
+    parted = f"{path.name}: columns are parted by {DELIMITERS.get(layout.delimiter, repr(layout.delimiter))}"
     if layout.named:
         del head[first]
         diagnostics.counts["lines that name the delimiter"] += 1
+        diagnostics.notes.append(f"{parted}, as its first line says")
+    elif layout.delimiter != ("," if format_of(path) == ".csv" else "\t"):
+        diagnostics.notes.append(parted)
     lines = itertools.chain(head, numbered)
-    if not layout.quotes:
-        yield from _tsv_rows(path, lines, diagnostics)
-        return
-    for row in _csv_rows(path, lines, layout.delimiter, layout.spaced, diagnostics):
-        if layout.named and not row.alone and _separator(layout.delimiter.join(row.fields)) == layout.delimiter:
-            diagnostics.counts["lines that name the delimiter"] += 1
-        else:
-            yield row
+    yield from (_quoted_rows if layout.quotes else _plain_rows)(path, lines, layout.delimiter, diagnostics)
 
 
-def _note_layout(path: Path, layout: Layout, is_csv: bool, diagnostics: Diagnostics) -> None:
-    name = _DELIMITERS.get(layout.delimiter, repr(layout.delimiter))
-    if layout.named:
-        diagnostics.notes.append(f"{path.name}: columns are parted by {name}, as its first line says")
-        is_csv |= layout.delimiter != "\t"
-    elif is_csv and layout.delimiter != ",":
-        diagnostics.notes.append(f"{path.name}: columns are parted by {name}")
-    if layout.quotes and not is_csv:
-        diagnostics.notes.append(f"{path.name}: quotes around fields are read as those of a CSV")
-    if layout.spaced:
-        diagnostics.notes.append(f"{path.name}: spaces before quoted fields are left out")
-
-
-def _tsv_rows(path: Path, lines: Iterable[tuple[int, str]], diagnostics: Diagnostics) -> Iterator[Row]:
+def _plain_rows(
+    path: Path, lines: Iterable[tuple[int, str]], delimiter: str, diagnostics: Diagnostics
+) -> Iterator[Row]:
+    """Yield a row a line; quotes are characters."""
     n_quoted = 0
     for number, line in lines:
-        fields = line.split("\t") if line else []
+        fields = line.split(delimiter) if line else []
         if '"' in line:
             n_quoted += sum(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
         yield Row(number, fields)
-    note_literal_quotes(path, n_quoted, diagnostics)
+    if n_quoted and diagnostics.form.quotes is None:
+        diagnostics.counts["fields in quotes, which are characters"] += n_quoted
+        fields = "1 field begins and ends" if n_quoted == 1 else f"{n_quoted:,} fields begin and end"
+        kept = "with a quote, kept as a character; if they hold fields, as in a CSV: --quotes yes"
+        diagnostics.notes.append(f"{path.name}: {fields} {kept}")
 
 
-def _csv_rows(
-    path: Path, lines: Iterable[tuple[int, str]], delimiter: str, spaced: bool, diagnostics: Diagnostics
+def _quoted_rows(
+    path: Path, lines: Iterable[tuple[int, str]], delimiter: str, diagnostics: Diagnostics
 ) -> Iterator[Row]:
-    """Yield the rows of a CSV; `spaced` says that spaces may stand before a field."""
+    """Yield rows whose quotes hold fields; a row may go over several lines."""
     csv.field_size_limit(max(csv.field_size_limit(), LARGEST_FIELD))
     taken: list[tuple[int, str]] = []  # the lines of a row
 
@@ -182,9 +188,8 @@ def _csv_rows(
             taken.append((number, line))
             yield line + "\n"
 
-    rows = csv.reader(feed(), delimiter=delimiter, strict=True, skipinitialspace=spaced)
-    breaks = LineBreaks()
-    exact = True  # all rows so far have each field in quotes, so that none of the quotes is stray
+    rows = csv.reader(feed(), delimiter=delimiter, strict=True)
+    n_breaks, longest, width = 0, (0, 0, 0), 0
     while True:
         taken.clear()
         try:
@@ -196,13 +201,42 @@ def _csv_rows(
             break
         if fields is None:
             break
-        begins, alone = taken[0][0], ()
-        exact = exact and all_quoted("\n".join(line for _, line in taken), delimiter)
-        if len(taken) > 1:
-            breaks.add(fields, begins, taken[-1][0])
-            alone = () if exact else tuple(line.split(delimiter) for _, line in taken)
-        yield Row(begins, fields, alone)
-    breaks.note(path, diagnostics)
+        begins, width = taken[0][0], width or len(fields)
+        if problem := _quote_problem(taken, fields, delimiter, width, diagnostics.form.quotes == "yes"):
+            diagnostics.error(path, begins, "quote", problem)
+            break
+        n_breaks += sum("\n" in field for field in fields)
+        longest = max(longest, (len(taken), begins, taken[-1][0]))
+        yield Row(begins, fields)
+    if n_breaks:
+        diagnostics.counts["fields over several lines"] += n_breaks
+        what = "1 quoted field goes" if n_breaks == 1 else f"{n_breaks:,} quoted fields go"
+        size = f"the longest has {longest[0]:,} (lines {longest[1]:,} to {longest[2]:,})"
+        diagnostics.notes.append(f"{path.name}: {what} over several lines; {size}")
+
+
+def _quote_problem(
+    taken: Sequence[tuple[int, str]], fields: Sequence[str], delimiter: str, width: int, certain: bool
+) -> str:
+    """Return what is wrong with the quotes of a row; "" if nothing is.
+
+    A text that begins with a quote opens a field, which ends at the next quote, perhaps many rows below. Such a row
+    differs from a text of several lines in this: its lines, taken alone, are rows of the table.
+    """
+    spaced = any(field.startswith(" ") and field.lstrip(" ").startswith('"') for field in fields)
+    if spaced and any(re.search(f'(^|{re.escape(delimiter)}) +"(?!")', line) for _, line in taken):
+        return "a space stands before a quoted field; remove it, or, if quotes are characters: --quotes no"
+    lines = [line.split(delimiter) for _, line in taken if line.strip()]
+    alike = [len(cells) == width and not any(cell.startswith(" ") for cell in cells[1:]) for cells in lines]
+    n_quotes = sum(line.count('"') for _, line in taken)
+    all_quoted = n_quotes == sum(2 + 2 * field.count('"') for field in fields)  # then none is stray
+    if certain or all_quoted or width == 1 or len(taken) == 1 or not all(alike):
+        return ""
+    return (
+        f"a quoted field goes over lines {taken[0][0]:,} to {taken[-1][0]:,}, and these are rows of {width} columns "
+        'themselves; double the quotes in texts (""), or, if quotes are characters: --quotes no; if this is one text: '
+        "--quotes yes"
+    )
 
 
 def _reason(error: csv.Error) -> str:
@@ -219,20 +253,7 @@ def _separator(line: str) -> str | None:
     return match and ("\t" if match.group(1) == "\\t" else match.group(1).strip('"'))
 
 
-def _delimiter(header: str) -> str:
-    """Return a comma, unless the first line has none and has semicolons or tabs."""
-    return next((other for other in (";", "\t") if "," not in header and other in header), ",")
-
-
-def other_delimiter(rows: Sequence[list[str] | dict[str, Any]]) -> str:
-    """Return what else may part the columns of rows with one field, for an error message; empty if nothing does."""
-    lines = [row[0] for row in rows if isinstance(row, list) and len(row) == 1]
-    for character in ";\t,|^~:":
-        n = {line.count(character) for line in lines}
-        if len(lines) == len(rows) > 0 and len(n) == 1 and 0 not in n:
-            written = character.replace("\t", "\\t")
-            return f"; if each {written!r} parts two columns, let the first line be sep={written}"
-    return ""
+# --- JSON Lines ------------------------------------------------------------------------------------------------
 
 
 def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:

@@ -1,0 +1,362 @@
+"""The one rule for tables: what the first row is, what parts the columns, which are read, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from tests.helpers.for_each import for_each
+from tests.helpers.reading import read, reviews, table
+
+from glassformer.cli.main import main
+from glassformer.config import DataConfig, FilesConfig
+from glassformer.data.check import check_data
+from glassformer.data.datasets.local_files import load_text_data
+from glassformer.errors import DataError
+from glassformer.tasks import TASKS
+
+ROWS, HEADER = reviews("pos", "neg"), ("text", "label")
+PAIRS = [(f"the shoe {i} was red", f"der Schuh {i} war rot") for i in range(24)]
+FORMS = [("a.csv", ","), ("a.csv", ";"), ("a.csv", "|"), ("a.tsv", "\t")]
+
+
+def written(rows: list[tuple[str, ...]], delimiter: str = ",", quoting: int = csv.QUOTE_MINIMAL) -> str:
+    file = io.StringIO()
+    csv.writer(file, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
+    return file.getvalue()
+
+
+# --- the first row ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "delimiter"), FORMS)
+@pytest.mark.parametrize(
+    ("task", "header", "rows"),
+    [
+        ("classify", ("text", "label"), ROWS),
+        (
+            "classify",
+            (" Sentiment", "id", "\u200bREVIEW"),
+            [(label, str(i), text) for i, (text, label) in enumerate(ROWS)],
+        ),
+        ("classify", None, ROWS),
+        ("classify", None, [("text", "pos"), *ROWS[1:]]),
+        ("multilabel", None, [("tags", "pos"), ("x y", "pos;neg"), *ROWS]),
+        ("regress", ("body", "stars"), [(text, f"{i}.5") for i, (text, _) in enumerate(ROWS)]),
+        ("regress", None, [(text, f"{i}.5") for i, (text, _) in enumerate(ROWS)]),
+        ("translate", ("source", "target"), PAIRS),
+        ("translate", None, PAIRS),
+        ("pretrain", ("text",), [row[:1] for row in ROWS]),
+        ("pretrain", None, [row[:1] for row in ROWS]),
+    ],
+)
+def test_a_clear_first_row_is_understood(
+    tmp_path: Path, name: str, delimiter: str, task: str, header: tuple[str, ...] | None, rows: list[tuple[str, ...]]
+) -> None:
+    if header is None and rows[0][0] in ("text", "tags"):  # a usual name: it may be either
+        found = read(tmp_path, table(rows, None, delimiter), name, task, label_separator="&")
+        assert "its first row may be a header or an example" in found.message
+        assert "--header yes or --header no" in found.message
+        return
+    found = read(tmp_path, table(rows, header, delimiter), name, task)
+    assert len(found.examples) == len(rows)
+    assert found.noted("first example") and found.noted("no header") == (header is None)
+
+
+@for_each(
+    ("content", "task"),
+    [
+        (table(ROWS, ("comment_text", "verdict")), "classify"),
+        (table([("a film", "odd"), *ROWS]), "classify"),
+        (table([("to", "von"), *PAIRS]), "translate"),
+        (table([("text", "y"), *reviews("y", "n")]), "classify"),
+    ],
+)
+def test_an_unclear_one_is_refused_until_a_flag_says_it(tmp_path: Path, content: str, task: str) -> None:
+    assert "--header yes or --header no" in read(tmp_path, content, task=task).message
+    n_rows = content.count("\n")
+    assert len(read(tmp_path, content, task=task, header="no").examples) == n_rows
+    assert len(read(tmp_path, content, task=task, header="yes").examples) == n_rows - 1
+
+
+def test_a_flag_that_names_a_cell_makes_it_a_header(tmp_path: Path) -> None:
+    content = table(ROWS, ("comment_text", "verdict"))
+    assert len(read(tmp_path, content, label_column="Verdict").examples) == 24
+    assert "did you mean --label-column verdict?" in read(tmp_path, content, label_column="verdic").message
+
+
+@pytest.mark.parametrize("second", [HEADER, ("Text", "LABEL"), (" text ", "label"), ("\u200btext", "label")])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_headers_of_files_put_together_are_left_out_and_counted(
+    tmp_path: Path, second: tuple[str, str], mark: str
+) -> None:
+    headers = [HEADER, second, HEADER]
+    found = read(tmp_path, mark + mark.join(table(ROWS[i::3], header) for i, header in enumerate(headers)))
+    assert found.examples == sorted(ROWS)
+    assert found.report.counts["repeated headers left out"] == 2
+    assert found.report.counts.get("byte order marks", 0) == 3 * bool(mark)
+    assert found.noted("2 rows are headers again and left out")
+
+
+def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
+    found = read(tmp_path, table(ROWS[:12], HEADER) + table([row[::-1] for row in ROWS[12:]], HEADER[::-1]))
+    assert "a.csv:14: a second header has the columns in another order" in found.message
+
+
+# --- the columns -----------------------------------------------------------------------------------------------
+
+
+@for_each(
+    ("header", "rows", "words"),
+    [
+        (None, [row[::-1] for row in ROWS], "column 2 has 24 different values in 24 rows"),
+        (("id", "text", "verdict"), [("7", *row) for row in ROWS], "no column that is known to hold the label"),
+        (("text", "text", "label"), [("row", *row) for row in ROWS], "2 columns have the name 'text'"),
+        (("Text", "text", "label"), [("row", *row) for row in ROWS], "2 columns have the name"),
+        (("text", "toxic", "rude"), [(text, "01"[i % 2], "1") for i, (text, _) in enumerate(ROWS)], "known to hold"),
+        (
+            ("text", "toxic", "rude"),
+            [(t, "01"[i % 2], "01"[i % 3 > 1]) for i, (t, _) in enumerate(ROWS)],
+            "hold 0 and 1",
+        ),
+        (HEADER, [(text, "[0, 1, 0]".replace(", ", " ")) for text, _ in ROWS], "is a vector of 0 and 1"),
+        (HEADER, [(text, ("pos", "#N/A")[i % 2]) for i, (text, _) in enumerate(ROWS)], "a missing value"),
+        (HEADER, [(text, ("pos", "-")[i % 2]) for i, (text, _) in enumerate(ROWS)], "a missing value"),
+    ],
+)
+def test_what_is_not_known_is_refused(
+    tmp_path: Path, header: tuple[str, ...] | None, rows: list[tuple[str, ...]], words: str
+) -> None:
+    how = {"header": "yes" if header else "no"}
+    assert words in read(tmp_path, table(rows, header), **how).message
+
+
+def test_columns_are_named_by_header_or_number(tmp_path: Path) -> None:
+    backwards = table([row[::-1] for row in ROWS])
+    assert read(tmp_path, backwards, text_column="2", label_column="1").examples == sorted(ROWS)
+    content = table([("row", *row) for row in ROWS], ("Text", "text", "label"))
+    assert read(tmp_path, content, text_column="text").examples == sorted(ROWS)
+    assert "name one column" in read(tmp_path, backwards, text_column="1", label_column="1").message
+
+
+def test_a_long_text_that_is_not_read_is_named(tmp_path: Path) -> None:
+    content = table([(text, f"{text} again", label) for text, label in ROWS], ("text", "reply", "label"))
+    assert read(tmp_path, content).noted("column 'reply' is not read", "--pair-column 'reply'")
+
+
+def test_lists_in_json_lines_are_of_several_labels(tmp_path: Path) -> None:
+    content = "".join(json.dumps({"text": text, "labels": [label]}) + "\n" for text, label in ROWS)
+    assert "`multilabel` reads texts with several labels" in read(tmp_path, content, "a.jsonl").message
+    assert len(read(tmp_path, content, "a.jsonl", "multilabel").examples) == 24
+    vectors = "".join(json.dumps({"text": text, "labels": [0, 1]}) + "\n" for text, _ in ROWS)
+    assert "vector of 0 and 1" in read(tmp_path, vectors, "a.jsonl", "multilabel").message
+
+
+@for_each("cell", ["['a', 'b']", "{'a'}", "('a', 'b')", "[[1, 2]]"])
+def test_lists_as_programs_print_them_are_refused(tmp_path: Path, cell: str) -> None:
+    rows = [(text, cell) for text, _ in ROWS]
+    assert "list" in read(tmp_path, written([("text", "labels"), *rows]), task="multilabel").message
+
+
+def nested(of: tuple[str, ...] = ()) -> str:
+    own = [dict(zip(HEADER, row, strict=True)) for row in ROWS]
+    inner = [{"de": de, "en": en} for en, de in PAIRS]
+    rows = [{key: row[key] for key in of} | {"translation": t} for row, t in zip(own, inner, strict=True)]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_who_reads_an_inner_translation(tmp_path: Path) -> None:
+    backwards = sorted(pair[::-1] for pair in PAIRS)
+    for content in (nested(), nested(HEADER)):
+        assert read(tmp_path, content, "a.jsonl", "translate").examples == backwards
+        named = read(tmp_path, content, "a.jsonl", "translate", src_column="en", tgt_column="de")
+        assert named.examples == sorted(PAIRS)
+    assert read(tmp_path, nested(HEADER), "a.jsonl").examples == sorted(ROWS)
+    outside = read(tmp_path, nested(HEADER), "a.jsonl", "translate", src_column="text", tgt_column="label")
+    assert outside.examples == sorted(ROWS)
+
+
+@for_each("text", ["\u200b", "\u2060 \ufeff", "\u00ad"])
+def test_texts_of_invisible_characters_are_empty(tmp_path: Path, text: str) -> None:
+    found = read(tmp_path, table([*PAIRS, (text, "leer"), ("empty", text)], ("source", "target")), task="translate")
+    assert found.report.counts["train: empty"] == 2
+
+
+# --- delimiters and quotes -------------------------------------------------------------------------------------
+
+
+def test_two_delimiters_that_fit_are_refused(tmp_path: Path) -> None:
+    content = table([(f"well, film {i}", "pn"[i % 2]) for i in range(24)], None, ";")
+    assert "--delimiter ',' or --delimiter ';'" in read(tmp_path, content).message
+    assert read(tmp_path, content, delimiter=";").classes == {"p", "n"}
+    assert read(tmp_path, table(ROWS, None, "~"), delimiter="~").examples == sorted(ROWS)
+    assert read(tmp_path, table(ROWS, None, "\t"), delimiter="\\t").examples == sorted(ROWS)
+    assert "--delimiter says what else parts them" in read(tmp_path, table(ROWS, HEADER), "a.tsv").message
+
+
+def stray(lines: list[str], column: int, begin: int, end: int, delimiter: str) -> str:
+    """Put a quote before a cell of one line and behind that cell of another."""
+    cells = [line.split(delimiter) for line in lines]
+    cells[begin][column] = '"' + cells[begin][column]
+    cells[end][column] += '"'
+    return "".join(delimiter.join(row) + "\n" for row in cells)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize(("begin", "end"), [(5, 12), (5, 6), (0, 9), (1, 24), (23, 24)])
+def test_rows_that_a_quote_joins_are_refused(tmp_path: Path, delimiter: str, begin: int, end: int) -> None:
+    for rows, header, column, task in (
+        (ROWS, HEADER, 0, "classify"),
+        ([row[::-1] for row in ROWS], HEADER[::-1], 1, "classify"),
+        ([("7", *row) for row in ROWS], ("id", *HEADER), 1, "classify"),
+        (PAIRS, ("source", "target"), 0, "translate"),
+        ([(text, f"{i}.5") for i, (text, _) in enumerate(ROWS)], ("body", "stars"), 0, "regress"),
+    ):
+        content = stray(table(rows, header, delimiter).splitlines(), column, begin, end, delimiter)
+        found = read(tmp_path, content, task=task, delimiter=delimiter)
+        issues = [issue for issue in found.report.errors if issue.kind == "quote"]
+        assert [issue.line for issue in issues] == [begin + 1]
+        assert f"lines {begin + 1} to {end + 1}" in issues[0].message and "--quotes no" in issues[0].message
+        if begin:
+            kept = read(tmp_path, content, task=task, delimiter=delimiter, quotes="no")
+            assert len(kept.examples) == 24
+
+
+@for_each(
+    "text",
+    [
+        "Dear John,\nthe shoes came, both, thank you\nMary",
+        "Shall I buy it? Well, pos\nor neg, who knows, neg\nor neither",
+        "def f(a,b):\n    return g(a,b)",
+    ],
+)
+def test_a_text_of_several_lines_is_a_text(tmp_path: Path, text: str) -> None:
+    rows = [(f"{i} {text}", label) for i, (_, label) in enumerate(ROWS)]
+    found = read(tmp_path, written([HEADER, *rows]))
+    assert found.examples == sorted(rows) and found.noted("24 quoted fields go over several lines")
+
+
+def test_a_text_that_is_a_table_needs_quotes_everywhere_or_a_flag(tmp_path: Path) -> None:
+    rows = [*ROWS, ("a,pos\nb,neg\nc", "pos")]
+    assert "--quotes yes" in read(tmp_path, written([HEADER, *rows])).message
+    assert read(tmp_path, written([HEADER, *rows]), quotes="yes").examples == sorted(rows)
+    assert read(tmp_path, written([HEADER, *rows], quoting=csv.QUOTE_ALL)).examples == sorted(rows)
+
+
+def test_a_space_before_a_quote_is_refused(tmp_path: Path) -> None:
+    assert (
+        "a space stands before a quoted field"
+        in read(tmp_path, table([(t, f' "{c}"') for t, c in ROWS], HEADER)).message
+    )
+    prose = [(f' "{i}" he said, "no", and, "yes"', label) for i, (_, label) in enumerate(ROWS)]
+    assert read(tmp_path, written([HEADER, *prose])).examples == sorted(prose)
+
+
+@pytest.mark.parametrize("text", ['"the shoe {}"', '"the" shoe and "{}"', '"shoe {}', 'shoe {}"', 'a 5" shoe {}'])
+def test_quotes_in_a_tsv_are_characters(tmp_path: Path, text: str) -> None:
+    rows = [(text.format(i), label) for i, (_, label) in enumerate(ROWS)]
+    found = read(tmp_path, table(rows, HEADER, "\t"), "a.tsv")
+    assert found.examples == sorted(rows)
+    assert found.noted("24 fields begin and end with a quote", "--quotes yes") == (text[0] == text[-1] == '"')
+    assert read(tmp_path, written([HEADER, *rows], "\t"), "a.tsv", quotes="yes").examples == sorted(rows)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("n", [24, 40_000])
+def test_lines_that_end_in_carriage_returns_alone(tmp_path: Path, name: str, n: int) -> None:
+    content = table(reviews("pos", "neg", n=n), HEADER, "\t" if name == "a.tsv" else ",").replace("\n", "\r")
+    assert "carriage returns" in read(tmp_path, content, name).message
+
+
+@pytest.mark.parametrize(("name", "task"), [("a.txt", "pretrain"), ("a.txt", "lm"), ("a.jsonl", "classify")])
+@pytest.mark.parametrize("final", ["\r", "", "\r\n"])
+def test_carriage_returns_alone_in_other_files(tmp_path: Path, name: str, task: str, final: str) -> None:
+    lines = ['{{"text": "{}", "label": "{}"}}'.format(*row) for row in ROWS]
+    found = read(tmp_path, "\r".join(lines) + final, name, task)
+    assert "lines end in carriage returns alone" in found.message
+    assert "CRLF line ends" not in found.report.counts
+
+
+def test_a_carriage_return_in_a_row(tmp_path: Path) -> None:
+    found = read(tmp_path, "text,label\n" + table(ROWS).replace("\n", "\r"))
+    assert "a.csv:2: a carriage return stands outside quotes" in found.message
+
+
+def test_one_name_for_two_json_fields(tmp_path: Path) -> None:
+    content = "".join('{{"text": "{}", "label": "pos", "label": "{}"}}\n'.format(*row) for row in ROWS)
+    assert "the field 'label' stands twice" in read(tmp_path, content, "a.jsonl").message
+
+
+# --- encodings -------------------------------------------------------------------------------------------------
+
+
+@for_each("encoding", ["cp1252", "utf-16", "shift_jis"])
+def test_another_encoding_is_one_error_and_a_flag(tmp_path: Path, encoding: str) -> None:
+    word = "映画" if encoding == "shift_jis" else "très bon"
+    rows = [(f"{word} {i}", label) for i, (_, label) in enumerate(ROWS)]
+    content = table(rows, HEADER).encode(encoding)
+    found = read(tmp_path, content)
+    assert "--encoding" in found.message and len(found.report.errors) == 1
+    assert read(tmp_path, content, encoding=encoding).examples == sorted(rows)
+    assert "there is no encoding 'latin-9000'" in read(tmp_path, content, encoding="latin-9000").message
+
+
+# --- what else stands in the way -------------------------------------------------------------------------------
+
+
+def test_one_example_a_class(tmp_path: Path) -> None:
+    rows = [(text, f"c{i:03}") for i, (text, _) in enumerate(reviews("", n=30))]
+    guessed = read(tmp_path, table(rows, HEADER))
+    assert "30 different labels in 30 rows" in guessed.message
+    requested = read(tmp_path, table(rows, HEADER), label_column="label")
+    assert "each of 30 labels has a single text" in requested.message and "--valid-file" in requested.message
+    valid = tmp_path / "v.csv"
+    valid.write_text(table([("other", "c001")], HEADER), encoding="utf-8")
+    assert len(read(tmp_path, table(rows, HEADER), label_column="label", valid_file=str(valid)).examples) == 31
+
+
+@pytest.mark.parametrize("task", ["classify", "translate"])
+def test_a_folder_or_device_is_called_so(tmp_path: Path, task: str) -> None:
+    schema = TASKS[task].schema
+    (tmp_path / "folder").mkdir()
+    for path, message in ((str(tmp_path / "folder"), "this is a folder"), ("/dev/null", "this is a device")):
+        if Path(path).exists():
+            with pytest.raises(DataError, match=message):
+                load_text_data(schema, DataConfig(files=FilesConfig(train_file=path)))
+
+
+def test_parallel_files_are_named(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.src", tmp_path / "a.tgt"]
+    files = FilesConfig(src_file=str(paths[0]), tgt_file=str(paths[1]))
+    for content, message in (("a b\n" * 20, "1 different text"), ("a\rb\rc\r", "carriage returns alone")):
+        for path in paths:
+            path.write_bytes(content.encode())
+        error = check_data(TASKS["translate"].schema, DataConfig(files=files)).errors[0]
+        assert error.path == str(paths[0]) and message in error.message and "None" not in str(error)
+        assert "carriage" in message or str(paths[1]) in error.message
+
+
+def test_labels_that_contradict_are_counted(tmp_path: Path) -> None:
+    rows = [*reviews("pos", "neg"), *reviews("neg", "neg", n=6)]
+    assert read(tmp_path, table(rows, ("text", "label"))).report.counts["train: texts with several labels"] == 6
+
+
+def test_a_problem_of_many_lines_is_printed_five_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\n" + "a text,\n" * 60, encoding="utf-8")
+    assert main(["data", "check", "classify", "--train-file", str(path)]) == 3
+    out = capsys.readouterr().out
+    assert out.count("the label is empty") == 6 and "… and 55 lines more of" in out
+
+
+def test_marks_in_json_lines_and_in_text(tmp_path: Path) -> None:
+    lines = ['{{"text": "{}", "label": "{}"}}'.format(*row) for row in ROWS]
+    found = read(tmp_path, "\ufeff" + "\n".join(lines[:12]) + "\n\ufeff" + "\n".join(lines[12:]), "a.jsonl")
+    assert found.examples == sorted(ROWS) and found.report.counts["byte order marks"] == 2
+    texts = read(tmp_path, "\ufeffone line\n\ufeff\ufefftwo lines\nthree lines\n", "a.txt", "pretrain")
+    assert [text for text, _ in texts.examples] == ["one line", "three lines", "two lines"]
+    running = read(tmp_path, "\ufeffone line\n\ufefftwo lines\n" * 20, "a.txt", "lm")
+    assert "\ufeff" not in "".join(text for text, _ in running.examples)
