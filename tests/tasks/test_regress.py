@@ -123,14 +123,14 @@ def test_a_check_prints_the_distribution(tmp_path: Path, capfd: Any) -> None:
     assert "median" in capfd.readouterr().out
 
 
-def test_the_column_of_numbers_is_guessed_by_its_values(tmp_path: Path, capfd: Any) -> None:
+def test_a_column_of_numbers_is_named_or_has_a_usual_name(tmp_path: Path, capfd: Any) -> None:
     lines = ["id,words,n,kind", *(f"{i},some words {i},{i * i % 7}.5,{'xy'[i % 2]}" for i in range(1, 30))]
     (tmp_path / "a.csv").write_text("\n".join(lines), encoding="utf-8")
-    assert main(["data", "check", "regress", "--train-file", str(tmp_path / "a.csv")]) == 0
+    check = ["data", "check", "regress", "--train-file", str(tmp_path / "a.csv"), "--label-column", "n"]
+    assert main(check) == UsageError.exit_code
+    assert "no column that is known to hold the text" in capfd.readouterr().err
+    assert main([*check, "--text-column", "words"]) == 0
     assert "number is column 'n'" in capfd.readouterr().err
-    (tmp_path / "b.csv").write_text("text,kind\na b,x\nc d,y\n", encoding="utf-8")
-    assert main(["data", "check", "regress", "--train-file", str(tmp_path / "b.csv")]) == DataError.exit_code
-    assert "no column of numbers was found" in capfd.readouterr().out
 
 
 def test_scores_are_those_of_scikit_learn_and_scipy() -> None:
