@@ -98,8 +98,8 @@ def _items(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: 
         tables = enumerate(value, start=1)
         return [v if isinstance(v, of) else build_request(of, v, f"{where}, {key} {n}") for n, v in tables]
     if not isinstance(value, list | tuple) or (of is str and not all(isinstance(item, str) for item in value)):
-        names = {str: "strings", int: "whole numbers"}
-        raise UsageError(f"{where}: {key} must be an array of {names[of]}; got {shown(value)}")
+        what = "strings" if of is str else "whole numbers"
+        raise UsageError(f"{where}: {key} must be an array of {what}; got {shown(value)}")
     if len(value) > metadata.get("longest", len(value)):
         raise UsageError(f"{where}: {key} has {len(value):,} items, more than {metadata['longest']:,}")
     each = metadata.get("items", {})
@@ -119,8 +119,8 @@ def _object(value: Any, metadata: Mapping[str, Any], key: str, where: str) -> di
         raise UsageError(f"{where}: {key} must be a JSON object{what[0]}; got {shown(value)}")
     if unknown := sorted(str(name)[:40] for name in value if name not in known):
         raise UsageError(f"{where}: {key} has no {what[1]}{unknown[0]!r}", f"there are {', '.join(known)}")
-    given = {name: v for name, v in value.items() if v is not None or not settings}
-    return {name: convert(v, of[name], known[name], f"{key}.{name}", where) for name, v in given.items()}
+    given = [(name, v) for name, v in value.items() if v is not None or not settings]
+    return {name: convert(v, of[name], known[name], f"{key}.{name}", where) for name, v in given}
 
 
 def _check_text(value: str, metadata: Mapping[str, Any], key: str, where: str) -> None:
@@ -153,16 +153,14 @@ def shown(value: Any) -> str:
     if isinstance(value, list | tuple | dict) and len(value) > 8:
         return f"{type(value).__name__} of {len(value):,}"
     try:
-        text = repr(value)
+        return text if len(text := repr(value)) <= 100 else text[:97] + "…"
     except (ValueError, RecursionError):  # an integer of many digits inside
         return type(value).__name__
-    return text if len(text) <= 100 else text[:97] + "…"
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """Return the start of a hint, `did you mean 'x'? `, or nothing if no word is similar."""
-    near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}? " if near else ""
+    return "".join(f"did you mean {near!r}? " for near in difflib.get_close_matches(word, list(words), n=1))
 
 
 @cache
@@ -210,8 +208,7 @@ def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> Non
     decode = config.decode
     if decode.n_best > decode.beam_size and not decode.sample and config.task == "translate":
         message = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
-        enough = f"a beam of {decode.n_best} or more can give that many: --beam-size {decode.n_best}"
-        raise UsageError(message, enough)
+        raise UsageError(message, f"a beam of as many or more can give them: --beam-size {decode.n_best}")
 
 
 def _check_idle(config: Config, named: Mapping[str, Any], where: str) -> None:
@@ -240,8 +237,7 @@ def _check_model(model: ModelConfig, where: str) -> None:
 
 def _check_training(train: TrainConfig, where: str) -> None:
     if train.adversarial and train.compile:
-        reason = "compiled layers keep what a gradient needs for one, and it takes two"
-        message = f"{where}: adversarial and compile cannot go together: {reason}"
+        message = f"{where}: adversarial and compile cannot go together: compiled layers keep what one gradient needs"
         raise UsageError(message, "use --adversarial 0, or leave out compile")
     if train.frozen_layers and not train.init_from:
         message = f"{where}: frozen_layers keeps pretrained weights, and nothing is pretrained here"
