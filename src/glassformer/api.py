@@ -57,22 +57,27 @@ def train(
     """
     from glassformer.tasks import task_class
 
+    config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     if overrides.keys() & {"train", "valid", "test"}:
         from glassformer.data.frames import with_stored_tables
 
-        overrides = with_stored_tables(overrides)
-    config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
-    begin = None if isinstance(recipe, Config) else config.train.init_from
+        overrides = with_stored_tables(overrides, _new_folder(out, config))
+    begin = None if config is recipe else config.train.init_from
     for name, value in overrides.items():  # as `override` reads them: alone or in a section, the last one counts
-        named = {name: value} if name != "train" or not isinstance(value, dict) else value
-        begin = named.get("init_from", begin)
+        begin = (value if isinstance(value, dict) else {name: value}).get("init_from", begin)
     if begin:
         from glassformer.training.finetune import with_pretrained_settings
 
         config = with_pretrained_settings(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
-    modes = {"dry_run": dry_run, "overfit_batch": overfit_batch, "seeds": seeds, "track": track}
-    return train_checked(config, out=out, on_step=on_step, **modes)
+    return train_checked(
+        config, out=out, on_step=on_step, dry_run=dry_run, overfit_batch=overfit_batch, seeds=seeds, track=track
+    )
+
+
+def _new_folder(out: str | Path | None, config: Config) -> Path:
+    """Return the folder of a run that is to be trained."""
+    return _folder(out) if out is not None else Path("runs") / (config.recipe or config.task)
 
 
 @log_to_stderr()
@@ -94,17 +99,14 @@ def train_checked(
     from glassformer.training.preparation import new_state, prepare, settle_budget
     from glassformer.training.trainer import start_run
 
-    folder = _folder(out) if out is not None else Path("runs") / (config.recipe or config.task)
+    folder = _new_folder(out, config)
     if (n := launched_processes()) > 1 and (dry_run or overfit_batch or seeds is not None):
         message = f"a dry run, overfit_batch and seeds are the work of one process, and {n} were started"
         raise UsageError(message, "start it without torchrun; with it, one run of one seed at a time")
-    if track is not None:
-        if dry_run or overfit_batch:
-            raise UsageError("nothing is logged of a dry run or overfit_batch to be tracked", "leave track out")
-        _check_tracker(track)
+    if (dry_run or overfit_batch) and (track is not None or seeds is not None):
+        raise UsageError("a dry run and overfit_batch log nothing, and look at one run", "leave out track and seeds")
+    _check_tracker(track)
     if seeds is not None:
-        if dry_run or overfit_batch:
-            raise UsageError("seeds trains several runs, and this looks at one", "leave seeds out")
         from glassformer.training.multi_seed import start_seeds
 
         start_seeds(config, folder, seeds, _evaluate_together, on_step, track)
@@ -129,8 +131,7 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None, tra
     from glassformer.training.trainer import resume_run
 
     out = _folder(out)
-    if track is not None:
-        _check_tracker(track)
+    _check_tracker(track)
     if SeedsFolder(out).exists:
         from glassformer.training.multi_seed import resume_seeds
 
@@ -164,8 +165,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         if others:
             raise UsageError(f"{path} is an exported model, which predicts alone", "name one folder")
         if precision is not None:
-            message = f"{path} is an exported model, whose precision is chosen at export"
-            raise UsageError(message, "export with --quantization")
+            raise UsageError(f"the precision of {path} is chosen at export", "export with --quantization")
         return load_exported(path, device)  # pyright: ignore[reportReturnType]  # typed as what one loads to look into
     from glassformer.models.ensemble import Ensemble, members_of
     from glassformer.tasks.restoring import decision_together
@@ -176,11 +176,10 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         raise UsageError("these runs compute in fp32 and in bf16, and answer together in one", "add --precision fp32")
     if not others:
         return run
-    answering = [(each.path, each.task) for each in runs]
-    run.task.decision = decision_together(run.path.parent, answering)
+    run.task.decision = decision_together(run.path.parent, [(each.path, each.task) for each in runs])
     members = [member for each in runs for member in members_of(each.model)]
-    paths = tuple(path for path, _ in answering[1:])
-    return Run(run.path, run.task, Ensemble(members).eval(), run.device, run.precision, paths)
+    joined = tuple(each.path for each in runs[1:])
+    return Run(run.path, run.task, Ensemble(members).eval(), run.device, run.precision, joined)
 
 
 @log_to_stderr()
@@ -205,10 +204,11 @@ def import_model(source: str | Path, out: str | Path, **options: Any) -> Run:
     return load(out)
 
 
-def _check_tracker(track: str) -> None:
-    from glassformer.runs.tracking import check_tracker
+def _check_tracker(track: str | None) -> None:
+    if track is not None:
+        from glassformer.runs.tracking import check_tracker
 
-    check_tracker(track)
+        check_tracker(track)
 
 
 def _folder(path: Any) -> Path:

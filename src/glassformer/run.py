@@ -122,8 +122,7 @@ class Run:
             if rule.token_probabilities:
                 raise UsageError("token_probabilities is without edits", "leave one of them out")
             if rule.calibrated and isinstance(self.model, Ensemble):
-                message = "the temperature is of the whole ensemble, and of an edited one a single member answers"
-                raise UsageError(message, "leave out calibrated, or the edits")
+                raise UsageError("the temperature is of all models, and with edits one answers", "leave out calibrated")
             answers = [*rule.apply(predict_edited(self, several, edits, self._decode(options), member))]
             return answers[0] if isinstance(texts, str) else answers
         if member != 1:
@@ -227,8 +226,8 @@ class Run:
             UsageError, CheckpointError, DivergedError: see `explain.explanation.explain`.
         """
         self._decode(options)  # refuses options that are none
-        weights = {"checkpoint": checkpoint, "member": member, "label": label, "calibrated": calibrated}
-        return self._explained(text, target=target, decode=options, **weights)
+        which = {"checkpoint": checkpoint, "member": member, "label": label}
+        return self._explained(text, target=target, decode=options, calibrated=calibrated, **which)
 
     def learn(self, text: GivenText, answer: str, *, steps: int = 0, **options: Any) -> Explanation:
         """Look at one step of learning: the loss of an answer, the gradient of every tensor, and what steps change.
@@ -253,8 +252,8 @@ class Run:
         from glassformer.explain.explanation import TraceRequest, explain
 
         if self.joined:
-            message = f"{1 + len(self.joined)} runs answer together here, and an explanation looks into one"
-            raise UsageError(message, f"load it alone: glassformer.load({str(self.path)!r})")
+            what = "several runs answer together here, and an explanation looks into one"
+            raise UsageError(what, f"load it alone: glassformer.load({str(self.path)!r})")
         return explain(self, TraceRequest(given_texts(self.task.tokenizer, text), **request))
 
     def watch(self) -> NotebookPage:
@@ -278,7 +277,7 @@ class Run:
         scored = scored_data(self, split, data, allow_changed_data)
         with tuned(self.device, self.computing):
             scores = self.task.evaluate(self.answering, scored.split, self._decode(options), scored.baselines)
-        together = {"joined": [str(path) for path in (self.path, *self.joined)]} if self.joined else {}
+        together = {"joined": [*map(str, (self.path, *self.joined))]} if self.joined else {}
         facts = {"task": self.task.name, "split": scored.name, "precision": self.precision}
         return facts | together | scored.facts() | scores
 

@@ -119,17 +119,24 @@ def test_a_run_on_tables_is_evaluated_and_resumed_like_one_on_files(run: glassfo
     assert resumed is not None and resumed.predict("a good film")["label"] in "ab"
 
 
-def test_an_equal_table_is_stored_once(own_cache: Path) -> None:
-    first, second = (with_stored_tables({"train": kind(ROWS), "steps": 2}) for kind in (list, as_dict))
-    assert first == second and first["steps"] == 2 and "train" not in first
-    assert [path.name for path in (own_cache / "tables").iterdir()] == [Path(first["train_file"]).name]
+def test_a_table_is_stored_beside_its_run(own_cache: Path, tmp_path: Path) -> None:
+    first, second = (with_stored_tables({"train": kind(ROWS), "steps": 2}, tmp_path / "r") for kind in (list, as_dict))
+    assert first == second == {"train_file": str(tmp_path / "r.train.jsonl"), "steps": 2}
+    assert not own_cache.exists()
+
+
+def test_a_table_does_not_replace_that_of_a_run(run: glassformer.Run) -> None:
+    before = Path(str(run.config.data.files.train_file)).read_bytes()
+    with pytest.raises(UsageError, match="holds another table"):
+        glassformer.train("classify", train=ROWS[:3], out=run.path, **SETTINGS)
+    assert Path(str(run.config.data.files.train_file)).read_bytes() == before
 
 
 def test_settings_and_files_are_left_as_they_are(tmp_path: Path) -> None:
     settings = {"train": {"minutes": 3, "adamw": {"beta1": 0.5}}, "steps": 2}
-    assert with_stored_tables(settings) == settings
-    assert with_stored_tables({"train": {}}) == {"train": {}}
-    assert with_stored_tables({"train": tmp_path / "a.csv", "test": "b.csv"}) == {
+    assert with_stored_tables(settings, tmp_path) == settings
+    assert with_stored_tables({"train": {}}, tmp_path) == {"train": {}}
+    assert with_stored_tables({"train": tmp_path / "a.csv", "test": "b.csv"}, tmp_path) == {
         "train_file": str(tmp_path / "a.csv"),
         "test_file": "b.csv",
     }
@@ -160,9 +167,9 @@ def test_values_become_json() -> None:
     ],
     ids=["number", "nothing", "texts", "lengths", "names"],
 )
-def test_what_is_no_table_is_refused(table: Any, message: str) -> None:
+def test_what_is_no_table_is_refused(table: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
-        with_stored_tables({"train": table})
+        with_stored_tables({"train": table}, tmp_path / "r")
     assert error.value.message == message
 
 
@@ -173,5 +180,5 @@ def test_a_table_and_a_file_for_one_part_are_refused() -> None:
 
 def test_a_missing_text_names_its_row(tmp_path: Path) -> None:
     rows = [*ROWS[:3], {"n": 3, "review": None, "verdict": "a"}]
-    with pytest.raises(DataError, match=r"train-[0-9a-f]{16}\.jsonl:4: 'review' is null"):
+    with pytest.raises(DataError, match=r"run\.train\.jsonl:4: 'review' is null"):
         glassformer.train("classify", train=rows, out=tmp_path / "run", **SETTINGS)

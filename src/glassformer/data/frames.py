@@ -1,8 +1,8 @@
 """Tables in memory: a data frame, a list of dictionaries or a dictionary of lists.
 
 No library of data frames is imported. pyarrow, where it is installed, reads what offers its columns as an Arrow stream;
-else a frame is asked for dictionaries. To train on a table it is written once as JSON Lines, in the cache, under the
-hash of its content, so that a run can be resumed and evaluated like one that was trained on a file.
+else a frame gives dictionaries. To train on a table it is written as JSON Lines beside the run folder, so that the run
+can be resumed and evaluated like one that was trained on a file.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from glassformer.data.answered_table import json_text
 from glassformer.data.datasets.columns import SAMPLE_ROWS, ColumnSpecs, choose_columns, row_values
 from glassformer.data.datasets.tables import Row
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.download import cache_dir
 from glassformer.errors import DataError, UsageError
-from glassformer.utils.atomic_io import atomic_write_chunks
+from glassformer.utils.atomic_io import atomic_write_text
 
 _INDEX = re.compile(r"__index_level_\d+__")
 _MISSING = ("NAType", "NaTType")
 """Types of the missing values of pandas."""
 
 
-def with_stored_tables(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a training in which tables in memory, `train`, `valid` and `test`, are files.
+def with_stored_tables(settings: Mapping[str, Any], run: Path) -> dict[str, Any]:
+    """Return settings of a training in which tables in memory, `train`, `valid` and `test`, are files beside the run.
 
     Text and paths are taken for files. A dictionary of settings, `train={"minutes": 3}`, is left as it is.
 
@@ -48,22 +47,21 @@ def with_stored_tables(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"{part} and {part}_file were given", "give one of them")
         del found[part]
         is_path = isinstance(table, str | os.PathLike)
-        found[f"{part}_file"] = os.fspath(table) if is_path else str(store_table(table, part))
+        file = table if is_path else store_table(table, part, run.with_name(f"{run.name}.{part}.jsonl"))
+        found[f"{part}_file"] = os.fspath(file)
     return found
 
 
-def store_table(table: Any, part: str) -> Path:
-    """Write a table as JSON Lines into the cache, under the hash of its content, and return the file."""
-    rows = rows_of(table, part)
-    if (first := next(rows, None)) is None:
+def store_table(table: Any, part: str, path: Path) -> Path:
+    """Write a table as JSON Lines, and return the file; raise UsageError where it is there with another table."""
+    content = "".join(f"{json_text(row)}\n" for row in rows_of(table, part))
+    if not content:
         raise DataError(f"{part}: there is no row in this table", "give a table with rows")
-    folder = cache_dir() / "tables"
-    new = folder / f"{part}-{os.getpid()}.jsonl"
-    lines = (json_text(row).encode() + b"\n" for row in itertools.chain([first], rows))
-    _, sha256 = atomic_write_chunks(new, lines)
-    stored = folder / f"{part}-{sha256[:16]}.jsonl"
-    os.replace(new, stored)
-    return stored
+    if path.exists() and path.read_text(encoding="utf-8") != content:
+        raise UsageError(f"{path} holds another table", "name another folder (out), or remove this file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(path, content)
+    return path
 
 
 def rows_of(table: Any, name: str) -> Iterator[dict[str, Any]]:
