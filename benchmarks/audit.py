@@ -43,8 +43,6 @@ OTHER_ANSWERS = "other answers by words"
 """Where the table has sets of labels and tags."""
 SHARE = 0.01
 """Share of the pairs that get each fault."""
-STRETCHES = (3, 10, 30, 100, 300)
-"""Lines of the shifted stretches, of which there are two each."""
 
 
 def read_labelled(path: Path) -> tuple[list[str], list[str]]:
@@ -84,7 +82,7 @@ def scored(listed: set[int], injected: set[int]) -> dict[str, float]:
 def lines_of(report: AuditReport, kind: str) -> set[int]:
     """Return the rows (from 0) that a kind of finding names, stretches with all of their lines."""
     found = [finding for finding in report.findings if finding.kind == kind]
-    return {i - 1 for f in found for i in range(f.line, max(f.line, f.last_line) + 1)}
+    return {f.line - 1 for f in found}
 
 
 def measure_labels(texts: list[str], labels: list[str], vectors: Vectors | None, seed: int | None) -> dict[str, Any]:
@@ -179,20 +177,8 @@ def broken(source: list[str], target: list[str], seed: int) -> tuple[list[str], 
     """Inject each fault into its own pairs; return both sides and the rows of each fault."""
     rng, n = np.random.default_rng([seed, 2]), len(source)
     src, tgt = list(source), list(target)
-    injected: dict[str, set[int]] = {
-        "misaligned": set(),
-        "copied-source": set(),
-        "wrong-language": set(),
-        "length": set(),
-    }
-    sections = rng.permutation(n // 1000)[: 2 * len(STRETCHES)]
-    for section, size in zip(sections.tolist(), 2 * STRETCHES, strict=True):
-        first, offset = section * 1000 + int(rng.integers(1000 - size - 2)), int(rng.choice([-2, -1, 1, 2]))
-        rows = list(range(first, first + size + abs(offset)))
-        tgt[first : rows[-1] + 1] = np.roll(np.array(tgt[first : rows[-1] + 1], dtype=object), offset).tolist()
-        # the lines that matched at the end of the stretch have no target within reach
-        injected["misaligned"] |= set(rows[: len(rows) - offset] if offset > 0 else rows[-offset:])
-    rest = np.setdiff1d(np.arange(n), [i for s in sections for i in range(s * 1000, s * 1000 + 1000)])
+    injected: dict[str, set[int]] = {"copied-source": set(), "wrong-language": set(), "length": set()}
+    rest = np.arange(n)
     copies, swapped, cut = rng.permutation(rest)[: 3 * int(SHARE * n)].reshape(3, -1).tolist()
     for count, i in enumerate(copies):
         words = src[i].split()

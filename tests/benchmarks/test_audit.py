@@ -11,7 +11,6 @@ from benchmarks.audit import (
     FLIPPED,
     OTHER_ANSWERS,
     OUT,
-    STRETCHES,
     TABLES,
     broken,
     flipped,
@@ -49,7 +48,7 @@ def test_where_nothing_can_be_learned_little_is_listed() -> None:
 
 def test_faults_of_pairs_are_listed() -> None:
     faults = TABLE["pairs"]["multi30k"]["faults"]
-    for kind in ("misaligned", "copied-source", "wrong-language"):
+    for kind in ("copied-source", "wrong-language"):
         assert faults[kind]["recall"] > 0.95 and faults[kind]["precision"] > 0.95, kind
     assert faults["length"]["recall"] > 0.7 and faults["length"]["precision"] > 0.8
 
@@ -99,11 +98,9 @@ def test_flipped_labels_differ_where_they_should() -> None:
 
 def test_injected_faults_of_pairs_are_apart() -> None:
     source, target = [f"a b c {i}" for i in range(14_000)], [f"x y z {i}" for i in range(14_000)]
-    src, tgt, injected = broken(source, target, 1)
+    _, tgt, injected = broken(source, target, 1)
     rows = [i for each in injected.values() for i in each]
-    assert len(rows) == len(set(rows)) and len(injected["misaligned"]) == 2 * sum(STRETCHES)
-    for i in injected["misaligned"]:
-        assert src[i] == source[i] and any(tgt[i + k].endswith(f" {i}") for k in (-2, -1, 1, 2)), i
+    assert len(rows) == len(set(rows))
     assert all(tgt[i].startswith("a ") or tgt[i].startswith("???") for i in injected["copied-source"])
     assert all(tgt[i] == "x y" for i in injected["length"])
 
@@ -112,7 +109,5 @@ def test_a_small_set_is_measured() -> None:
     found = measure_labels(*labelled(300), None, 1)
     assert found["recall"] > 0.8 and found["precision"] > 0.8
     assert measure_labels(*labelled(300), None, None)["listed"] == 0
-    assert measure_pairs(*pairs(300), None)["listed"] == dict.fromkeys(
-        ("misaligned", "copied-source", "wrong-language", "length"), 0
-    )
+    assert measure_pairs(*pairs(300), None)["listed"] == dict.fromkeys(("copied-source", "wrong-language", "length"), 0)
     assert scored({1, 2}, {2, 3}) == {"injected": 2, "listed": 2, "recall": 0.5, "precision": 0.5}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.audited import audit, of_kind, pairs
 
-from glassformer.evaluate.audit import alignment
-from glassformer.evaluate.audit.alignment import misaligned_stretches
 from glassformer.evaluate.audit.audit import audit_parts
 from glassformer.evaluate.audit.findings import Part
 from glassformer.evaluate.audit.pairs import copied, length_deviations, other_language
@@ -19,27 +16,7 @@ from glassformer.evaluate.audit.pairs import copied, length_deviations, other_la
 def test_clean_pairs_are_silent(seed: int) -> None:
     report = audit(*pairs(seed=seed), "target")
     assert report.findings == [] and report.not_made == {}
-    assert list(report.counts) == ["misaligned", "copied-source", "wrong-language", "length"]
-
-
-@pytest.mark.parametrize("offset", [-2, -1, 1, 2])
-def test_a_shifted_stretch_is_found_with_its_lines(offset: int) -> None:
-    source, target = pairs()
-    rows = range(200, 240)
-    shifted = np.roll(np.array(target[200:240], dtype=object), offset).tolist()
-    [found] = of_kind(audit(source, [*target[:200], *shifted, *target[240:]], "target"), "misaligned")
-    matching = [i for i in rows if 200 <= i + offset < 240]
-    assert abs(found.line - 2 - matching[0]) <= 2 and abs(found.last_line - 2 - matching[-1]) <= 2
-    assert found.numbers["offset"] == offset and found.other_line == found.line + offset
-    assert (found.file, found.other_file) == ("a.csv", "t.txt")
-
-
-@pytest.mark.parametrize("dropped", [0, 300])
-def test_a_lost_target_shifts_all_lines_after_it(dropped: int) -> None:
-    """Of all lines, too: no line is where it should be, and the model must be estimated elsewhere."""
-    source, target = pairs()
-    [found] = of_kind(audit(source[:-1], target[:dropped] + target[dropped + 1 :], "target"), "misaligned")
-    assert abs(found.line - 2 - max(dropped, 1)) <= 3 and found.last_line == 600 and found.numbers["offset"] == -1
+    assert list(report.counts) == ["copied-source", "wrong-language", "length"]
 
 
 def test_pairs_of_an_earlier_part_are_listed() -> None:
@@ -50,32 +27,6 @@ def test_pairs_of_an_earlier_part_are_listed() -> None:
     ]
     [found] = of_kind(audit_parts(parts, "target"), "split-overlap")
     assert (found.file, found.line, found.other_file, found.other_line, found.score) == ("c", 51, "a", 5, 1.0)
-
-
-def test_a_stretch_over_two_files_is_a_finding_in_each() -> None:
-    source, target = pairs()
-    target = [*target[:280], *np.roll(np.array(target[280:320], dtype=object), 1).tolist(), *target[320:]]
-    parts = [
-        Part("train", "a", source[:300], target[:300], range(1, 301), "b"),
-        Part("test", "c", source[300:], target[300:], range(1, 301), "d"),
-    ]
-    first, second = sorted(of_kind(audit_parts(parts, "target"), "misaligned"), key=lambda f: f.file)
-    assert (first.file, first.last_line, second.file, second.line) == ("a", 300, "c", 1)
-
-
-def test_few_or_unrelated_pairs_are_not_aligned() -> None:
-    source, target = pairs(60)
-    assert "100 pairs are needed" in str(misaligned_stretches(source, target))
-    shuffled = np.random.default_rng(0).permutation(np.array(pairs()[1], dtype=object)).tolist()
-    assert "do not predict" in str(misaligned_stretches(pairs()[0], shuffled))
-
-
-def test_large_data_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alignment, "MAX_ENTRIES", 8000)
-    source, target = pairs()
-    target[200:240] = np.roll(np.array(target[200:240], dtype=object), 1).tolist()
-    [found] = misaligned_stretches(source, target)
-    assert not isinstance(found, str) and found.offset == 1
 
 
 def test_copies_are_found_at_the_target_and_not_again_as_another_language() -> None:
@@ -121,7 +72,7 @@ def test_odd_lengths_are_found_and_empty_sides_left_to_the_check() -> None:
 
 def test_what_needs_more_pairs_says_so() -> None:
     report = audit(*pairs(10), "target")
-    assert set(report.not_made) == {"misaligned", "wrong-language", "length"}
+    assert set(report.not_made) == {"wrong-language", "length"}
     assert "30 pairs are needed" in report.not_made["length"]
 
 
@@ -140,9 +91,6 @@ def test_scripts_without_spaces() -> None:
     signs = {word: chr(0x4E00 + 37 * i) for i, word in enumerate(sorted({w for text in target for w in text.split()}))}
     chinese = ["".join(signs[word] for word in text.split()) for text in target]
     assert audit(source, chinese, "target").findings == []
-    chinese[100:130] = np.roll(np.array(chinese[100:130], dtype=object), 1).tolist()
-    [found] = of_kind(audit(source, chinese, "target"), "misaligned")
-    assert found.numbers["offset"] == 1
 
 
 def test_functions_alone_give_reasons() -> None:

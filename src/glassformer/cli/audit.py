@@ -148,9 +148,8 @@ def _judge(numbers: Mapping[str, float], answers: str) -> str:
 
 def _row(finding: AuditFinding) -> tuple[str, str, str, str, str]:
     """Return a row of the table."""
-    lines = f"{finding.line} to {finding.last_line}" if finding.last_line else str(finding.line)
     text = shortened(finding.text, SHOWN_CHARS)
-    return finding.kind, f"{finding.file}:{lines}", f"{finding.score:.2f}", text, _what(finding)
+    return finding.kind, f"{finding.file}:{finding.line}", f"{finding.score:.2f}", text, _what(finding)
 
 
 def _what(finding: AuditFinding) -> str:
@@ -168,8 +167,6 @@ def _what(finding: AuditFinding) -> str:
             label = f"{_place_of(finding)}{finding.label}, " if finding.label else ""
             same = finding.label == finding.other_label
             return f"{label}as {other}" if same else f"{label}but {finding.other_label} at {other}"
-        case "misaligned":
-            return f"targets are {numbers['offset']:+.0f} lines away"
         case _:
             return shortened(finding.target, SHOWN_CHARS)
 

@@ -18,7 +18,6 @@ from glassformer.data.datasets.numbers import mean_and_sd
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.sources import pipes_kept
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate.audit.alignment import Stretch, misaligned_stretches
 from glassformer.evaluate.audit.duplicates import contradictions, groups_of, near_duplicates
 from glassformer.evaluate.audit.features import OfTexts, WindowFeatures, text_features
 from glassformer.evaluate.audit.findings import AuditFinding, AuditReport, Checks, FindingKind, Part
@@ -309,22 +308,6 @@ class _Pairs:
                 (part, row), finding = self.where[earlier], self.finding("split-overlap", later, similarity)
                 yield replace(finding, other_file=part.file, other_line=int(part.lines[row]))
 
-    def stretches(self, stretch: Stretch) -> Iterator[AuditFinding]:
-        """Yield a finding for a stretch, one for each part that it is in."""
-        first = stretch.first
-        while first <= stretch.last:
-            part, row = self.where[first]
-            last = min(len(part) - 1, row + stretch.last - first)
-            target = min(max(row + stretch.offset, 0), len(part) - 1)
-            yield replace(
-                self.finding("misaligned", first, stretch.gain),
-                last_line=int(part.lines[last]),
-                other_file=part.target_file,
-                other_line=int(part.lines[target]),
-                numbers={"offset": stretch.offset, "n": last - row + 1},
-            )
-            first += last - row + 1
-
 
 def _check_pairs(parts: Sequence[Part], checks: Checks) -> None:
     """Look for faults of pairs; what follows from another one is not listed: a copy is of the other language, too."""
@@ -332,13 +315,6 @@ def _check_pairs(parts: Sequence[Part], checks: Checks) -> None:
     explained = ~pairs.full
     if len(parts) > 1:
         checks.add("split-overlap", list(pairs.overlaps()))
-    stretches = misaligned_stretches(pairs.source, pairs.target)
-    if isinstance(stretches, str):
-        checks.add("misaligned", stretches)
-    else:
-        checks.add("misaligned", [finding for stretch in stretches for finding in pairs.stretches(stretch)])
-        for stretch in stretches:
-            explained[stretch.first : stretch.last + 1] = True
     shares = copied(pairs.source, pairs.target)
     copies = (shares >= COPIED) & pairs.full
     if copies.mean() >= USUAL:

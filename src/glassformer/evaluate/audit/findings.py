@@ -18,7 +18,6 @@ FindingKind = Literal[
     "split-overlap",
     "label-error",
     "near-duplicate",
-    "misaligned",
     "copied-source",
     "wrong-language",
     "length",
@@ -29,7 +28,7 @@ LONGEST_CELL = 100_000
 """Characters of a text that the CSV keeps; its reader refuses lines of a million bytes."""
 LABEL_COLUMNS = ("file", "line", "kind", "label", "suggested", "score", "text", "other_file", "other_line", "token")
 TAG_COLUMNS = (*LABEL_COLUMNS, "word")
-PAIR_COLUMNS = ("file", "line", "last_line", "kind", "score", "source", "target", "other_file", "other_line")
+PAIR_COLUMNS = ("file", "line", "kind", "score", "source", "target", "other_file", "other_line")
 
 
 class Place(NamedTuple):
@@ -71,12 +70,9 @@ class AuditFinding:
         text: the text, or the source of a pair. target: the target of a pair.
         score: how sure it is: of numbers that differ for equal texts their distance in standard deviations, at most 1;
             of an error the probability that the label is wrong; of near-duplicates the
-            share of common character n-grams; of a leak its precision; of pairs see `audit/pairs.py`,
-            `audit/alignment.py`.
+            share of common character n-grams; of a leak its precision; of pairs see `audit/pairs.py`.
         suggested: another label, where one is suggested.
-        other_file, other_line, other_label: the other text of two, and its label; of a misaligned stretch, the line of
-            the first matching target.
-        last_line: last line of a stretch.
+        other_file, other_line, other_label: the other text of two, and its label.
         token: what leaks a label; the word that a finding about a tag is about.
         numbers: counts that the finding rests on, by name.
     """
@@ -92,7 +88,6 @@ class AuditFinding:
     other_line: int = 0
     other_label: str = ""
     target: str = ""
-    last_line: int = 0
     token: str = ""
     numbers: dict[str, float] = field(default_factory=dict)
 
@@ -187,9 +182,13 @@ def _csv_lines(findings: Sequence[AuditFinding], columns: Sequence[str]) -> Iter
     for finding in findings:
         facts = vars(finding) | {"source": finding.text, "score": f"{finding.score:.4f}"}
         facts["word"] = int(finding.numbers["word"]) if "word" in finding.numbers else ""
-        for name in ("other_line", "last_line"):
-            facts[name] = facts[name] or ""
-        yield _csv_line([str(facts[name]) for name in columns])
+        facts["other_line"] = facts["other_line"] or ""
+        yield _csv_line([safe_cell(str(facts[name])) for name in columns])
+
+
+def safe_cell(cell: str) -> str:
+    """Return a cell that no spreadsheet takes for a formula: one that begins like it gets an apostrophe before it."""
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def _csv_line(cells: Sequence[str]) -> bytes:
