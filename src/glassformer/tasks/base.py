@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -73,10 +73,11 @@ class Task(ABC):
         metric: the score that selects the checkpoint.
         report: how its runs are reported.
         fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
-        explain_as: the kind of model that `explain` traces; None where it cannot.
+        explain_as: the kind of model that `explain` traces, a key of `text.answers.ANSWERS`; None where it cannot.
         decision: how probabilities become answers, as chosen on validation.
         needs_tokens: roles of special tokens without which it cannot be trained, such as "mask".
         pools: whether its models pool the vectors of tokens into one, so that they can take the pooling of another.
+        writes: roles of the special tokens that its models may generate; none where they generate nothing.
         imported_start: settings of the training for the weights of another library, which change less than random ones
             have to.
         imported_auto: settings of the training that are then chosen from the data, besides those of the recipe.
@@ -91,21 +92,10 @@ class Task(ABC):
     fits_baselines: ClassVar[bool] = False
     needs_tokens: ClassVar[tuple[str, ...]] = ()
     pools: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ()
     imported_start: ClassVar[Mapping[str, Any]] = {}
     imported_auto: ClassVar[tuple[str, ...]] = ()
-    explain_as: ClassVar[
-        Literal[
-            "classifier",
-            "multilabel_classifier",
-            "tagger",
-            "regressor",
-            "masked_language_model",
-            "translator",
-            "language_model",
-            "text_embedder",
-        ]
-        | None
-    ] = None
+    explain_as: ClassVar[str | None] = None
     decision: Decision = Decision()
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
@@ -215,7 +205,8 @@ class Task(ABC):
     @property
     def suppress_tokens(self) -> list[int]:
         """Return the ids that the models never generate."""
-        return []
+        kept = {self.tokenizer.id_of(role) for role in self.writes}
+        return [i for i in self.tokenizer.without_text if i not in kept] if self.writes else []
 
     def build_model(self) -> nn.Module:
         """Return a randomly initialised model, or an ensemble of `model.ensemble_size` of them."""
