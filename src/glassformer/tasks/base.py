@@ -245,14 +245,16 @@ class Task(ABC):
     def higher_is_better(self) -> bool:
         return self.report.metric(self.metric).higher_is_better
 
-    @abstractmethod
     def validate(
         self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
     ) -> dict[str, float]:
         """Return {"loss": nats per label, `metric`: value, …}; cheap enough for every epoch.
 
-        The processes of `group` divide the work and all get the scores; all must call it together.
+        The processes of `group` divide the work and all get the scores; all must call it together. A task with another
+        metric than its loss says how that is found.
         """
+        loss = self.mean_loss(model, corpus, group)
+        return {"loss": loss, self.metric: loss}
 
     @abstractmethod
     def evaluate(

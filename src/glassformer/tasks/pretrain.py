@@ -1,6 +1,6 @@
 """Pretraining on texts alone: some tokens are hidden, and the model guesses them (Devlin et al. 2019, 3.1).
 
-Masked language modelling (Devlin et al. 2019, 3.1), without the pairs of sentences. What is learned is of use to a
+There are no pairs of sentences. What is learned is of use to a
 classifier of texts of the same kind: `--init-from`.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -175,9 +174,6 @@ class Pretrain(Task):
             return overlapping_windows(len(corpus.ids.flat) + 1, max_len, max_tokens, stride=max_len)
         return super().eval_batches(corpus, max_tokens)
 
-    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        return self._batch(corpus, index, None)
-
     def batches(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Iterator[Batch]:
         """Yield batches with the same masked tokens at every call and on every rank.
 
@@ -185,30 +181,25 @@ class Pretrain(Task):
         """
         device, generator = next(model.parameters()).device, torch.Generator().manual_seed(HIDDEN_SEED)
         for i, index in enumerate(self.eval_batches(corpus)):
-            batch = self._batch(corpus, index, generator)
+            batch = self.make_batch(corpus, index, generator)
             if i % group.world_size == group.rank:
                 yield batch.to(device)
 
-    def _batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None) -> Batch:
-        pad_id = self.tokenizer.pad_id
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None = None) -> Batch:
+        """Make a batch whose masked tokens `generator` draws, or torch's own."""
+        t = self.tokenizer
         if corpus.is_running_text:  # rows (start, stop, …)
-            ids, real = gather_padded(corpus.ids.flat, index[:, 0], index[:, 1] - index[:, 0], pad_id)
+            ids, real = gather_padded(corpus.ids.flat, index[:, 0], index[:, 1] - index[:, 0], t.pad_id)
             index = index[:, 0]
         else:
-            ids, real = corpus.ids.padded(index, pad_id)
-        ngram_batch, t = ngrams_of_batch(corpus, index), self.tokenizer
+            ids, real = corpus.ids.padded(index, t.pad_id)
+        ngram_batch = ngrams_of_batch(corpus, index)
         seen, ngram_batch, labels = mask_tokens(torch.from_numpy(ids), ngram_batch, t.mask_id, generator, t.special_ids)
         guessed = labels != IGNORE_INDEX
-        if ngram_batch is not None and self._ahead is not None:
-            ngram_batch = without_previews(ngram_batch, self._ahead, guessed)
+        if ngram_batch is not None and t.ngrams and any(ahead := t.ngrams.looks_ahead):
+            ngram_batch = without_previews(ngram_batch, torch.tensor(ahead), guessed)
         n_labels = int(guessed.sum())
         return Batch(seen, padding_mask_of(real), labels, None, index, int(real.sum()), n_labels, ngram_batch)
-
-    @cached_property
-    def _ahead(self) -> Tensor | None:
-        """Return a mask of the n-gram ids that reveal later tokens; None if there are none."""
-        ahead = self.tokenizer.ngrams.looks_ahead if self.tokenizer.ngrams else []
-        return torch.tensor(ahead) if any(ahead) else None
 
     def build_single_model(self) -> MaskedLanguageModel:
         c, t = self.config, self.tokenizer
@@ -230,17 +221,14 @@ class Pretrain(Task):
     def validate(
         self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
     ) -> dict[str, float]:
-        nats, right, n = 0.0, 0, 0
+        sums = np.zeros(3)
         with evaluation_mode(model):
             for batch in self.batches(model, corpus, group):
-                labels = batch.labels[batch.labels != IGNORE_INDEX]
-                logits = self.logits(model, batch)
-                nats += cross_entropy_sum(logits, labels).item()
-                right += int((logits.argmax(dim=-1) == labels).sum())
-                n += batch.n_labels
-        nats, right, n = group.all_reduce(nats, right, n)
-        loss = nats / max(1, n)
-        return {"loss": loss, self.metric: loss, "masked_accuracy": right / max(1, n)}
+                logits, labels = self.logits(model, batch), batch.labels[batch.labels != IGNORE_INDEX]
+                right = int((logits.argmax(dim=-1) == labels).sum())
+                sums += [cross_entropy_sum(logits, labels).item(), right, batch.n_labels]
+        nats, right, n = group.all_reduce(*sums.tolist())
+        return {"loss": nats / max(1, n), self.metric: nats / max(1, n), "masked_accuracy": right / max(1, n)}
 
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
@@ -248,7 +236,7 @@ class Pretrain(Task):
         corpus = self.encode(split, training=False)
         n = sum(batch.n_labels for batch in self.batches(model, corpus))
         scores = {"n": n, **self.validate(model, corpus, split)}
-        return scores | {"examples": self._examples(model, split), "predictions": []}
+        return scores | {"examples": self._examples(model, split, decode), "predictions": []}
 
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
@@ -271,16 +259,14 @@ class Pretrain(Task):
     def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[dict[str, Any]]]:
         """Return the k most probable tokens for each masked id, in chunks as in training, without special tokens."""
         guesses, t = [], self.tokenizer
-        max_len = t.room(self.config.text.max_len)
-        device = next(model.parameters()).device
+        device, max_len = next(model.parameters()).device, t.room(self.config.text.max_len)
         with evaluation_mode(model):
             for start in range(0, len(ids), max_len):
                 row = torch.tensor([t.framed(ids[start : start + max_len])], device=device)
-                if not bool((wanted := row == t.mask_id).any()):
-                    continue
-                ngram_batch = self._ngram_batch(words[start : start + max_len])
-                logits = model(row, None, ngram_batch and ngram_batch.to(device), wanted).float().cpu()
-                guesses += masked_text.top_predictions(t, logits.numpy(), k)
+                if bool((wanted := row == t.mask_id).any()):
+                    ngram_batch = self._ngram_batch(words[start : start + max_len])
+                    logits = model(row, None, ngram_batch and ngram_batch.to(device), wanted).float().cpu()
+                    guesses += masked_text.top_predictions(t, logits.numpy(), k)
         return guesses
 
     def _ngram_batch(self, words: list[str]) -> NgramBatch | None:
@@ -291,18 +277,16 @@ class Pretrain(Task):
         ngrams, _ = rows.padded(np.arange(len(rows)), 0)
         return NgramBatch(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
 
-    def _examples(self, model: nn.Module, split: Split) -> list[dict[str, Any]]:
-        """Return the beginnings of texts with one token masked, its first prediction, and the truth."""
+    def _examples(self, model: nn.Module, split: Split, decode: DecodeConfig) -> list[dict[str, Any]]:
+        """Return the beginnings of texts with the middle token masked, its first prediction, and the truth."""
         rows, t = [], self.tokenizer
-        for ids, words in masked_text.encode(t, [text[:EXAMPLE_CHARS] for text in split.text[:N_EXAMPLES]]):
-            ids, words = ids[:EXAMPLE_TOKENS], words[:EXAMPLE_TOKENS]
-            places = [at for at, token in enumerate(ids) if token not in t.special_ids]
-            if not places:
-                continue
-            at = places[len(places) // 2]
-            hidden = [*ids[:at], t.mask_id, *ids[at + 1 :]]
-            surfaces = [*([""] * at if self._ahead is not None else words[:at]), "", *words[at + 1 :]]
-            ((guess,),) = self._guesses(model, hidden, surfaces, 1)
-            text = f"{t.decode(ids[:at]).strip()} {MASK} {t.decode(ids[at + 1 :]).strip()}"
-            rows.append({"text": text, "guess": guess["token"], "truth": masked_text.written(t, ids[at])})
+        gap = " " if t.kind == "word" else ""
+        for ids in t.encode_batch([text[:EXAMPLE_CHARS] for text in split.text[:N_EXAMPLES]]):
+            ids = ids[:EXAMPLE_TOKENS]
+            at = len(ids) // 2
+            if ids and ids[at] not in t.special_ids:
+                text = gap.join((t.decode(ids[:at]), MASK, t.decode(ids[at + 1 :])))
+                (answer,) = self.predict(model, [text], decode)
+                guess = answer["guesses"][0][0]["token"]
+                rows.append({"text": text, "guess": guess, "truth": masked_text.written(t, ids[at])})
         return rows
