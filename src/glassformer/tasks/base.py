@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -33,6 +32,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
+from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
@@ -41,17 +41,15 @@ from glassformer.utils.process_settings import turns
 
 EVALUATION_TOKENS = 8192
 """Tokens per batch when no gradient is needed."""
-PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name))
+PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) if "src" in f.name or "tgt" in f.name)
 """Settings of sentence pairs, for the `ignores` of tasks without them."""
 HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
 """Settings of the n-gram embeddings of running text, for the `ignores` of tasks that read examples."""
 SEVERAL_LABELS = frozenset({"data.files.label_separator"})
 """Settings of texts that may have several labels, for the `ignores` of the other tasks."""
-PAIRS_OF_TEXTS = frozenset({"data.files.pair_column"})
-"""Settings of pairs of texts with labels, for the `ignores` of the tasks that read single texts."""
 CLASSES = frozenset({"train.class_weight"})
 """Settings of texts that have one class each, for the `ignores` of the other tasks."""
-OF_LABELS = SEVERAL_LABELS | PAIRS_OF_TEXTS | CLASSES
+OF_LABELS = SEVERAL_LABELS | CLASSES | {"data.files.pair_column"}
 """Settings of texts with labels, for the `ignores` of tasks without them."""
 WORD_VOCAB_SIZE = 20_000
 """Automatic vocabulary size of word tokenizers."""
@@ -128,7 +126,7 @@ class Task(ABC):
     # --- data -----------------------------------------------------------------------------------------------
 
     @classmethod
-    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[JsonObject, str]:
         """Return settings by field that suit the size of the training split, and a description of that size.
 
         A recipe names in `auto` those that it uses.
@@ -157,11 +155,8 @@ class Task(ABC):
         if split.shards is not None:
             return pretokenized_corpus(split.shards, self.tokenizer)
         text = self.config.text
-
-        @functools.cache
-        def key() -> str:
-            settings = self.name, text.max_len, text.truncate, training
-            return fingerprint(split, *settings, self.tokenizer.sha256, self.label_names)
+        settings = self.name, text.max_len, text.truncate, training
+        key = functools.cache(lambda: fingerprint(split, *settings, self.tokenizer.sha256, self.label_names))
 
         def write(arrays: ArrayWriter) -> dict[str, int]:
             writer = CorpusWriter(arrays, self.tokenizer, text)
@@ -257,16 +252,12 @@ class Task(ABC):
         return {"loss": loss, self.metric: loss}
 
     @abstractmethod
-    def evaluate(
-        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
-    ) -> dict[str, Any]:
+    def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
         """Return all scores of a split, JSON-ready, with "examples" and "predictions".
 
         Baselines are fitted on `train`.
         """
 
     @abstractmethod
-    def predict(
-        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
-    ) -> list[dict[str, Any]]:
+    def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return one JSON-ready object per text, in order; `first` is the row number of the first text (sampling)."""

@@ -46,7 +46,7 @@ CHARACTERS = 3
 """Of a token, about, in pieces."""
 
 
-def suggest(n_characters: int) -> dict[str, Any]:
+def suggest(n_characters: int) -> JsonObject:
     """Return the suggested settings by field.
 
     - Vocabulary: a thousand pieces at least, 1,500 for a million characters, more by the root of the length.
@@ -90,7 +90,7 @@ def nats_by_token(task: Task, model: nn.Module, corpus: EncodedCorpus) -> np.nda
     return nats
 
 
-def by_block(nats: np.ndarray, starts: np.ndarray, n_chars: int) -> list[dict[str, Any]]:
+def by_block(nats: np.ndarray, starts: np.ndarray, n_chars: int) -> list[JsonObject]:
     """Return {"block", "chars", "nats"} for each block of a text of `n_chars` characters, by where its tokens start."""
     size = max(LEAST_CHARS, -(-n_chars // MOST_BLOCKS))
     n = -(-n_chars // size)
@@ -172,7 +172,7 @@ class LanguageModelling(Task):
     )
 
     @classmethod
-    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[JsonObject, str]:
         shards, text = data.train.shards, data.train.text
         n = shards.counts["tokens"] * CHARACTERS if shards else sum(map(len, text))
         suggested = suggest(n)
@@ -192,8 +192,7 @@ class LanguageModelling(Task):
                     ids.extend(tokens)
         if ids.n_values < 2:
             message = f"{split.source}: a text of {ids.n_values} tokens leaves nothing to predict"
-            n_chars = sum(map(len, split.text))
-            raise DataError(message, f"give a longer text, or another: it has {n_chars:,} characters, known or not")
+            raise DataError(message, "give a longer text, with characters of the vocabulary")
         ids.append()
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
@@ -237,21 +236,17 @@ class LanguageModelling(Task):
         loss = LinearCrossEntropy.apply(hidden, single.lm_head_weight, labels, label_smoothing, IGNORE_INDEX, rows)
         return cast(Tensor, loss)
 
-    def evaluate(
-        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
-    ) -> dict[str, Any]:
+    def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
         corpus, t = self.encode(split, training=False), self.tokenizer
         nats, unknown = nats_by_token(self, model, corpus), corpus.stats.get("n_unknown", 0)
         n_chars, n_bytes = sum(map(len, split.text)), sum(len(text.encode()) for text in split.text)
-        scores: dict[str, Any] = dict(score(float(nats.sum()), len(nats) - 1, n_chars, n_bytes))
+        scores: JsonObject = dict(score(float(nats.sum()), len(nats) - 1, n_chars, n_bytes))
         if t.kind == "word" or self.config.text.lowercase or t.lowercases or unknown:
             scores |= {"headline": "nats_per_token", "notes": [LOSSY.format(unknown=unknown)]}
         blocks = by_block(nats, token_starts(t, split.text), n_chars)
         return scores | {"examples": self.predict(model, [split.text[0][:40]], decode), "predictions": blocks}
 
-    def predict(
-        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
-    ) -> list[dict[str, Any]]:
+    def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return {"prompt", "text"} for each prompt, with the continuation as text.
 
         An empty prompt starts after an end-of-document token. Of a prompt longer than the context the end is read, and
@@ -261,9 +256,8 @@ class LanguageModelling(Task):
         prompts = [t.framed(ids) or [t.start_id] for ids in t.encode_batch(list(texts))]
         options: Any = {"eos": t.eos_id, "suppress_tokens": self.suppress_tokens, "first_row": first}
         written = generate_ids(cast("LanguageModel | Ensemble", model), prompts, decode, **options)
-        answers = [{"prompt": text, "text": t.decode(ids)} for text, ids in zip(texts, written, strict=True)]
-        marks = [{"truncated": True} if len(prompt) > context else {} for prompt in prompts]
-        return [
-            answer | mark | unknown_mark(t, prompt)
-            for answer, mark, prompt in zip(answers, marks, prompts, strict=True)
-        ]
+        answers = []
+        for text, prompt, ids in zip(texts, prompts, written, strict=True):
+            cut = {"truncated": True} if len(prompt) > context else {}
+            answers.append({"prompt": text, "text": t.decode(ids)} | cut | unknown_mark(t, prompt))
+        return answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,27 +15,13 @@ from glassformer.errors import CheckpointError, GlassformerError, UsageError
 from glassformer.models.build import without_memory
 from glassformer.runs.folder import LEARNED_RECORD, MODEL_CONFIG, RunFolder, SeedsFolder
 from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
-from glassformer.runs.records import JsonObject, dataclass_from_json
+from glassformer.runs.records import JsonObject
 from glassformer.tasks import Task, task_class
 from glassformer.text.decision import Decision
 from glassformer.utils.safe_read import LIMITS, read_json_object
 
-
-@dataclass(frozen=True)
-class ModelFacts:
-    """What the `config.json` of a model folder says: three sections of its configuration, and facts of the model."""
-
-    task: str
-    recipe: str
-    vocab_size: int
-    text: JsonObject
-    model: JsonObject
-    decode: JsonObject
-    label_names: list[str] | None = None
-    precision: str = "fp32"
-    decision: JsonObject | None = None
-
-
+DAMAGE = ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
+"""Errors of a configuration in which something is missing, of another type, or beyond 64 bits."""
 MAX_POSITIONS = 1 << 25
 """Most numbers in tables of positions, which are computed and not in the weights, beyond the number of weights."""
 
@@ -53,8 +39,8 @@ def load_model_folder(folder: RunFolder) -> tuple[Task, Weights]:
     try:
         task = _restore_task(facts, where, folder)
         _check_described(task, found)
-    except (ArithmeticError, RuntimeError, TypeError, ValueError, UsageError, CheckpointError) as error:
-        what = error.message if isinstance(error, GlassformerError) else str(error)[:200]  # sizes beyond 64 bits
+    except (*DAMAGE, UsageError, CheckpointError) as error:
+        what = error.message if isinstance(error, GlassformerError) else f"{type(error).__name__} {error}"[:200]
         named = what if str(model_folder) in what else f"{where}: {what}"
         raise CheckpointError(named, "copy model folders whole; their files belong together") from error
     return task, read_weights(model_folder)
@@ -62,19 +48,17 @@ def load_model_folder(folder: RunFolder) -> tuple[Task, Weights]:
 
 def _restore_task(facts: JsonObject, where: Path, folder: RunFolder) -> Task:
     """Return the task that a model folder describes; its data comes from the run's settings if there are any."""
-    known = dataclass_from_json(ModelFacts, facts, where)
-    sections = {"text": known.text, "model": known.model, "decode": known.decode}
-    named = {"task": known.task, "recipe": known.recipe, "train": {"precision": known.precision}}
-    config = config_from_dict(named | sections, str(where))
+    settings = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
+    config = config_from_dict(settings | {"train": {"precision": facts["precision"]}}, str(where))
     if (recipe := settings_of(folder)) is not None:
         config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
-    tokenizer, names = RunFolder(where.parent).read_tokenizer(), known.label_names or []
-    if tokenizer.vocab_size != known.vocab_size:
-        raise CheckpointError(f"the tokenizer has {tokenizer.vocab_size:,} tokens, not {known.vocab_size:,}")
-    if len(set(names)) < len(names):
-        raise CheckpointError("label_names should be different names")
-    task = task_class(config.task)(config, tokenizer, known.label_names)
-    task.decision = Decision.from_json(known.decision, known.label_names, where)
+    tokenizer, names = RunFolder(where.parent).read_tokenizer(), facts["label_names"]
+    if tokenizer.vocab_size != facts["vocab_size"]:
+        raise CheckpointError(f"the tokenizer has {tokenizer.vocab_size:,} tokens, not {facts['vocab_size']}")
+    if names is not None and names != [*dict.fromkeys(map(str, names))]:
+        raise CheckpointError("label_names should be a list of different names")
+    task = task_class(config.task)(config, tokenizer, names)
+    task.decision = Decision.from_json(facts.get("decision"), names, where)
     return task
 
 
@@ -108,7 +92,7 @@ def settings_of(folder: RunFolder) -> Config | None:
         return folder.read_config() if folder.resumable else None
     try:
         return config_from_dict(read_json_object(path, LIMITS["record"])[SETTINGS], str(path), of_a_run=True)
-    except (KeyError, TypeError, ValueError, UsageError) as error:
+    except (*DAMAGE, UsageError) as error:
         raise CheckpointError(f"{path} does not say how the model was trained", "restore it from a copy") from error
 
 

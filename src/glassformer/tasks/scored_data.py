@@ -72,7 +72,8 @@ def scored_data(path: Path, task: Task, name: str, data: DataConfig | None, allo
     if chosen is None or chosen.shards is not None:
         message = f"this run has no {name} split, or one that was encoded ahead, and its text is not kept"
         raise DataError(message, 'score the validation split: --split valid (split="valid"); or give test files')
-    _log(read.text.notes)
+    for note in read.text.notes:
+        logger.info(note)
     return ScoredData(chosen, name, read.text.train, read.changed)
 
 
@@ -84,15 +85,11 @@ def _of_files(path: Path, task: Task, name: str, data: DataConfig, allow_changed
         raise UsageError(f"{path} reads one text, and a column of second texts was named", "leave it out")
     diagnostics = Diagnostics()
     split = load_test(task.eval_schema, data, known_columns(RunFolder(path).read_data()), diagnostics)
-    _log(diagnostics.notes)
+    for note in diagnostics.notes:
+        logger.info(note)
     try:
         read = load_run_data(path, task.schema, task.config.data, allow_changed=allow_changed)
         return ScoredData(split, "file", read.text.train, read.changed)
     except (DataError, UsageError) as error:  # it changed, is no longer there, or a model folder alone names none
         logger.warning(f"not compared with the training data, and without baselines: {error.message}")
         return ScoredData(split, "file", None, [])
-
-
-def _log(notes: list[str]) -> None:
-    for note in notes:
-        logger.info(note)

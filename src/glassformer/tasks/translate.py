@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ FEW, MANY = 10_000, 100_000
 """Pairs below which a set is small, and from which it is large."""
 
 
-def suggest(n_pairs: int) -> dict[str, Any]:
+def suggest(n_pairs: int) -> JsonObject:
     """Return the suggested settings by field.
 
     - Vocabulary: 6,000 pieces, so that most words of a small set are one piece, and more by a power of the size.
@@ -130,7 +130,7 @@ class Translate(Task):
     )
 
     @classmethod
-    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[JsonObject, str]:
         n, n_source, n_target = len(data.train), mean_words(data.train.text), mean_words(data.train.answers)
         of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
         return suggest(n) | of_words, f"{counted(n, 'pairs')}, {counted(round(n_source), 'words')} to {n_target:.0f}"
@@ -156,8 +156,7 @@ class Translate(Task):
         ids, targets = writer.sequences("ids"), writer.sequences("target")
         for chunk in writer.chunks(split):
             encoded = t.encode_batch(chunk.text), t.of_targets.encode_batch(chunk.answers)
-            sides = zip(chunk.text, chunk.answers, strict=True)
-            for source, target, texts in zip(*encoded, sides, strict=True):
+            for source, target, *texts in zip(*encoded, chunk.text, chunk.answers, strict=True):
                 if training and not (source and target and all(text.strip() for text in texts)):
                     writer.stats["n_empty"] += 1
                 elif training and (len(source) > t.room(max_len) or len(target) > max_len):
@@ -183,15 +182,9 @@ class Translate(Task):
         tgt_in = np.roll(target, 1, axis=1)  # the last column is always padding
         tgt_in[:, 0] = t.bos_id
         n_labels = int(lengths.sum()) + len(index)
-        return Batch(
-            torch.from_numpy(ids),
-            padding_mask_of(real),
-            torch.from_numpy(labels),
-            torch.from_numpy(tgt_in),
-            index,
-            n_tokens=int(real.sum()) + n_labels,
-            n_labels=n_labels,
-        )
+        mask, n_tokens = padding_mask_of(real), int(real.sum()) + n_labels
+        source, given, following = map(torch.from_numpy, (ids, tgt_in, labels))
+        return Batch(source, mask, following, given, index, n_tokens, n_labels)
 
     def build_single_model(self) -> Translator:
         size = self.tokenizer.vocab_size
@@ -218,9 +211,7 @@ class Translate(Task):
         shown = {name: float(scores[name]) for name in ("bleu", "chrf", "exact_match")}
         return {"loss": self.mean_loss(model, corpus, group)} | shown
 
-    def evaluate(
-        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
-    ) -> dict[str, Any]:
+    def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
         rows = self._answers(model, split.text, decode, lambda h: mean_probability(h.token_log_probs))
         translations, references = [row["translation"] for row in rows], split.answers
         scores = score(translations, references, tokenize=decode.bleu_tokenize)
@@ -239,7 +230,7 @@ class Translate(Task):
         decode: DecodeConfig,
         first: int = 0,
         token_probabilities: bool = False,
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
 
         An empty text has an empty translation, as many times as were requested. A text longer than `max_len` is cut,
@@ -247,7 +238,7 @@ class Translate(Task):
         tokens.
         """
 
-        def of_tokens(found: Hypothesis) -> dict[str, Any]:
+        def of_tokens(found: Hypothesis) -> JsonObject:
             return probabilities_of_tokens(self.tokenizer, found.ids, found.token_log_probs)
 
         return self._answers(model, texts, decode, of_tokens if token_probabilities else lambda found: {}, first)
@@ -257,9 +248,9 @@ class Translate(Task):
         model: nn.Module,
         texts: Sequence[str],
         decode: DecodeConfig,
-        of_tokens: Callable[[Hypothesis], dict[str, Any]],
+        of_tokens: Callable[[Hypothesis], JsonObject],
         first: int = 0,
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Return the answers of `predict`, each translation with what `of_tokens` says of it."""
         t, answers = self.tokenizer, []
         cuts = t.encode_cut(texts, self.config.text.max_len)
