@@ -231,7 +231,7 @@ def test_masks_in_a_text_are_filled_in(base: Path, capsys: pytest.CaptureFixture
 def test_scores_compare_with_guessing_blindly(base: Path) -> None:
     scores = glassformer.load(base).evaluate("valid")
     assert scores["nats_per_masked_token"] < np.log(40) - 0.4  # the topic is worth log 2
-    assert scores["examples"][0].keys() == {"text", "guess", "truth"}
+    assert scores["examples"][0].keys() == {"text", "filled", "guesses"}
     report = (base / "report.md").read_text(encoding="utf-8")
     assert "A masked language model" in report and "Nats per masked token" in report
 

@@ -10,7 +10,7 @@ from tests.helpers.tiny_runs import Runs
 import glassformer
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import members_of
-from glassformer.tasks.vectors import pooled_vectors
+from glassformer.tasks.base import pooled_vectors
 
 TEXTS = ["a good film", "bad", "a film, number 7, which goes on and on and on", "", "good good good"]
 

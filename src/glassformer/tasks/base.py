@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
@@ -30,7 +32,8 @@ from glassformer.data.corpus import (
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.models.ensemble import Ensemble, evaluation_mode
+from glassformer.errors import DivergedError, UsageError
+from glassformer.models.ensemble import Ensemble, evaluation_mode, members_of
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
@@ -261,3 +264,40 @@ class Task(ABC):
     @abstractmethod
     def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return one JSON-ready object per text, in order; `first` is the row number of the first text (sampling)."""
+
+
+def pooled_vectors(task: Task, model: nn.Module, texts: Sequence[str]) -> Float[np.ndarray, "N P"]:
+    """Return the vector of each text; of a classifier what its head reads, of several members one after the other.
+
+    Raises:
+        UsageError: the models of this task do not pool the vectors of tokens.
+        DivergedError: a vector is not finite.
+    """
+    if not task.pools:
+        hint = "name a classifier, or an imported encoder"
+        raise UsageError(f"a run of {task.name} gives no vector for a text", hint)
+    corpus = task.encode(Split(list(texts)), training=False)
+    found = [corpus_vectors(task, member, corpus) for member in members_of(model)]
+    joined = np.concatenate([vectors[index.argsort()] for vectors, index in found], axis=1)
+    if not np.isfinite(joined).all():
+        raise DivergedError("the model's vectors are not finite", "name another run")
+    return joined
+
+
+def corpus_vectors(
+    task: Task, member: nn.Module, corpus: EncodedCorpus
+) -> tuple[Float[np.ndarray, "N P"], Int[np.ndarray, " N"]]:
+    """Return the vectors of one model for a corpus in the order of its batches, and which text each is of."""
+    kept, index = list[Tensor](), list[np.ndarray]()
+    last = getattr(member, "head", member)  # a model without a head gives the vectors itself
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], out: Any) -> None:
+        kept.append((out if module is member else inputs[0]).float().cpu())
+
+    handle = last.register_forward_hook(keep)
+    with evaluation_mode(member):
+        for batch in task.batches(member, corpus):
+            task.logits(member, batch)
+            index.append(batch.index)
+    handle.remove()
+    return torch.cat(kept).numpy(), np.concatenate(index)

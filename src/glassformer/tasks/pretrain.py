@@ -107,7 +107,7 @@ REPORT = TaskReport(
     headline="nats_per_masked_token",
     limits="It fills in words in the manner of its training texts. It is meant to be fine-tuned: "
     "glassformer train classify --init-from with the folder of its run.",
-    examples_note="Beginnings of the first texts, the last word of each hidden.",
+    examples_note="Beginnings of the first texts, and a token after each.",
     example_text='"I [MASK] this film."',
     answer_lines=masked_lines,
 )
@@ -217,11 +217,8 @@ class Pretrain(Task):
         corpus = self.encode(split, training=False)
         n = sum(batch.n_labels for batch in self.batches(model, corpus))
         scores = {"n": n, **self.validate(model, corpus, split)}
-        beginnings = [words for text in split.text[:N_EXAMPLES] if (words := text.split()[:EXAMPLE_WORDS])]
-        answers = self.predict(model, [" ".join([*words[:-1], MASK]) for words in beginnings], decode)
-        guesses = [{"text": answer["text"], "guess": answer["guesses"][0][0]["token"]} for answer in answers]
-        examples = [guess | {"truth": words[-1]} for guess, words in zip(guesses, beginnings, strict=True)]
-        return scores | {"examples": examples, "predictions": []}
+        texts = [" ".join([*text.split()[:EXAMPLE_WORDS], MASK]) for text in split.text[:N_EXAMPLES]]
+        return scores | {"examples": self.predict(model, texts, decode), "predictions": []}
 
     def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return {"text", "filled", "guesses"} for each text.

@@ -31,8 +31,7 @@ from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import mean_probability, translation_lines, warn_of_cut
-from glassformer.text.answers import token_probabilities as probabilities_of_tokens
+from glassformer.text import answers
 from glassformer.text.ngrams import mean_words
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import counted, table
@@ -104,7 +103,7 @@ REPORT = TaskReport(
     details=how_decoded,
     example_table=translation_examples,
     example_text="--beam-size 5 < source.txt > translation.txt",
-    answer_lines=translation_lines,
+    answer_lines=answers.translation_lines,
     scored=score_translations,
 )
 
@@ -212,14 +211,14 @@ class Translate(Task):
         return {"loss": self.mean_loss(model, corpus, group)} | shown
 
     def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
-        rows = self._answers(model, split.text, decode, lambda h: mean_probability(h.token_log_probs))
+        rows = self._answers(model, split.text, decode, lambda h: answers.mean_probability(h.token_log_probs))
         translations, references = [row["translation"] for row in rows], split.answers
         scores = score(translations, references, tokenize=decode.bleu_tokenize)
         if split.published is not None:
             scores |= published_score(translations, split.published)
         scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
         scores |= {name: getattr(decode, name) for name in (SAMPLING if decode.sample else SEARCH)}
-        scores["n_truncated"] = warn_of_cut(rows, self.config.text.max_len)
+        scores["n_truncated"] = answers.warn_of_cut(rows, self.config.text.max_len)
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
         return scores | {"examples": rows[:8], "predictions": rows}
 
@@ -239,7 +238,7 @@ class Translate(Task):
         """
 
         def of_tokens(found: Hypothesis) -> JsonObject:
-            return probabilities_of_tokens(self.tokenizer, found.ids, found.token_log_probs)
+            return answers.token_probabilities(self.tokenizer, found.ids, found.token_log_probs)
 
         return self._answers(model, texts, decode, of_tokens if token_probabilities else lambda found: {}, first)
 
@@ -252,7 +251,7 @@ class Translate(Task):
         first: int = 0,
     ) -> list[JsonObject]:
         """Return the answers of `predict`, each translation with what `of_tokens` says of it."""
-        t, answers = self.tokenizer, []
+        t, written = self.tokenizer, []
         cuts = t.encode_cut(texts, self.config.text.max_len)
         sources = [t.with_end(cut.ids) if text.strip() else [] for text, cut in zip(texts, cuts, strict=True)]
         translated = self._translate(model, sources, decode, first)
@@ -261,8 +260,8 @@ class Translate(Task):
             unfinished = {} if found[0].finished else {"unfinished": True}
             answer = {"text": text} | rows[0] | unfinished | (cut.mark if text.strip() else {})
             n_best = rows if text.strip() else rows * decode.n_best  # an empty text is not decoded
-            answers.append(answer | ({"n_best": n_best} if decode.n_best > 1 else {}))
-        return answers
+            written.append(answer | ({"n_best": n_best} if decode.n_best > 1 else {}))
+        return written
 
     def _translate(
         self, model: nn.Module, sources: Sequence[Sequence[int]], decode: DecodeConfig, first: int = 0
