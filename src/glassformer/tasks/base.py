@@ -105,8 +105,8 @@ class Task(ABC):
     @classmethod
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
         """Return the task with `tokenizer`, or with one trained on the training split."""
-        tokenizer = tokenizer or data.tokenizer
-        tokenizer = tokenizer or Tokenizer.train(cls.tokenizer_texts(data.train), config.text, data.extra_tokens)
+        texts = data.train.text + (data.train.answers if cls.schema.parallel else [])
+        tokenizer = tokenizer or data.tokenizer or Tokenizer.train(texts, config.text, data.extra_tokens)
         return cls(config, tokenizer, cls.classes_of(data.train))
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
@@ -135,10 +135,6 @@ class Task(ABC):
         A recipe names in `auto` those that it uses.
         """
         return {}, ""
-
-    @classmethod
-    def tokenizer_texts(cls, train: Split) -> list[str]:
-        return train.text
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str] | None:

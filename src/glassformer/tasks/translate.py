@@ -6,7 +6,7 @@ RESULTS.md has what cuts of Multi30k say of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, cast
 
@@ -140,10 +140,6 @@ class Translate(Task):
         task.metric = headline_of(data.train.answers, config.decode.bleu_tokenize)
         return task
 
-    @classmethod
-    def tokenizer_texts(cls, train: Split) -> list[str]:
-        return train.text + train.answers
-
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write columns: ids, the sources with their end tokens; target, the targets without start and end tokens.
 
@@ -211,7 +207,7 @@ class Translate(Task):
         return {"loss": self.mean_loss(model, corpus, group)} | shown
 
     def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
-        rows = self._answers(model, split.text, decode, lambda h: answers.mean_probability(h.token_log_probs))
+        rows = self.predict(model, split.text, decode, means=True)
         translations, references = [row["translation"] for row in rows], split.answers
         scores = score(translations, references, tokenize=decode.bleu_tokenize)
         if split.published is not None:
@@ -229,34 +225,26 @@ class Translate(Task):
         decode: DecodeConfig,
         first: int = 0,
         token_probabilities: bool = False,
+        means: bool = False,
     ) -> list[JsonObject]:
         """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
 
         An empty text has an empty translation, as many times as were requested. A text longer than `max_len` is cut,
         and has "truncated": True. With `token_probabilities` each translation has what `text.answers` says of its
-        tokens.
+        tokens, with `means` the mean of their probabilities alone.
         """
-
-        def of_tokens(found: Hypothesis) -> JsonObject:
-            return answers.token_probabilities(self.tokenizer, found.ids, found.token_log_probs)
-
-        return self._answers(model, texts, decode, of_tokens if token_probabilities else lambda found: {}, first)
-
-    def _answers(
-        self,
-        model: nn.Module,
-        texts: Sequence[str],
-        decode: DecodeConfig,
-        of_tokens: Callable[[Hypothesis], JsonObject],
-        first: int = 0,
-    ) -> list[JsonObject]:
-        """Return the answers of `predict`, each translation with what `of_tokens` says of it."""
         t, written = self.tokenizer, []
         cuts = t.encode_cut(texts, self.config.text.max_len)
         sources = [t.with_end(cut.ids) if text.strip() else [] for text, cut in zip(texts, cuts, strict=True)]
         translated = self._translate(model, sources, decode, first)
         for text, cut, found in zip(texts, cuts, translated, strict=True):
-            rows = [{"translation": t.decode(h.ids), "score": h.score} | of_tokens(h) for h in found]
+            rows = []
+            for h in found:
+                rows.append({"translation": t.decode(h.ids), "score": h.score})
+                if token_probabilities:
+                    rows[-1] |= answers.token_probabilities(t, h.ids, h.token_log_probs)
+                elif means:
+                    rows[-1] |= answers.mean_probability(h.token_log_probs)
             unfinished = {} if found[0].finished else {"unfinished": True}
             answer = {"text": text} | rows[0] | unfinished | (cut.mark if text.strip() else {})
             n_best = rows if text.strip() else rows * decode.n_best  # an empty text is not decoded
