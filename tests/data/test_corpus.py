@@ -1,9 +1,6 @@
-"""Encoded corpora: nothing lost but what is counted, cached once, the same however it is cut for encoding."""
+"""Encoded corpora: nothing lost but what is counted, the same however it is cut for encoding."""
 
 from __future__ import annotations
-
-import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,9 +33,9 @@ def classify_split() -> Split:
     return Split(TEXTS, ["0", "1", "0", "1", "2"], source="reviews")
 
 
-def encode_split(split, tokenizer, task, text, cache=None, drop_long=False) -> EncodedCorpus:
+def encode_split(split, tokenizer, task, text, drop_long=False) -> EncodedCorpus:
     whole = TASKS[task](Config(task=task, text=text), tokenizer, LABELS if task == "classify" else None)
-    return whole.encode(split, training=drop_long, cache=cache)
+    return whole.encode(split, training=drop_long)
 
 
 def same(a: EncodedCorpus, b: EncodedCorpus) -> bool:
@@ -134,31 +131,15 @@ def test_a_long_document_gives_the_same_ids_however_it_is_cut(kind, monkeypatch)
 def test_chunks_of_examples_change_nothing(tokenizer, monkeypatch):
     whole = encode_split(classify_split(), tokenizer, "classify", CHAR)
     monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 10)
-    monkeypatch.setattr(corpus_module, "FLUSH_BYTES", 16)
     assert same(encode_split(classify_split(), tokenizer, "classify", CHAR), whole)
 
 
-def test_the_second_call_only_maps_the_files(tokenizer, tmp_path, monkeypatch):
-    first = encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path)
-    assert same(first, encode_split(classify_split(), tokenizer, "classify", CHAR))
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("encoded again")
-
-    monkeypatch.setattr(Tokenizer, "encode_batch", refuse)
-    second = encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path)
-    assert same(first, second)
-    assert not second.ids.flat.flags.writeable
-    assert isinstance(second.ids.flat.base, np.memmap)
-    assert [p.name for p in tmp_path.iterdir()] == [first.sha256]
-
-
-def test_other_text_settings_or_tokenizer_are_another_entry(tokenizer, tmp_path):
+def test_other_text_settings_or_tokenizer_have_another_hash(tokenizer):
     other_text = Split([*TEXTS[:4], "über naive cats"], answer=["0", "1", "0", "1", "2"])
     moved_border = Split(["the cat sat on the mata", " dog", *TEXTS[2:]], answer=["0", "1", "0", "1", "2"])
     other_label = Split(TEXTS, answer=["0", "1", "0", "1", "1"])
     keys = {
-        encode_split(split, t, "classify", text, tmp_path).sha256
+        encode_split(split, t, "classify", text).sha256
         for split, t, text in [
             (classify_split(), tokenizer, CHAR),
             (other_text, tokenizer, CHAR),
@@ -169,52 +150,3 @@ def test_other_text_settings_or_tokenizer_are_another_entry(tokenizer, tmp_path)
         ]
     }
     assert len(keys) == 6
-
-
-@pytest.mark.parametrize("damage", ["cut", "about", "missing"])
-def test_a_damaged_entry_is_made_again(tokenizer, tmp_path, damage):
-    first = encode_split(classify_split(), tokenizer, "classify", CHAR)
-    folder = tmp_path / encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path).sha256
-    match damage:
-        case "cut":
-            (folder / "ids.bin").write_bytes(b"123")
-        case "about":
-            (folder / "about.json").write_text("{", encoding="utf-8")
-        case "missing":
-            (folder / "labels.bin").unlink()
-    assert same(encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path), first)
-    assert corpus_module._open(folder) is not None
-
-
-def test_a_cache_that_cannot_be_written_is_done_without(tokenizer, tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("", encoding="utf-8")
-    found = encode_split(classify_split(), tokenizer, "classify", CHAR, blocked / "cache")
-    assert same(found, encode_split(classify_split(), tokenizer, "classify", CHAR))
-
-
-def test_an_interrupted_encoding_leaves_nothing_behind(tokenizer, tmp_path, monkeypatch):
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Tokenizer, "encode_batch", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_many_writers_of_one_entry_all_get_it(tokenizer, tmp_path: Path):
-    found: list[EncodedCorpus] = []
-    workers = [
-        threading.Thread(
-            target=lambda: found.append(encode_split(classify_split(), tokenizer, "classify", CHAR, tmp_path))
-        )
-        for _ in range(8)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert len(found) == 8
-    assert all(same(corpus, found[0]) for corpus in found)
-    assert len(list(tmp_path.iterdir())) == 1

@@ -7,11 +7,9 @@ To add a task, write one file beside this one and register it.
 from __future__ import annotations
 
 import copy
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,14 +19,7 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
 from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
-from glassformer.data.corpus import (
-    ArrayWriter,
-    CorpusWriter,
-    EncodedCorpus,
-    cached_arrays,
-    fingerprint,
-    pretokenized_corpus,
-)
+from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus, fingerprint, pretokenized_corpus
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
@@ -146,28 +137,22 @@ class Task(ABC):
         """Return the schema for files read after training, which also rejects labels the model has not seen."""
         return self.schema
 
-    def encode(self, split: Split, *, training: bool, cache: Path | None = None) -> EncodedCorpus:
-        """Return a split as ids, in memory or mapped from a cache folder; pretokenized data is only mapped.
+    def encode(self, split: Split, *, training: bool) -> EncodedCorpus:
+        """Return a split as ids; those of shards are mapped from their files.
 
         With `training`, examples may be left out, such as pairs that are too long.
         """
         if split.shards is not None:
             return pretokenized_corpus(split.shards, self.tokenizer)
-        text = self.config.text
-        settings = self.name, text.max_len, text.truncate, training
-        key = functools.cache(lambda: fingerprint(split, *settings, self.tokenizer.sha256, self.label_names))
-
-        def write(arrays: ArrayWriter) -> dict[str, int]:
-            writer = CorpusWriter(arrays, self.tokenizer, text)
-            self.encode_into(writer, split, training)
-            return writer.stats
-
-        arrays, stats = cached_arrays(cache, key=key, write=write)
-        return EncodedCorpus.from_arrays(arrays, stats, key)
+        arrays, text = ArrayWriter(), self.config.text
+        writer = CorpusWriter(arrays, self.tokenizer, text)
+        self.encode_into(writer, split, training)
+        settings = self.name, text.max_len, text.truncate, training, self.tokenizer.sha256, self.label_names
+        return EncodedCorpus.from_arrays(arrays.arrays(), writer.stats, lambda: fingerprint(split, *settings))
 
     @abstractmethod
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
-        """Write the columns of a split; the result may depend only on the arguments and the settings of `encode`."""
+        """Write the columns of a split, which may depend only on what the hash of `encode` is of."""
 
     def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         """Return (N,) the width that each example needs in a batch, and (N,) a key to sort equal widths by."""

@@ -331,7 +331,7 @@ class EncoderTask(Task):
         A text longer than `max_len` is cut, and has "truncated": True; "unknown" counts the tokens that the vocabulary
         lacks. Words are found in a text by `text/words.py`.
         """
-        arrays, text, t = ArrayWriter(None), self.config.text, self.tokenizer
+        arrays, text, t = ArrayWriter(), self.config.text, self.tokenizer
         writer = CorpusWriter(arrays, t, text)
         if self.head.per_word:
             fields: list[Any] = [read_running(each) for each in texts]
@@ -346,7 +346,7 @@ class EncoderTask(Task):
                 if surfaces is not None:
                     surfaces.append_surfaces(cut.surfaces)
             marks = [cut.mark for cut in cuts]
-        corpus = EncodedCorpus.from_arrays(arrays.in_memory(), writer.stats, str)
+        corpus = EncodedCorpus.from_arrays(arrays.arrays(), writer.stats, str)
         outputs = self.outputs(self.all_logits(model, corpus), corpus)
         answers = zip(fields, outputs, marks, strict=True)
         return [self._answer(given, each) | mark for given, each, mark in answers]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -152,9 +151,9 @@ class Pretrain(Task):
                         if surfaces is not None:
                             surfaces.append_surfaces(forms[start : start + length])
 
-    def encode(self, split: Split, *, training: bool, cache: Path | None = None) -> EncodedCorpus:
+    def encode(self, split: Split, *, training: bool) -> EncodedCorpus:
         """Return texts as ids; running text from shards in windows of `max_len`, which may span documents."""
-        corpus = super().encode(split, training=training, cache=cache)
+        corpus = super().encode(split, training=training)
         if not corpus.is_running_text:
             return corpus
         n = len(corpus.ids.flat)

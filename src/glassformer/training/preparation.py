@@ -13,7 +13,6 @@ from torch import nn
 from glassformer.config import Config
 from glassformer.config.recipes import BUDGETS, dump_config, override, remaining_auto
 from glassformer.data.datasets.local_files import load_text_data
-from glassformer.data.download import cache_dir
 from glassformer.data.splits import TextData, check_texts_differ
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DataError, UsageError
@@ -110,9 +109,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
         logger.info(f"reading     {size}: tokenizer and encoding can take minutes")
     task = task_type.from_data(config, data, tokenizer)
     pretrained = None if pretrained is None else pretrained.for_task(task)
-    cache = cache_dir() / "encoded"
-    train = task.encode(data.train, training=True, cache=cache)
-    valid = task.encode(data.valid, training=False, cache=cache)
+    train, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
     if len(train) == 0 or len(valid) == 0:
         raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
     return RunContext(data, task, train, valid, device, pretrained)
