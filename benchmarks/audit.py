@@ -207,7 +207,7 @@ def measure_pairs(source: list[str], target: list[str], seed: int | None) -> dic
 def vectors_of(run: str) -> Vectors:
     """Return a function that gives the pooled vectors of a run, each text encoded once."""
     import glassformer
-    from glassformer.tasks.vectors import pooled_vectors
+    from glassformer.tasks.base import pooled_vectors
 
     loaded, known = glassformer.load(run, device="cpu"), dict[str, np.ndarray]()
 

@@ -274,12 +274,12 @@ class Run:
         from glassformer.tasks.scored_data import scored_data
         from glassformer.utils.device import tuned
 
-        scored = scored_data(self, split, data, allow_changed_data)
+        allow_changed_data = allow_changed_data or self.allow_changed_data
+        scored, train, facts = scored_data(self.path, self.task, split, data, allow_changed_data)
         with tuned(self.device, self.computing):
-            scores = self.task.evaluate(self.answering, scored.split, self._decode(options), scored.baselines)
-        together = {"joined": [*map(str, (self.path, *self.joined))]} if self.joined else {}
-        facts = {"task": self.task.name, "split": scored.name, "precision": self.precision}
-        return facts | together | scored.facts() | scores
+            scores = self.task.evaluate(self.answering, scored, self._decode(options), train)
+        together = {"joined": [str(path) for path in (self.path, *self.joined)]} if self.joined else {}
+        return {"task": self.task.name, "precision": self.precision} | together | facts | scores
 
     @log_to_stderr()
     def evaluate_edits(
@@ -295,10 +295,9 @@ class Run:
         from glassformer.explain.edits.findings import evaluate_edits
         from glassformer.tasks.scored_data import scored_data
 
-        scored = scored_data(self, split, data, allow_changed_data)
         self.allow_changed_data = self.allow_changed_data or allow_changed_data
-        scores = evaluate_edits(self, scored.split, edits, self._decode(options), member)
-        return {"split": scored.name, **scored.facts(), **scores}
+        scored, _, facts = scored_data(self.path, self.task, split, data, self.allow_changed_data)
+        return facts | evaluate_edits(self, scored, edits, self._decode(options), member)
 
     def export(self, target: Target, out: str | Path, *, allow_changed_data: bool = False, **options: Any) -> Export:
         """Write the run in the form of another library, and compare what was written; see `interop.export.export`."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 
 from glassformer.config import Config, TextConfig, TrainConfig
+from glassformer.data.batches import overlapping_windows
 from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks import TASKS, Task
@@ -26,8 +27,8 @@ def epoch_batches(corpus, task, train, text, epoch):
     return task_of(task, train, text).epoch_batches(corpus, epoch)
 
 
-def eval_batches(corpus, task, max_tokens, text, *stride):
-    return task_of(task, text=text).eval_batches(corpus, max_tokens, *stride)
+def eval_batches(corpus, task, max_tokens, text):
+    return task_of(task, text=text).eval_batches(corpus, max_tokens)
 
 
 def make_batch(corpus, task, index):
@@ -159,11 +160,11 @@ def test_translate_labels_are_the_decoder_input_one_further_on(lengths):
 @given(st.integers(2, 300), st.integers(1, 40), st.integers(1, 200), st.integers(0, 3), st.booleans(), st.data())
 def test_lm_windows_predict_every_token_but_the_first_exactly_once(n, max_len, max_tokens, epoch, training, data):
     corpus, text = lm_corpus(n), TextConfig(max_len=max_len)
-    stride = data.draw(st.none() | st.integers(1, max_len))
     if training:
         plan = epoch_batches(corpus, "lm", TrainConfig(max_tokens=max_tokens), text, epoch)
     else:
-        plan = eval_batches(corpus, "lm", max_tokens, text, stride)
+        stride = data.draw(st.none() | st.integers(1, max_len))
+        plan = overlapping_windows(n, max_len, max_tokens, stride)
     predicted = []
     for index in plan:
         batch = make_batch(corpus, "lm", index)

@@ -128,7 +128,7 @@ def test_scores_for_each_token_compare_only_with_one_tokenizer(tmp_path: Path) -
     two = with_data(make_run(tmp_path / "two", "lm", blocks(9), **scores), "x", "b")
     assert "tokenizers differ" in compare_runs([one, two]).notes[0]
     with_data(two, "x", "a")
-    assert compare_runs([one, two]).tests[0]["metric"] == "nats_per_char"
+    assert compare_runs([one, two]).tests[0]["metric"] == "bits_per_char"
 
 
 def test_other_test_texts_with_the_same_answers_are_refused(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ MakeRun = Callable[..., Path]
 
 PLOTS = {
     "classify": {"loss", "metric", "learning_rate", "lengths", "confusion", "coverage", "reliability"},
-    "translate": {"loss", "metric", "learning_rate", "lengths", "bleu_by_length"},
+    "translate": {"loss", "metric", "learning_rate", "lengths"},
     "lm": {"loss", "metric", "learning_rate"},
 }
 

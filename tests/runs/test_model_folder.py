@@ -52,7 +52,7 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def save_whole(folder: Path, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
     """Save a model with a tokenizer that can be read, as a run does."""
     tokenizer = Tokenizer.train(["abcdefghijklmno"], TextConfig(tokenizer="char", vocab_size=20))
-    facts = {"recipe": "", "decode": {}, "vocab_size": tokenizer.vocab_size} | facts
+    facts = {"recipe": "", "decode": {}, "precision": "fp32", "vocab_size": tokenizer.vocab_size} | facts
     save_model(folder, facts, tensors, {"tokenizer.json": tokenizer.to_json().encode()})
     return folder
 

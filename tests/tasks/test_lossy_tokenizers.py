@@ -11,9 +11,9 @@ from glassformer.data.splits import Split, TextData
 
 TEXT = "The cat sat.\nA dog ran on and on.  The End " * 40
 LOSES = {
-    "word": (TextConfig(tokenizer="word", vocab_size=300, max_len=24), "leaves out white space"),
-    "lower case": (TextConfig(tokenizer="char", lowercase=True, max_len=24), "leaves out capitals"),
-    "unknown": (TextConfig(tokenizer="char", max_len=24), "does not know 2 of the tokens"),
+    "word": (TextConfig(tokenizer="word", vocab_size=300, max_len=24), "unknown tokens (1 here)"),
+    "lower case": (TextConfig(tokenizer="char", lowercase=True, max_len=24), "unknown tokens (0 here)"),
+    "unknown": (TextConfig(tokenizer="char", max_len=24), "unknown tokens (2 here)"),
 }
 
 

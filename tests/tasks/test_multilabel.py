@@ -26,9 +26,9 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
+from glassformer.tasks.base import pooled_vectors
 from glassformer.tasks.encoder import MultiLabel
 from glassformer.tasks.restoring import load_model_folder
-from glassformer.tasks.vectors import pooled_vectors
 from glassformer.text.decision import Decision
 
 NAMES = ["bad", "good", "odd"]

@@ -28,7 +28,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.tasks.pretrain import mask_tokens, without_previews
 from glassformer.training.finetune import PretrainedModel, check_compatible, copy_pretrained_weights, load_pretrained
 
-MASK = 4
+MASK, SPECIAL = 4, range(5)
 TINY: dict[str, Any] = {
     "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64},
     "max_tokens": 512,
@@ -91,7 +91,7 @@ def test_a_share_of_every_text_is_to_be_guessed_and_most_of_it_hidden() -> None:
     ids = torch.randint(5, 1000, (200, 40))
     ids[:, 30:] = 0  # padding
     ids[:, 0] = 1  # unknown
-    seen, _, labels = mask_tokens(ids, None, MASK)
+    seen, _, labels = mask_tokens(ids, None, MASK, SPECIAL)
     guessed = labels != IGNORE_INDEX
     assert (guessed.sum(dim=1) == round(0.15 * 29)).all()
     assert torch.equal(labels[guessed], ids[guessed]) and torch.equal(seen[~guessed], ids[~guessed])
@@ -102,21 +102,21 @@ def test_a_share_of_every_text_is_to_be_guessed_and_most_of_it_hidden() -> None:
 
 
 def test_a_text_of_one_token_is_guessed_and_masking_follows_its_generator() -> None:
-    assert (mask_tokens(torch.tensor([[7], [8]]), None, MASK)[2] == torch.tensor([[7], [8]])).all()
+    assert (mask_tokens(torch.tensor([[7], [8]]), None, MASK, SPECIAL)[2] == torch.tensor([[7], [8]])).all()
     ids = torch.randint(5, 100, (8, 20))
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    first, again = (mask_tokens(ids, None, MASK, torch.Generator().manual_seed(1)) for _ in range(2))
+    first, again = (mask_tokens(ids, None, MASK, SPECIAL, torch.Generator().manual_seed(1)) for _ in range(2))
     assert torch.equal(first[0], again[0]) and torch.equal(first[2], again[2])
     assert torch.equal(before, torch.get_rng_state())
-    assert not torch.equal(mask_tokens(ids, None, MASK)[2], mask_tokens(ids, None, MASK)[2])
+    assert not torch.equal(mask_tokens(ids, None, MASK, SPECIAL)[2], mask_tokens(ids, None, MASK, SPECIAL)[2])
 
 
 def test_a_hidden_word_hides_its_spelling_and_an_exchanged_one_brings_its_own() -> None:
     torch.manual_seed(0)
     ids = torch.randint(5, 50, (64, 20))
     ngram_batch = NgramBatch(ids - 4, torch.arange(50)[:, None])  # each word is spelled by its own number
-    seen, spelled, _ = mask_tokens(ids, ngram_batch, MASK)
+    seen, spelled, _ = mask_tokens(ids, ngram_batch, MASK, SPECIAL)
     assert spelled is not None
     assert torch.equal(spelled.index, (seen - 4).clamp(min=0))
 
@@ -231,7 +231,7 @@ def test_masks_in_a_text_are_filled_in(base: Path, capsys: pytest.CaptureFixture
 def test_scores_compare_with_guessing_blindly(base: Path) -> None:
     scores = glassformer.load(base).evaluate("valid")
     assert scores["nats_per_masked_token"] < np.log(40) - 0.4  # the topic is worth log 2
-    assert scores["examples"][0].keys() == {"text", "guess", "truth"}
+    assert scores["examples"][0].keys() == {"text", "filled", "guesses"}
     report = (base / "report.md").read_text(encoding="utf-8")
     assert "A masked language model" in report and "Nats per masked token" in report
 
@@ -444,7 +444,7 @@ def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encod
 @for_each("tokens", [[1, 1, 1], [0, 2, 3], [4]])
 def test_of_special_tokens_alone_nothing_is_masked(tokens: list[int]) -> None:
     ids = torch.tensor([tokens, tokens])
-    seen, _, labels = mask_tokens(ids, None, 4)
+    seen, _, labels = mask_tokens(ids, None, MASK, SPECIAL)
     assert torch.equal(seen, ids) and bool((labels == IGNORE_INDEX).all())
     run = small("pretrain", n=12)
     state, batch = run.new_state(), run.batch(run.batches()[0])

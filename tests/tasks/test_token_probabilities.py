@@ -83,10 +83,12 @@ def test_it_is_that_of_a_forward_pass_over_the_output(trained: Path, way: dict[s
     answers = run.predict(TEXTS, token_probabilities=True, **way)
     alone = [run.predict(text, token_probabilities=True, **way) for text in TEXTS if not way.get("sample")]
     t, decode = run.task.tokenizer, DecodeConfig(**way)
-    found = list(cast(Translate, run.task)._hypotheses(run.model, TEXTS, decode))
-    for text, was, answer, (_, _, hypotheses) in zip(TEXTS, plain, answers, found, strict=True):
+    sources = [t.with_end(t.encode(text)) if text else [] for text in TEXTS]
+    found = cast(Translate, run.task)._translate(run.model, sources, decode)
+    for text, was, answer, hypotheses in zip(TEXTS, plain, answers, found, strict=True):
         assert {key: answer[key] for key in was if key != "n_best"} == {k: v for k, v in was.items() if k != "n_best"}
-        for row, hypothesis in zip(answer.get("n_best", [answer]), hypotheses, strict=True):
+        wanted = hypotheses if text else hypotheses * decode.n_best
+        for row, hypothesis in zip(answer.get("n_best", [answer]), wanted, strict=True):
             ids = [*hypothesis.ids, t.eos_id] if hypothesis.finished else hypothesis.ids
             if not text:
                 assert (row["tokens"], row["words"], row["mean_probability"]) == ([], [], 1.0)

@@ -10,14 +10,12 @@ from tests.helpers.tiny_runs import Runs
 import glassformer
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import members_of
-from glassformer.tasks import vectors
-from glassformer.tasks.vectors import pooled_vectors
+from glassformer.tasks.base import pooled_vectors
 
 TEXTS = ["a good film", "bad", "a film, number 7, which goes on and on and on", "", "good good good"]
 
 
-def test_the_head_makes_the_run_s_answers_of_them(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "CHUNK", 2)
+def test_the_head_makes_the_run_s_answers_of_them(runs: Runs) -> None:
     run = glassformer.load(runs.classify, device="cpu")
     found = pooled_vectors(run.task, run.model, TEXTS)
     members = members_of(run.model)

@@ -103,10 +103,9 @@ def _vectors(word: str, target: str | None) -> Vectors:
         what = {"tags": "tags belong to words", "number": "numbers are not judged"}.get(target or "", "pairs have none")
         raise UsageError(f"--run judges labels of texts, and {what}", "leave it out")
     from glassformer.api import load
-    from glassformer.tasks.vectors import check_pools, pooled_vectors
+    from glassformer.tasks.base import pooled_vectors
 
     loaded = load(flags.run_folder(word))
-    check_pools(loaded.task)
     return lambda texts: pooled_vectors(loaded.task, loaded.model, texts)
 
 

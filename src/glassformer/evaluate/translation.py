@@ -7,28 +7,41 @@ this file sees plain sentences, as a reader would.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from glassformer.data.splits import Published
-from glassformer.errors import DataError, UsageError
+from glassformer.errors import UsageError
 from glassformer.evaluate.scoring import Predictions, Scoring
 from glassformer.evaluate.significance import bootstrap_interval, wilson_interval
 from glassformer.text.ngrams import UNSPACED, mostly_unspaced
 
-LENGTH_EDGES = (1, 6, 11, 16, 21, 31, 51)
-"""First reference length, in BLEU's tokens, of each bucket of `length_buckets`."""
-MIN_BUCKET = 20
-"""Fewest sentences for which a bucket's BLEU is worth drawing."""
 SHORT = 6.0
 """Mean reference length, in BLEU's tokens, below which an answer is right or wrong, as a date is: BLEU, which
 counts runs of four, says nothing then."""
 
 HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+class SummedMetric:
+    """A metric of sacreBLEU as counts of each sentence, and the corpus score of their sum.
+
+    sacreBLEU's own significance tests stand on the same two underscored methods; a test holds this sum to its public
+    `corpus_score`, so an update that moves them is noticed.
+    """
+
+    def __init__(self, metric: Any) -> None:
+        self.metric = metric
+
+    def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+        """Return what is counted of each sentence (N, k); of BLEU the first two are the lengths of both sides."""
+        return np.asarray(self.metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.float64)
+
+    def score(self, sums: np.ndarray) -> float:
+        return float(self.metric._compute_score_from_stats(sums).score)
 
 
 def score(
@@ -45,91 +58,66 @@ def score(
 
     Returns:
         n; bleu, chrf (both 0–100) with *_signature and *_ci95; exact_match (share of sentences right to the
-        last character, outer spaces apart) with its Wilson interval; length_ratio and brevity_penalty;
-        n_empty hypotheses; length_buckets, BLEU by length of reference; headline, the score to quote: bleu, or
-        exact_match for answers shorter than SHORT; notes, where a score means nothing.
+        last character, outer spaces apart) with its Wilson interval; length_ratio; headline, the score to quote:
+        bleu, or exact_match for answers shorter than SHORT.
 
     Raises:
-        DataError: no sentences, or unequal numbers of them.
         UsageError: an unknown `tokenize`.
     """
-    _check(hypotheses, references)
     from sacrebleu.metrics.chrf import CHRF
 
-    n, bleu, chrf = len(references), _bleu(tokenize, references), CHRF()
-    bleu_stats, chrf_stats = (segment_statistics(metric, hypotheses, references) for metric in (bleu, chrf))
-    result = bleu._compute_score_from_stats(bleu_stats.sum(axis=0))
     n_exact = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
-    scores = {
-        "n": n,
-        "bleu": float(result.score),
-        "bleu_signature": str(bleu.get_signature()),
-        "chrf": float(_corpus(chrf)(chrf_stats.sum(axis=0))),
-        "chrf_signature": str(chrf.get_signature()),
-        "exact_match": n_exact / n,
-        "exact_match_ci95": wilson_interval(n_exact, n),
-        "length_ratio": float(result.sys_len / max(result.ref_len, 1)),
-        "brevity_penalty": float(result.bp),
-        "n_empty": sum(not h.strip() for h in hypotheses),
-        "length_buckets": _by_length(bleu, bleu_stats),
-        "headline": _headline(bleu_stats[:, 1]),
-        "notes": [],
-    }
-    if bleu_stats[:, 1].max() < bleu.max_ngram_order:
-        why = "No reference has four tokens, and BLEU counts runs of four: it is 0 by definition."
-        scores["notes"].append(f"{why} Read exact match and chrF.")
-    if n_bootstrap > 0:
-        nothing = [re.sub(r"\S", "\ue000", line) for line in references]  # as long, and with nothing in common
-        for name, metric, stats in (("bleu", bleu, bleu_stats), ("chrf", chrf, chrf_stats)):
-            extremes = [segment_statistics(metric, each, references).mean(axis=0) for each in (references, nothing)]
-            scores[f"{name}_ci95"] = bootstrap_interval(stats, _corpus(metric), np.stack(extremes), n_bootstrap)
-        scores["n_bootstrap"] = n_bootstrap
-    return scores
+    n, found = len(references), dict[str, Any]()
+    nothing = [re.sub(r"\S", "\ue000", line) for line in references]  # as long, and with nothing in common
+    for name, metric in (("bleu", bleu_for(references, tokenize)), ("chrf", SummedMetric(CHRF()))):
+        counts = metric.counts(hypotheses, references)
+        found |= {name: metric.score(counts.sum(axis=0)), f"{name}_signature": str(metric.metric.get_signature())}
+        if name == "bleu":
+            written, wanted = counts[:, :2].sum(axis=0)
+            found |= {"length_ratio": float(written / max(wanted, 1)), "headline": _headline(wanted / n)}
+        if n_bootstrap:
+            extremes = np.stack([metric.counts(each, references).mean(axis=0) for each in (references, nothing)])
+            found[f"{name}_ci95"] = bootstrap_interval(counts, metric.score, extremes, n_bootstrap)
+    return {"n": n, "exact_match": n_exact / n, "exact_match_ci95": wilson_interval(n_exact, n)} | found
 
 
-def published_score(hypotheses: Sequence[str], references: Published, *, n_bootstrap: int = 1000) -> dict[str, Any]:
+def published_score(hypotheses: Sequence[str], references: Published) -> dict[str, Any]:
     """Compute BLEU as papers on Multi30k report it: on lowercased, normalised, tokenised references.
 
     Hypotheses that are plain text are converted by Moses's rules, as `sacremoses` implements them. These reproduce the
     published references from the raw ones, except for 2 of 3,042 validation lines.
 
     Returns:
-        bleu_lc (0–100) with bleu_lc_signature and bleu_lc_ci95, and bleu_lc_words, the words of the references.
+        bleu_lc (0–100) with bleu_lc_signature and bleu_lc_ci95.
     """
     if references.language is not None:
-        hypotheses = [tokenised(line, references.language) for line in hypotheses]
-    scores = score(hypotheses, references.answers, n_bootstrap=n_bootstrap, tokenize="none")
-    kept = {f"bleu_lc{name[4:]}": scores[name] for name in scores if name.startswith("bleu")}
-    return kept | {"bleu_lc_words": sum(len(line.split()) for line in references.answers)}
+        hypotheses = tokenised(hypotheses, references.language)
+    scores = score(hypotheses, references.answers, tokenize="none")
+    return {f"bleu_lc{name[4:]}": scores[name] for name in ("bleu", "bleu_signature", "bleu_ci95")}
 
 
-def tokenised(line: str, language: str) -> str:
-    """Lowercase a line, normalise its punctuation, and tokenise it by Moses's rules."""
-    normaliser, tokeniser = _moses(language)
-    return tokeniser.tokenize(normaliser.normalize(line.lower()), return_str=True).lower()
-
-
-@cache
-def _moses(language: str) -> tuple[Any, Any]:
+def tokenised(lines: Sequence[str], language: str) -> list[str]:
+    """Lowercase lines, normalise their punctuation, and tokenise them by Moses's rules."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-    return MosesPunctNormalizer(language), MosesTokenizer(language)
+    normalize, tokenize = MosesPunctNormalizer(language).normalize, MosesTokenizer(language).tokenize
+    return [str(tokenize(normalize(line.lower()), return_str=True)).lower() for line in lines]
 
 
-def bleu_scoring(signature: str | None = None) -> Scoring:
+def bleu_scoring(signature: str = "") -> Scoring:
     """Return what BLEU counts of stored translations, by the tokenizer of sacreBLEU that a signature names.
 
     Without one that which suits the references.
     """
-    named = re.search(r"tok:([^|]+)", signature or "")
+    named = re.search(r"tok:([^|]+)", signature)
     tokenize = named[1] if named else "auto"
 
     def counts(predictions: Predictions) -> np.ndarray:
         answers, references = ([str(row[key]) for row in predictions] for key in ("translation", "reference"))
-        return segment_statistics(_bleu(tokenize, references), answers, references)
+        return bleu_for(references, tokenize).counts(answers, references)
 
     # The tokenizer matters where sentences are counted, and not where counts are summed.
-    return Scoring("bleu", counts, _corpus(_bleu("none", ())), best=100.0, settings=f"sacreBLEU's tokenizer {tokenize}")
+    return Scoring("bleu", counts, bleu_for((), "none").score, best=100.0, settings=f"sacreBLEU's tokenizer {tokenize}")
 
 
 def copy_baseline(sources: Sequence[str], references: Sequence[str], *, tokenize: str = "auto") -> dict[str, Any]:
@@ -140,20 +128,6 @@ def copy_baseline(sources: Sequence[str], references: Sequence[str], *, tokenize
     scores = score(sources, references, n_bootstrap=0, tokenize=tokenize)
     settings = {"settings": "the source sentence, unchanged, taken for a translation"}
     return {name: scores[name] for name in ("bleu", "chrf", "exact_match")} | settings
-
-
-def segment_statistics(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
-    """Count what a sacreBLEU metric counts, a row a sentence; the corpus score is a function of their sum.
-
-    sacreBLEU's own significance tests stand on the same two underscored methods; a test holds this sum to
-    its public `corpus_score`, so an update that moves them is noticed.
-    """
-    return np.asarray(metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.float64)
-
-
-def _corpus(metric: Any) -> Callable[[np.ndarray], float]:
-    """Return the function from summed statistics to a corpus score."""
-    return lambda sums: float(metric._compute_score_from_stats(sums).score)
 
 
 def tokenizer_for(references: Sequence[str]) -> str:
@@ -170,41 +144,19 @@ def tokenizer_for(references: Sequence[str]) -> str:
 
 def headline_of(references: Sequence[str], tokenize: str = "auto") -> str:
     """Return the headline score of such translations: `bleu`, or `exact_match` for short targets."""
-    bleu = _bleu(tokenize, references)
-    return _headline(segment_statistics(bleu, references, references)[:, 1])
+    return _headline(bleu_for(references, tokenize).counts(references, references)[:, 1].mean())
 
 
-def _headline(reference_lengths: np.ndarray) -> str:
-    return "exact_match" if reference_lengths.mean() < SHORT else "bleu"
+def _headline(mean_length: float) -> str:
+    return "exact_match" if mean_length < SHORT else "bleu"
 
 
-def _bleu(tokenize: str, references: Sequence[str]) -> Any:
+def bleu_for(references: Sequence[str], tokenize: str) -> SummedMetric:
+    """Return BLEU with a tokenizer, `auto` for what suits the references; raise UsageError for an unknown one."""
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenize == "auto":
         tokenize = tokenizer_for(references)
     if tokenize not in BLEU.TOKENIZERS:
-        hint = f"Choose one of {', '.join(sorted(BLEU.TOKENIZERS))}."
-        raise UsageError(f"sacreBLEU has no tokenizer {tokenize!r}.", hint)
-    return BLEU(tokenize=tokenize, force=True)  # force: no warning about tokenised full stops on stderr
-
-
-def _by_length(bleu: Any, stats: np.ndarray) -> list[dict[str, Any]]:
-    """Return BLEU of the sentences of each length of reference, buckets of few sentences left out."""
-    lengths, rows = stats[:, 1], []
-    for low, after in zip(LENGTH_EDGES, (*LENGTH_EDGES[1:], np.inf), strict=True):
-        inside = (lengths >= low) & (lengths < after)
-        if (count := int(inside.sum())) >= MIN_BUCKET:
-            last, score = int(min(after - 1, lengths.max())), _corpus(bleu)(stats[inside].sum(axis=0))
-            rows.append({"min": low, "max": last, "n": count, "bleu": score})
-    return rows
-
-
-def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    if len(hypotheses) != len(references):
-        raise DataError(
-            f"Expected one hypothesis for each reference, got {len(hypotheses)} and {len(references)}.",
-            hint="Both files need the same number of lines; an empty translation is an empty line.",
-        )
-    if not references:
-        raise DataError("There are no sentences to score.", hint="Check that the reference file has lines.")
+        raise UsageError(f"sacreBLEU has no tokenizer {tokenize!r}", f"choose one of {', '.join(BLEU.TOKENIZERS)}")
+    return SummedMetric(BLEU(tokenize=tokenize, force=True))  # force: no warning about tokenised full stops on stderr

@@ -7,13 +7,14 @@ To add a task, write one file beside this one and register it.
 from __future__ import annotations
 
 import copy
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
@@ -22,8 +23,10 @@ from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus, ke
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.models.ensemble import Ensemble, evaluation_mode
+from glassformer.errors import DivergedError, UsageError
+from glassformer.models.ensemble import Ensemble, evaluation_mode, members_of
 from glassformer.nn.cross_entropy import cross_entropy_sum
+from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
@@ -32,17 +35,15 @@ from glassformer.utils.process_settings import turns
 
 EVALUATION_TOKENS = 8192
 """Tokens per batch when no gradient is needed."""
-PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) if re.search("src|tgt", f.name))
+PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) if "src" in f.name or "tgt" in f.name)
 """Settings of sentence pairs, for the `ignores` of tasks without them."""
 HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
 """Settings of the n-gram embeddings of running text, for the `ignores` of tasks that read examples."""
 SEVERAL_LABELS = frozenset({"data.files.label_separator"})
 """Settings of texts that may have several labels, for the `ignores` of the other tasks."""
-PAIRS_OF_TEXTS = frozenset({"data.files.pair_column"})
-"""Settings of pairs of texts with labels, for the `ignores` of the tasks that read single texts."""
 CLASSES = frozenset({"train.class_weight"})
 """Settings of texts that have one class each, for the `ignores` of the other tasks."""
-OF_LABELS = SEVERAL_LABELS | PAIRS_OF_TEXTS | CLASSES
+OF_LABELS = SEVERAL_LABELS | CLASSES | {"data.files.pair_column"}
 """Settings of texts with labels, for the `ignores` of tasks without them."""
 WORD_VOCAB_SIZE = 20_000
 """Automatic vocabulary size of word tokenizers."""
@@ -64,10 +65,11 @@ class Task(ABC):
         metric: the score that selects the checkpoint.
         report: how its runs are reported.
         fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
-        explain_as: the kind of model that `explain` traces; None where it cannot.
+        explain_as: the kind of model that `explain` traces, a key of `text.answers.ANSWERS`; None where it cannot.
         decision: how probabilities become answers, as chosen on validation.
         needs_tokens: roles of special tokens without which it cannot be trained, such as "mask".
         pools: whether its models pool the vectors of tokens into one, so that they can take the pooling of another.
+        writes: roles of the special tokens that its models may generate; none where they generate nothing.
         imported_start: settings of the training for the weights of another library, which change less than random ones
             have to.
         imported_auto: settings of the training that are then chosen from the data, besides those of the recipe.
@@ -82,21 +84,10 @@ class Task(ABC):
     fits_baselines: ClassVar[bool] = False
     needs_tokens: ClassVar[tuple[str, ...]] = ()
     pools: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ()
     imported_start: ClassVar[Mapping[str, Any]] = {}
     imported_auto: ClassVar[tuple[str, ...]] = ()
-    explain_as: ClassVar[
-        Literal[
-            "classifier",
-            "multilabel_classifier",
-            "tagger",
-            "regressor",
-            "masked_language_model",
-            "translator",
-            "language_model",
-            "text_embedder",
-        ]
-        | None
-    ] = None
+    explain_as: ClassVar[str | None] = None
     decision: Decision = Decision()
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
@@ -105,8 +96,8 @@ class Task(ABC):
     @classmethod
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
         """Return the task with `tokenizer`, or with one trained on the training split."""
-        tokenizer = tokenizer or data.tokenizer
-        tokenizer = tokenizer or Tokenizer.train(cls.tokenizer_texts(data.train), config.text, data.extra_tokens)
+        texts = data.train.text + (data.train.answers if cls.schema.parallel else [])
+        tokenizer = tokenizer or data.tokenizer or Tokenizer.train(texts, config.text, data.extra_tokens)
         return cls(config, tokenizer, cls.classes_of(data.train))
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
@@ -129,16 +120,12 @@ class Task(ABC):
     # --- data -----------------------------------------------------------------------------------------------
 
     @classmethod
-    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[JsonObject, str]:
         """Return settings by field that suit the size of the training split, and a description of that size.
 
         A recipe names in `auto` those that it uses.
         """
         return {}, ""
-
-    @classmethod
-    def tokenizer_texts(cls, train: Split) -> list[str]:
-        return train.text
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str] | None:
@@ -170,7 +157,7 @@ class Task(ABC):
 
     @abstractmethod
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
-        """Write the columns of a split; the result may depend only on the arguments and the settings of `encode`."""
+        """Write the columns of a split, which may depend only on the settings that `encode` names."""
 
     def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         """Return (N,) the width that each example needs in a batch, and (N,) a key to sort equal widths by."""
@@ -202,7 +189,8 @@ class Task(ABC):
     @property
     def suppress_tokens(self) -> list[int]:
         """Return the ids that the models never generate."""
-        return []
+        kept = {self.tokenizer.id_of(role) for role in self.writes}
+        return [i for i in self.tokenizer.without_text if i not in kept] if self.writes else []
 
     def build_model(self) -> nn.Module:
         """Return a randomly initialised model, or an ensemble of `model.ensemble_size` of them."""
@@ -241,26 +229,61 @@ class Task(ABC):
     def higher_is_better(self) -> bool:
         return self.report.metric(self.metric).higher_is_better
 
-    @abstractmethod
     def validate(
         self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
     ) -> dict[str, float]:
         """Return {"loss": nats per label, `metric`: value, …}; cheap enough for every epoch.
 
-        The processes of `group` divide the work and all get the scores; all must call it together.
+        The processes of `group` divide the work and all get the scores; all must call it together. A task with another
+        metric than its loss says how that is found.
         """
+        loss = self.mean_loss(model, corpus, group)
+        return {"loss": loss, self.metric: loss}
 
     @abstractmethod
-    def evaluate(
-        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
-    ) -> dict[str, Any]:
+    def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
         """Return all scores of a split, JSON-ready, with "examples" and "predictions".
 
         Baselines are fitted on `train`.
         """
 
     @abstractmethod
-    def predict(
-        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
-    ) -> list[dict[str, Any]]:
+    def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return one JSON-ready object per text, in order; `first` is the row number of the first text (sampling)."""
+
+
+def pooled_vectors(task: Task, model: nn.Module, texts: Sequence[str]) -> Float[np.ndarray, "N P"]:
+    """Return the vector of each text; of a classifier what its head reads, of several members one after the other.
+
+    Raises:
+        UsageError: the models of this task do not pool the vectors of tokens.
+        DivergedError: a vector is not finite.
+    """
+    if not task.pools:
+        hint = "name a classifier, or an imported encoder"
+        raise UsageError(f"a run of {task.name} gives no vector for a text", hint)
+    corpus = task.encode(Split(list(texts)), training=False)
+    found = [corpus_vectors(task, member, corpus) for member in members_of(model)]
+    joined = np.concatenate([vectors[index.argsort()] for vectors, index in found], axis=1)
+    if not np.isfinite(joined).all():
+        raise DivergedError("the model's vectors are not finite", "name another run")
+    return joined
+
+
+def corpus_vectors(
+    task: Task, member: nn.Module, corpus: EncodedCorpus
+) -> tuple[Float[np.ndarray, "N P"], Int[np.ndarray, " N"]]:
+    """Return the vectors of one model for a corpus in the order of its batches, and which text each is of."""
+    kept, index = list[Tensor](), list[np.ndarray]()
+    last = getattr(member, "head", member)  # a model without a head gives the vectors itself
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], out: Any) -> None:
+        kept.append((out if module is member else inputs[0]).float().cpu())
+
+    handle = last.register_forward_hook(keep)
+    with evaluation_mode(member):
+        for batch in task.batches(member, corpus):
+            task.logits(member, batch)
+            index.append(batch.index)
+    handle.remove()
+    return torch.cat(kept).numpy(), np.concatenate(index)

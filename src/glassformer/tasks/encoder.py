@@ -30,9 +30,8 @@ from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode, members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.tasks import register
-from glassformer.tasks.base import Task
+from glassformer.tasks.base import Task, corpus_vectors
 from glassformer.tasks.heads import HEADS, Head, Known, scale_of
-from glassformer.tasks.vectors import corpus_vectors
 from glassformer.text.answers import cut_message
 from glassformer.text.pairs import PairTokenizer, split_pairs
 from glassformer.text.tags import are_plain, outside_of

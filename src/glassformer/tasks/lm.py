@@ -22,7 +22,6 @@ from glassformer.data.corpus import CorpusWriter, EncodedCorpus, gather_padded, 
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.decode import generate_ids
-from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import score
 from glassformer.evaluate.scoring import Predictions, Scoring, ratio
@@ -47,7 +46,7 @@ CHARACTERS = 3
 """Of a token, about, in pieces."""
 
 
-def suggest(n_characters: int) -> dict[str, Any]:
+def suggest(n_characters: int) -> JsonObject:
     """Return the suggested settings by field.
 
     - Vocabulary: a thousand pieces at least, 1,500 for a million characters, more by the root of the length.
@@ -91,7 +90,7 @@ def nats_by_token(task: Task, model: nn.Module, corpus: EncodedCorpus) -> np.nda
     return nats
 
 
-def by_block(nats: np.ndarray, starts: np.ndarray, n_chars: int) -> list[dict[str, Any]]:
+def by_block(nats: np.ndarray, starts: np.ndarray, n_chars: int) -> list[JsonObject]:
     """Return {"block", "chars", "nats"} for each block of a text of `n_chars` characters, by where its tokens start."""
     size = max(LEAST_CHARS, -(-n_chars // MOST_BLOCKS))
     n = -(-n_chars // size)
@@ -124,16 +123,14 @@ def continuation_examples(examples: Sequence[JsonObject]) -> str:
     return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)
 
 
-def score_blocks(scores: JsonObject) -> Scoring:
-    """Return the nats of each block of the text and its characters; in bits where those are the headline."""
-    in_bits = (scores.get("headline") or REPORT.headline) == "bits_per_char"
+def block_counts(predictions: Predictions) -> np.ndarray:
+    """Return the bits of each block of the text and its characters, (N, 2)."""
+    return np.array([(float(row["nats"]) / math.log(2), float(row["chars"])) for row in predictions])
 
-    def counts(predictions: Predictions) -> np.ndarray:
-        unit = math.log(2) if in_bits else 1.0
-        return np.array([(float(row["nats"]) / unit, float(row["chars"])) for row in predictions])
 
-    metric = "bits_per_char" if in_bits else "nats_per_char"
-    return Scoring(metric, counts, ratio, best=0.0, sign=-1, unit="blocks of the text")
+BITS = Scoring("bits_per_char", block_counts, ratio, best=0.0, sign=-1, unit="blocks of the text")
+LOSSY = """The tokenizer leaves out white space, capitals or unknown tokens ({unknown:,} here), so less is predicted \
+than was written: bits per character and per byte do not compare with those of models that predict every character."""
 
 
 REPORT = TaskReport(
@@ -150,7 +147,7 @@ REPORT = TaskReport(
     example_table=continuation_examples,
     example_text='--prompt "Once" --max-new-tokens 200 --top-p 0.9 --seed 1',
     answer_lines=continuation_lines,
-    scored=score_blocks,
+    scored=lambda scores: BITS,
 )
 
 
@@ -165,42 +162,23 @@ class LanguageModelling(Task):
     explain_as = "language_model"
     imported_start: ClassVar = {"lr": 1e-4}
     report = REPORT
+    writes = ("eos",)
     ignores = (
         PARALLEL_FILES
         | OF_LABELS
-        | {
-            "data.files.text_column",
-            "data.files.label_column",
-            "text.truncate",
-            "text.ngrams",
-            "text.bigrams",
-            "model.pooling",
-            "model.pooler",
-            "model.n_segments",
-            "model.output_bias",
-            "decode.beam_size",
-            "decode.length_penalty",
-            "decode.n_best",
-            "decode.sample",
-            "decode.bleu_tokenize",
-        }
+        | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
+        | {"model.pooling", "model.pooler", "model.n_segments", "model.output_bias"}
+        | {f"decode.{name}" for name in ("beam_size", "length_penalty", "n_best", "sample", "bleu_tokenize")}
     )
 
     @classmethod
-    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[JsonObject, str]:
         shards, text = data.train.shards, data.train.text
         n = shards.counts["tokens"] * CHARACTERS if shards else sum(map(len, text))
         suggested = suggest(n)
         d_model = suggested["d_model"] if "d_model" in config.auto else config.model.d_model
         of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
         return suggested | {"n_heads": heads_of(d_model)} | of_words, f"{n:,} characters"
-
-    @property
-    def suppress_tokens(self) -> list[int]:
-        t = self.tokenizer
-        if t.special is not None:
-            return [i for i in t.without_text if i != t.eos_id]
-        return [t.pad_id, t.unk_id, t.bos_id, t.mask_id]
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write one column, ids, of one sequence: all documents with an end token between them."""
@@ -214,20 +192,16 @@ class LanguageModelling(Task):
                     ids.extend(tokens)
         if ids.n_values < 2:
             message = f"{split.source}: a text of {ids.n_values} tokens leaves nothing to predict"
-            n_chars = sum(map(len, split.text))
-            lost = f"none of its {n_chars:,} characters may be in the vocabulary" if n_chars > 1 else ""
-            raise DataError(message, f"give another text: {lost}" if lost else "give a longer text")
+            raise DataError(message, "give a longer text, with characters of the vocabulary")
         ids.append()
 
     def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
         """Return shuffled windows that start at a random offset."""
         return shuffled_windows(len(corpus.ids.flat), self.config.text.max_len, self.config.train, epoch)
 
-    def eval_batches(
-        self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS, stride: int | None = None
-    ) -> BatchPlan:
+    def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> BatchPlan:
         """Return overlapping windows in reading order, so that no token is predicted from little context."""
-        return overlapping_windows(len(corpus.ids.flat), self.config.text.max_len, max_tokens, stride)
+        return overlapping_windows(len(corpus.ids.flat), self.config.text.max_len, max_tokens)
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
         """Make a batch of windows (B, 3).
@@ -239,15 +213,8 @@ class LanguageModelling(Task):
         labels, _ = gather_padded(corpus.ids.flat, start + 1, stop - start, IGNORE_INDEX)
         position = start[:, None] + 1 + np.arange(ids.shape[1])
         labels[position < first[:, None]] = IGNORE_INDEX
-        return Batch(
-            torch.from_numpy(ids),
-            padding_mask_of(real),
-            torch.from_numpy(labels),
-            None,
-            start,
-            n_tokens=int(real.sum()),
-            n_labels=int((stop + 1 - first).sum()),
-        )
+        mask, n_labels = padding_mask_of(real), int((stop + 1 - first).sum())
+        return Batch(torch.from_numpy(ids), mask, torch.from_numpy(labels), None, start, int(real.sum()), n_labels)
 
     def build_single_model(self) -> LanguageModel:
         c = self.config
@@ -259,55 +226,27 @@ class LanguageModelling(Task):
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids)
 
-    def hidden_states(self, model: nn.Module, batch: Batch) -> Tensor:
-        return cast(LanguageModel, model).hidden_states(batch.ids)
-
     def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """Return `loss_sum` of a single model, in training with at most `MAX_LOGITS` logits in memory."""
         rows = max(1, MAX_LOGITS // self.tokenizer.vocab_size)
         if batch.labels.numel() <= rows or not model.training:
             return super().loss_sum(model, batch, label_smoothing)
-        hidden, labels = self.hidden_states(model, batch).flatten(0, 1), batch.labels.flatten()
-        loss = LinearCrossEntropy.apply(
-            hidden, cast(LanguageModel, model).lm_head_weight, labels, label_smoothing, IGNORE_INDEX, rows
-        )
+        single, labels = cast(LanguageModel, model), batch.labels.flatten()
+        hidden = single.hidden_states(batch.ids).flatten(0, 1)
+        loss = LinearCrossEntropy.apply(hidden, single.lm_head_weight, labels, label_smoothing, IGNORE_INDEX, rows)
         return cast(Tensor, loss)
 
-    def validate(
-        self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
-    ) -> dict[str, float]:
-        loss = self.mean_loss(model, corpus, group)
-        return {"loss": loss, "nats_per_token": loss}
-
-    def evaluate(
-        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
-    ) -> dict[str, Any]:
-        corpus = self.encode(split, training=False)
-        nats = nats_by_token(self, model, corpus)
+    def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
+        corpus, t = self.encode(split, training=False), self.tokenizer
+        nats, unknown = nats_by_token(self, model, corpus), corpus.stats.get("n_unknown", 0)
         n_chars, n_bytes = sum(map(len, split.text)), sum(len(text.encode()) for text in split.text)
-        scores: dict[str, Any] = dict(score(float(nats.sum()), len(nats) - 1, n_chars, n_bytes))
-        if loses := self._loses(corpus):
-            scores["headline"] = "nats_per_token"
-            scores["notes"] = [
-                f"The tokenizer {loses}, so less is predicted than was written: bits per character and per "
-                "byte do not compare with those of models that predict every character."
-            ]
-        prompt = split.text[0][:40]
-        blocks = by_block(nats, token_starts(self.tokenizer, split.text), n_chars)
-        return scores | {"examples": self.predict(model, [prompt], decode), "predictions": blocks}
+        scores: JsonObject = dict(score(float(nats.sum()), len(nats) - 1, n_chars, n_bytes))
+        if t.kind == "word" or self.config.text.lowercase or t.lowercases or unknown:
+            scores |= {"headline": "nats_per_token", "notes": [LOSSY.format(unknown=unknown)]}
+        blocks = by_block(nats, token_starts(t, split.text), n_chars)
+        return scores | {"examples": self.predict(model, [split.text[0][:40]], decode), "predictions": blocks}
 
-    def _loses(self, corpus: EncodedCorpus) -> str:
-        """Return what the ids of a text lose; empty if decoding restores the text."""
-        if self.tokenizer.kind == "word":
-            return "leaves out white space"
-        if self.config.text.lowercase or self.tokenizer.lowercases:
-            return "leaves out capitals"
-        unknown = corpus.stats.get("n_unknown", 0)
-        return f"does not know {unknown:,} of the tokens" if unknown else ""
-
-    def predict(
-        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
-    ) -> list[dict[str, Any]]:
+    def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return {"prompt", "text"} for each prompt, with the continuation as text.
 
         An empty prompt starts after an end-of-document token. Of a prompt longer than the context the end is read, and
@@ -315,13 +254,10 @@ class LanguageModelling(Task):
         """
         t, context = self.tokenizer, self.config.text.max_len
         prompts = [t.framed(ids) or [t.start_id] for ids in t.encode_batch(list(texts))]
-        model = cast("LanguageModel | Ensemble", model)
-        written = generate_ids(
-            model, prompts, decode, eos=t.eos_id, suppress_tokens=self.suppress_tokens, first_row=first
-        )
-        return [
-            {"prompt": text, "text": t.decode(ids)}
-            | ({"truncated": True} if len(prompt) > context else {})
-            | unknown_mark(t, prompt)
-            for text, prompt, ids in zip(texts, prompts, written, strict=True)
-        ]
+        options: Any = {"eos": t.eos_id, "suppress_tokens": self.suppress_tokens, "first_row": first}
+        written = generate_ids(cast("LanguageModel | Ensemble", model), prompts, decode, **options)
+        answers = []
+        for text, prompt, ids in zip(texts, prompts, written, strict=True):
+            cut = {"truncated": True} if len(prompt) > context else {}
+            answers.append({"prompt": text, "text": t.decode(ids)} | cut | unknown_mark(t, prompt))
+        return answers

@@ -1,15 +1,13 @@
 """Pretraining on texts alone: some tokens are hidden, and the model guesses them (Devlin et al. 2019, 3.1).
 
-Masked language modelling (Devlin et al. 2019, 3.1), without the pairs of sentences. What is learned is of use to a
-classifier of texts of the same kind: `--init-from`.
+There are no pairs of sentences. What is learned is of use to a classifier of texts of the same kind: `--init-from`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,15 +15,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
-from glassformer.data.batches import (
-    Batch,
-    BatchPlan,
-    ngrams_of_batch,
-    overlapping_windows,
-    padding_mask_of,
-    shuffled_windows,
-)
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus, RaggedArray, gather_padded
+from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus, RaggedArray
 from glassformer.data.datasets.columns import TEXT, DataSchema
 from glassformer.data.splits import Split
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
@@ -35,8 +26,9 @@ from glassformer.models.encoder_models import MaskedLanguageModel
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
-from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, Task
+from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import masked_lines
@@ -55,20 +47,18 @@ def mask_tokens(
     ids: Int[Tensor, "B S"],
     ngram_batch: NgramBatch | None,
     mask_id: int,
+    special_ids: Collection[int],
     generator: torch.Generator | None = None,
-    special_ids: Collection[int] | None = None,
 ) -> tuple[Int[Tensor, "B S"], NgramBatch | None, Int[Tensor, "B S"]]:
     """Mask tokens of padded ids (B, S) and their n-grams.
 
     Return both, and labels: the original token where it is predicted, else IGNORE_INDEX.
 
-    The share is of every text's tokens, rounded, and at least one token; special tokens, by default the ids up to
-    `mask_id`, are never chosen; where a batch has no others, nothing is masked. The choice is new at each call (Liu et
-    al. 2019, 4.1), drawn from `generator` or torch's own, which checkpoints keep. A token is replaced by one from
-    anywhere in the batch, with its n-grams.
+    The share is of every text's tokens, rounded, and at least one token; special tokens are never chosen; where a batch
+    has no others, nothing is masked. The choice is new at each call (Liu et al. 2019, 4.1), drawn from `generator` or
+    torch's own, which checkpoints keep. A token is replaced by one from anywhere in the batch, with its n-grams.
     """
-    special = range(mask_id + 1) if special_ids is None else sorted(special_ids)
-    eligible = ~torch.isin(ids, torch.tensor([*special]))
+    eligible = ~torch.isin(ids, torch.tensor(sorted(special_ids)))
     n_chosen = (SHARE * eligible.sum(dim=1)).round().clamp(min=1)
     order = torch.rand(ids.shape, generator=generator).masked_fill(~eligible, 2.0)
     chosen = eligible & (order.argsort(dim=1).argsort(dim=1) < n_chosen[:, None])
@@ -100,7 +90,7 @@ def without_previews(ngram_batch: NgramBatch, ahead: Bool[Tensor, " N"], guessed
 
 HIDDEN_SEED = 0
 """Of what is hidden when a loss is measured: the same tokens each time and in each run, so that losses compare."""
-N_EXAMPLES, EXAMPLE_TOKENS, EXAMPLE_CHARS = 6, 24, 400
+N_EXAMPLES, EXAMPLE_WORDS = 6, 24
 
 
 REPORT = TaskReport(
@@ -116,7 +106,7 @@ REPORT = TaskReport(
     headline="nats_per_masked_token",
     limits="It fills in words in the manner of its training texts. It is meant to be fine-tuned: "
     "glassformer train classify --init-from with the folder of its run.",
-    examples_note="Beginnings of the first texts, one token of each hidden.",
+    examples_note="Beginnings of the first texts, and a token after each.",
     example_text='"I [MASK] this film."',
     answer_lines=masked_lines,
 )
@@ -161,22 +151,14 @@ class Pretrain(Task):
                         if surfaces is not None:
                             surfaces.append_surfaces(forms[start : start + length])
 
-    def epoch_batches(self, corpus: EncodedCorpus, epoch: int) -> BatchPlan:
-        """Return texts bucketed by length; of a running text windows, which may span documents."""
-        if corpus.is_running_text:
-            c = self.config
-            return shuffled_windows(len(corpus.ids.flat) + 1, c.text.max_len, c.train, epoch)
-        return super().epoch_batches(corpus, epoch)
-
-    def eval_batches(self, corpus: EncodedCorpus, max_tokens: int = EVALUATION_TOKENS) -> BatchPlan:
-        """Return every text once; of a running text every window."""
-        if corpus.is_running_text:
-            max_len = self.config.text.max_len
-            return overlapping_windows(len(corpus.ids.flat) + 1, max_len, max_tokens, stride=max_len)
-        return super().eval_batches(corpus, max_tokens)
-
-    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        return self._batch(corpus, index, None)
+    def encode(self, split: Split, *, training: bool) -> EncodedCorpus:
+        """Return texts as ids; running text from shards in windows of `max_len`, which may span documents."""
+        corpus = super().encode(split, training=training)
+        if not corpus.is_running_text:
+            return corpus
+        n = len(corpus.ids.flat)
+        offsets = np.append(np.arange(0, n, self.config.text.max_len), n)
+        return replace(corpus, ids=RaggedArray(corpus.ids.flat, offsets))
 
     def batches(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Iterator[Batch]:
         """Yield batches with the same masked tokens at every call and on every rank.
@@ -185,30 +167,21 @@ class Pretrain(Task):
         """
         device, generator = next(model.parameters()).device, torch.Generator().manual_seed(HIDDEN_SEED)
         for i, index in enumerate(self.eval_batches(corpus)):
-            batch = self._batch(corpus, index, generator)
+            batch = self.make_batch(corpus, index, generator)
             if i % group.world_size == group.rank:
                 yield batch.to(device)
 
-    def _batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None) -> Batch:
-        pad_id = self.tokenizer.pad_id
-        if corpus.is_running_text:  # rows (start, stop, …)
-            ids, real = gather_padded(corpus.ids.flat, index[:, 0], index[:, 1] - index[:, 0], pad_id)
-            index = index[:, 0]
-        else:
-            ids, real = corpus.ids.padded(index, pad_id)
-        ngram_batch, t = ngrams_of_batch(corpus, index), self.tokenizer
-        seen, ngram_batch, labels = mask_tokens(torch.from_numpy(ids), ngram_batch, t.mask_id, generator, t.special_ids)
+    def make_batch(self, corpus: EncodedCorpus, index: np.ndarray, generator: torch.Generator | None = None) -> Batch:
+        """Make a batch whose masked tokens `generator` draws, or torch's own."""
+        t = self.tokenizer
+        ids, real = corpus.ids.padded(index, t.pad_id)
+        ngram_batch = ngrams_of_batch(corpus, index)
+        seen, ngram_batch, labels = mask_tokens(torch.from_numpy(ids), ngram_batch, t.mask_id, t.special_ids, generator)
         guessed = labels != IGNORE_INDEX
-        if ngram_batch is not None and self._ahead is not None:
-            ngram_batch = without_previews(ngram_batch, self._ahead, guessed)
+        if ngram_batch is not None and t.ngrams and any(ahead := t.ngrams.looks_ahead):
+            ngram_batch = without_previews(ngram_batch, torch.tensor(ahead), guessed)
         n_labels = int(guessed.sum())
         return Batch(seen, padding_mask_of(real), labels, None, index, int(real.sum()), n_labels, ngram_batch)
-
-    @cached_property
-    def _ahead(self) -> Tensor | None:
-        """Return a mask of the n-gram ids that reveal later tokens; None if there are none."""
-        ahead = self.tokenizer.ngrams.looks_ahead if self.tokenizer.ngrams else []
-        return torch.tensor(ahead) if any(ahead) else None
 
     def build_single_model(self) -> MaskedLanguageModel:
         c, t = self.config, self.tokenizer
@@ -230,29 +203,23 @@ class Pretrain(Task):
     def validate(
         self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
     ) -> dict[str, float]:
-        nats, right, n = 0.0, 0, 0
+        sums = np.zeros(3)
         with evaluation_mode(model):
             for batch in self.batches(model, corpus, group):
-                labels = batch.labels[batch.labels != IGNORE_INDEX]
-                logits = self.logits(model, batch)
-                nats += cross_entropy_sum(logits, labels).item()
-                right += int((logits.argmax(dim=-1) == labels).sum())
-                n += batch.n_labels
-        nats, right, n = group.all_reduce(nats, right, n)
-        loss = nats / max(1, n)
-        return {"loss": loss, self.metric: loss, "masked_accuracy": right / max(1, n)}
+                logits, labels = self.logits(model, batch), batch.labels[batch.labels != IGNORE_INDEX]
+                right = int((logits.argmax(dim=-1) == labels).sum())
+                sums += [cross_entropy_sum(logits, labels).item(), right, batch.n_labels]
+        nats, right, n = group.all_reduce(*sums.tolist())
+        return {"loss": nats / max(1, n), self.metric: nats / max(1, n), "masked_accuracy": right / max(1, n)}
 
-    def evaluate(
-        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
-    ) -> dict[str, Any]:
+    def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
         corpus = self.encode(split, training=False)
         n = sum(batch.n_labels for batch in self.batches(model, corpus))
         scores = {"n": n, **self.validate(model, corpus, split)}
-        return scores | {"examples": self._examples(model, split), "predictions": []}
+        texts = [" ".join([*text.split()[:EXAMPLE_WORDS], MASK]) for text in split.text[:N_EXAMPLES]]
+        return scores | {"examples": self.predict(model, texts, decode), "predictions": []}
 
-    def predict(
-        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
-    ) -> list[dict[str, Any]]:
+    def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return {"text", "filled", "guesses"} for each text.
 
         The guesses are, for every [MASK], the most probable tokens, {"token", "probability"}. `filled` is the text with
@@ -268,19 +235,17 @@ class Pretrain(Task):
             answers.append(answer | masked_text.unknown_mark(self.tokenizer, ids))
         return answers
 
-    def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[dict[str, Any]]]:
+    def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[JsonObject]]:
         """Return the k most probable tokens for each masked id, in chunks as in training, without special tokens."""
         guesses, t = [], self.tokenizer
-        max_len = t.room(self.config.text.max_len)
-        device = next(model.parameters()).device
+        device, max_len = next(model.parameters()).device, t.room(self.config.text.max_len)
         with evaluation_mode(model):
             for start in range(0, len(ids), max_len):
                 row = torch.tensor([t.framed(ids[start : start + max_len])], device=device)
-                if not bool((wanted := row == t.mask_id).any()):
-                    continue
-                ngram_batch = self._ngram_batch(words[start : start + max_len])
-                logits = model(row, None, ngram_batch and ngram_batch.to(device), wanted).float().cpu()
-                guesses += masked_text.top_predictions(t, logits.numpy(), k)
+                if bool((wanted := row == t.mask_id).any()):
+                    ngram_batch = self._ngram_batch(words[start : start + max_len])
+                    logits = model(row, None, ngram_batch and ngram_batch.to(device), wanted).float().cpu()
+                    guesses += masked_text.top_predictions(t, logits.numpy(), k)
         return guesses
 
     def _ngram_batch(self, words: list[str]) -> NgramBatch | None:
@@ -290,19 +255,3 @@ class Pretrain(Task):
         rows = RaggedArray.from_lists([[], *(known.lookup(word) if word else [] for word in words)])
         ngrams, _ = rows.padded(np.arange(len(rows)), 0)
         return NgramBatch(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
-
-    def _examples(self, model: nn.Module, split: Split) -> list[dict[str, Any]]:
-        """Return the beginnings of texts with one token masked, its first prediction, and the truth."""
-        rows, t = [], self.tokenizer
-        for ids, words in masked_text.encode(t, [text[:EXAMPLE_CHARS] for text in split.text[:N_EXAMPLES]]):
-            ids, words = ids[:EXAMPLE_TOKENS], words[:EXAMPLE_TOKENS]
-            places = [at for at, token in enumerate(ids) if token not in t.special_ids]
-            if not places:
-                continue
-            at = places[len(places) // 2]
-            hidden = [*ids[:at], t.mask_id, *ids[at + 1 :]]
-            surfaces = [*([""] * at if self._ahead is not None else words[:at]), "", *words[at + 1 :]]
-            ((guess,),) = self._guesses(model, hidden, surfaces, 1)
-            text = f"{t.decode(ids[:at]).strip()} {MASK} {t.decode(ids[at + 1 :]).strip()}"
-            rows.append({"text": text, "guess": guess["token"], "truth": masked_text.written(t, ids[at])})
-        return rows

@@ -4,36 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from glassformer.config import Config, TrainConfig
+from glassformer.config import Config
 from glassformer.config.recipes import config_from_dict
-from glassformer.config.validation import build
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.errors import CheckpointError, GlassformerError, UsageError
 from glassformer.models.build import without_memory
 from glassformer.runs.folder import LEARNED_RECORD, MODEL_CONFIG, RunFolder, SeedsFolder
 from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
-from glassformer.runs.records import JsonObject, dataclass_from_json
+from glassformer.runs.records import JsonObject
 from glassformer.tasks import Task, task_class
 from glassformer.text.decision import Decision
 from glassformer.utils.safe_read import LIMITS, read_json_object
 
-
-@dataclass(frozen=True)
-class ModelFacts:
-    """What the `config.json` of a model folder says, beside the sections of its configuration."""
-
-    task: str
-    recipe: str
-    vocab_size: int
-    label_names: list[str] | None = None
-    precision: str = "fp32"
-    decision: JsonObject | None = None
-
-
+DAMAGE = ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
+"""Errors of a configuration in which something is missing, of another type, or beyond 64 bits."""
 MAX_POSITIONS = 1 << 25
 """Most numbers in tables of positions, which are computed and not in the weights, beyond the number of weights."""
 
@@ -47,28 +35,44 @@ def load_model_folder(folder: RunFolder) -> tuple[Task, Weights]:
     """
     model_folder = folder.require_model_folder()
     facts, found = read_description(model_folder)
-    task = restore_task(facts, model_folder, folder)
-    _check_described(task, found, model_folder / MODEL_CONFIG)
+    where = model_folder / MODEL_CONFIG
+    try:
+        task = _restore_task(facts, where, folder)
+        _check_described(task, found)
+    except (*DAMAGE, UsageError, CheckpointError) as error:
+        what = error.message if isinstance(error, GlassformerError) else f"{type(error).__name__} {error}"[:200]
+        named = what if str(model_folder) in what else f"{where}: {what}"
+        raise CheckpointError(named, "copy model folders whole; their files belong together") from error
     return task, read_weights(model_folder)
 
 
-def _check_described(task: Task, found: Shapes, where: Path) -> None:
+def _restore_task(facts: JsonObject, where: Path, folder: RunFolder) -> Task:
+    """Return the task that a model folder describes; its data comes from the run's settings if there are any."""
+    settings = {name: facts[name] for name in ("task", "recipe", "text", "model", "decode")}
+    config = config_from_dict(settings | {"train": {"precision": facts["precision"]}}, str(where))
+    if (recipe := settings_of(folder)) is not None:
+        config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
+    tokenizer, names = RunFolder(where.parent).read_tokenizer(), facts["label_names"]
+    if tokenizer.vocab_size != facts["vocab_size"]:
+        raise CheckpointError(f"the tokenizer has {tokenizer.vocab_size:,} tokens, not {facts['vocab_size']}")
+    if names is not None and names != [*dict.fromkeys(map(str, names))]:
+        raise CheckpointError("label_names should be a list of different names")
+    task = task_class(config.task)(config, tokenizer, names)
+    task.decision = Decision.from_json(facts.get("decision"), names, where)
+    return task
+
+
+def _check_described(task: Task, found: Shapes) -> None:
     """Compare the shapes of the weights with those of the task's model, which is built without memory.
 
     The number of modules and the tables of positions take time and memory even so, and are bounded by the weights.
     """
     config, n_weights = task.config.model, sum(map(math.prod, found.values()))
-    if (n_layers := config.n_layers * config.ensemble_size) > len(found):
-        raise CheckpointError(f"{where} describes a model of {n_layers:,} layers, but {len(found):,} tensors are there")
-    if task.config.text.max_len * config.d_model * config.ensemble_size > max(MAX_POSITIONS, n_weights):
-        raise CheckpointError(f"{where}: max_len {task.config.text.max_len:,} is beyond any text")
-    try:
-        with without_memory():
-            check_shapes(shapes_of(task.build_model()), found)
-    except CheckpointError as error:
-        raise CheckpointError(f"{where}: {error.message}", error.hint) from error
-    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # sizes beyond 64 bits
-        raise CheckpointError(f"{where} describes no model: {str(error)[:200]}") from error
+    n_positions = task.config.text.max_len * config.d_model * config.ensemble_size
+    if config.n_layers * config.ensemble_size > len(found) or n_positions > max(MAX_POSITIONS, n_weights):
+        raise CheckpointError(f"{config.n_layers:,} layers for {task.config.text.max_len:,} tokens have more weights")
+    with without_memory():
+        check_shapes(shapes_of(task.build_model()), found)
 
 
 SETTINGS = "config"
@@ -83,47 +87,13 @@ def settings_of(folder: RunFolder) -> Config | None:
     Raises:
         CheckpointError: the settings are damaged.
     """
-    if folder.resumable:
-        return folder.read_config()
     path = folder.path / LEARNED_RECORD
-    if not path.is_file():
-        return None
+    if folder.resumable or not path.is_file():
+        return folder.read_config() if folder.resumable else None
     try:
         return config_from_dict(read_json_object(path, LIMITS["record"])[SETTINGS], str(path), of_a_run=True)
-    except (KeyError, TypeError, ValueError, UsageError) as error:
+    except (*DAMAGE, UsageError) as error:
         raise CheckpointError(f"{path} does not say how the model was trained", "restore it from a copy") from error
-
-
-def restore_task(facts: JsonObject, model_folder: Path, folder: RunFolder) -> Task:
-    """Return the task that a model folder describes; its data comes from the run's settings if there are any.
-
-    Raises:
-        CheckpointError: something is missing, of another type, or does not fit the tokenizer.
-    """
-    where = model_folder / MODEL_CONFIG
-    known = dataclass_from_json(ModelFacts, facts, where)
-    sections = {name: facts[name] for name in ("text", "model", "decode") if name in facts}
-    if len(sections) < 3:
-        raise CheckpointError(f"{where} lacks one of text, model and decode", "restore the folder from a copy")
-    try:
-        config = config_from_dict({"task": known.task, "recipe": known.recipe, **sections}, str(where))
-        train = build(TrainConfig, {"precision": known.precision}, "train", str(where))
-    except UsageError as error:
-        raise CheckpointError(error.message, error.hint) from error
-    config = replace(config, train=train)
-    if (recipe := settings_of(folder)) is not None:
-        config = replace(config, note=recipe.note, data=recipe.data, train=recipe.train)
-    tokenizer = RunFolder(model_folder).read_tokenizer()
-    if tokenizer.vocab_size != known.vocab_size:
-        message = f"the tokenizer in {model_folder} has {tokenizer.vocab_size:,} tokens, not {known.vocab_size:,}"
-        raise CheckpointError(message, "copy model folders whole; their files cannot be exchanged")
-    kind = task_class(config.task)
-    names = known.label_names or []
-    if kind.explain_as in ("classifier", "multilabel_classifier", "tagger") and len(set(names)) < max(2, len(names)):
-        raise CheckpointError(f"{where}: label_names should be two different names or more")
-    task = kind(config, tokenizer, known.label_names)
-    task.decision = Decision.from_json(known.decision, known.label_names, where)
-    return task
 
 
 def restore_begun_task(folder: RunFolder) -> Task:
@@ -131,14 +101,12 @@ def restore_begun_task(folder: RunFolder) -> Task:
 
     Raises:
         CheckpointError: something is missing or damaged.
+        UsageError: there is no such task.
     """
     config, tokenizer, data = folder.read_config(), folder.read_tokenizer(), folder.read_data()
-    try:
-        task = task_class(config.task)(config, tokenizer, data.label_names)
-        task.decision = Decision.from_json(data.scale, data.label_names, folder.data)
-        return task
-    except UsageError as error:
-        raise CheckpointError(f"{folder.config}: {error.message}", error.hint) from error
+    task = task_class(config.task)(config, tokenizer, data.label_names)
+    task.decision = Decision.from_json(data.scale, data.label_names, folder.data)
+    return task
 
 
 def decision_together(seeds: Path, runs: Sequence[tuple[Path, Task]]) -> Decision:

@@ -6,9 +6,9 @@ RESULTS.md has what cuts of Multi30k say of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -31,18 +31,16 @@ from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import mean_probability, translation_lines, warn_of_cut
-from glassformer.text.answers import token_probabilities as probabilities_of_tokens
+from glassformer.text import answers
 from glassformer.text.ngrams import mean_words
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import counted, table
 
 FEW, MANY = 10_000, 100_000
 """Pairs below which a set is small, and from which it is large."""
 
 
-def suggest(n_pairs: int) -> dict[str, Any]:
+def suggest(n_pairs: int) -> JsonObject:
     """Return the suggested settings by field.
 
     - Vocabulary: 6,000 pieces, so that most words of a small set are one piece, and more by a power of the size.
@@ -64,21 +62,19 @@ VALIDATION_SENTENCES = 1024
 """Sentences translated greedily at each validation; the loss is over all of them."""
 
 
-SIGNATURES = ("bleu_signature", "bleu_lc_signature", "chrf_signature")
+SEARCH = ("beam_size", "length_penalty")
+SAMPLING = ("sample", "temperature", "top_k", "top_p", "min_p", "decode_seed", "length_penalty")
+"""Settings of the decoding that an evaluation records: of beam search, and of sampling."""
 
 
 def how_decoded(evaluation: Evaluation) -> list[str]:
     """Return how translations were decoded, and sacreBLEU's signatures."""
     scores = evaluation.scores
-    signatures = [f"`{scores[key]}`" for key in SIGNATURES if key in scores]
-    if not signatures:
-        return []
-    how = f"Decoded with beam {scores['beam_size']}. " if "beam_size" in scores else ""
+    signatures = [f"`{value}`" for name, value in scores.items() if name.endswith("_signature")]
+    how = f"Decoded with beam {scores.get('beam_size')}."
     if scores.get("sample"):
-        how = f"Sampled at temperature {scores.get('temperature', 1.0):g}, seed {scores.get('decode_seed', 0)}. "
-    words = scores.get("bleu_lc_words")
-    lower = f" The lowercased references have {words:,} words." if words else ""
-    return [f"{how}sacreBLEU signatures: {', '.join(signatures)}.{lower}"]
+        how = f"Sampled at temperature {scores['temperature']:g}, seed {scores['decode_seed']}."
+    return [f"{how} sacreBLEU signatures: {', '.join(signatures)}."] if signatures else []
 
 
 def translation_examples(examples: Sequence[JsonObject]) -> str:
@@ -89,28 +85,7 @@ def translation_examples(examples: Sequence[JsonObject]) -> str:
 
 def score_translations(scores: JsonObject) -> Scoring | None:
     """Return what BLEU counts, by the tokenizer that the evaluation used; None where exact matches are the headline."""
-    return bleu_scoring(scores.get("bleu_signature")) if scores.get("headline", "bleu") == "bleu" else None
-
-
-def bleu_by_length(evaluation: Evaluation) -> bytes | None:
-    """Draw BLEU by length of the reference; PNG bytes, or None where there is nothing to draw."""
-    rows = evaluation.scores.get("length_buckets") or []
-    overall = evaluation.value("bleu")
-    if len(rows) < 2 or overall is None:
-        return None
-    subtitle = "Test sentences by tokens of the reference, n of each"
-    figure, (axes,) = ps.new_figure(3.3, "BLEU by length", subtitle, right=0.95)
-    x, bleu = np.arange(len(rows)), [row["bleu"] for row in rows]
-    axes.bar(x, bleu, 0.62, color=ps.SOFT)
-    for at, value in zip(x, bleu, strict=True):
-        axes.annotate(f"{value:.1f}", (at, 0), (0, 6), textcoords="offset points", ha="center", color=ps.INK)
-    axes.axhline(overall, color=ps.ACCENT, linewidth=1.2)
-    axes.set_xticks(x, [f"{row['min']}–{row['max']}\nn = {row['n']:,}" for row in rows])
-    axes.tick_params(length=0)
-    axes.set_xlim(-0.6, len(rows) - 0.4)
-    axes.set_ylim(0, max([*bleu, overall, 1e-9]) * 1.08)
-    ps.end_labels(axes, [(len(rows) - 0.4, overall, f"all {overall:.1f}", ps.ACCENT)])
-    return ps.png(figure)
+    return bleu_scoring(scores.get("bleu_signature", "")) if scores.get("headline", "bleu") == "bleu" else None
 
 
 REPORT = TaskReport(
@@ -123,13 +98,12 @@ REPORT = TaskReport(
     headline="bleu",
     table_metrics=("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio"),
     baselines={"copy": "copying the source"},
-    plots={"bleu_by_length": (bleu_by_length, "BLEU by length of the reference.")},
     limits="It translates sentences of the kind it was trained on. Others may come out fluent and wrong.",
     comparison_keys=("reference", "translation"),
     details=how_decoded,
     example_table=translation_examples,
     example_text="--beam-size 5 < source.txt > translation.txt",
-    answer_lines=translation_lines,
+    answer_lines=answers.translation_lines,
     scored=score_translations,
 )
 
@@ -143,6 +117,7 @@ class Translate(Task):
     metric = "bleu"
     explain_as = "translator"
     needs_tokens = ("bos", "eos")
+    writes = ("eos", "unk", "mask")
     # Label smoothing would give a share to the tokens of the source in a joint vocabulary, which are never written.
     imported_start: ClassVar = {"lr": 3e-4, "label_smoothing": 0.0}
     report = REPORT
@@ -154,7 +129,7 @@ class Translate(Task):
     )
 
     @classmethod
-    def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
+    def suggest_settings(cls, data: TextData, config: Config) -> tuple[JsonObject, str]:
         n, n_source, n_target = len(data.train), mean_words(data.train.text), mean_words(data.train.answers)
         of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
         return suggest(n) | of_words, f"{counted(n, 'pairs')}, {counted(round(n_source), 'words')} to {n_target:.0f}"
@@ -164,17 +139,6 @@ class Translate(Task):
         task = super().from_data(config, data, tokenizer)
         task.metric = headline_of(data.train.answers, config.decode.bleu_tokenize)
         return task
-
-    @classmethod
-    def tokenizer_texts(cls, train: Split) -> list[str]:
-        return train.text + train.answers
-
-    @property
-    def suppress_tokens(self) -> list[int]:
-        t = self.tokenizer
-        if t.special is not None:
-            return [i for i in t.without_text if i not in (t.eos_id, t.unk_id)]
-        return [t.pad_id, t.bos_id]
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write columns: ids, the sources with their end tokens; target, the targets without start and end tokens.
@@ -187,8 +151,7 @@ class Translate(Task):
         ids, targets = writer.sequences("ids"), writer.sequences("target")
         for chunk in writer.chunks(split):
             encoded = t.encode_batch(chunk.text), t.of_targets.encode_batch(chunk.answers)
-            sides = zip(chunk.text, chunk.answers, strict=True)
-            for source, target, texts in zip(*encoded, sides, strict=True):
+            for source, target, *texts in zip(*encoded, chunk.text, chunk.answers, strict=True):
                 if training and not (source and target and all(text.strip() for text in texts)):
                     writer.stats["n_empty"] += 1
                 elif training and (len(source) > t.room(max_len) or len(target) > max_len):
@@ -214,15 +177,9 @@ class Translate(Task):
         tgt_in = np.roll(target, 1, axis=1)  # the last column is always padding
         tgt_in[:, 0] = t.bos_id
         n_labels = int(lengths.sum()) + len(index)
-        return Batch(
-            torch.from_numpy(ids),
-            padding_mask_of(real),
-            torch.from_numpy(labels),
-            torch.from_numpy(tgt_in),
-            index,
-            n_tokens=int(real.sum()) + n_labels,
-            n_labels=n_labels,
-        )
+        mask, n_tokens = padding_mask_of(real), int(real.sum()) + n_labels
+        source, given, following = map(torch.from_numpy, (ids, tgt_in, labels))
+        return Batch(source, mask, following, given, index, n_tokens, n_labels)
 
     def build_single_model(self) -> Translator:
         size = self.tokenizer.vocab_size
@@ -249,22 +206,15 @@ class Translate(Task):
         shown = {name: float(scores[name]) for name in ("bleu", "chrf", "exact_match")}
         return {"loss": self.mean_loss(model, corpus, group)} | shown
 
-    def evaluate(
-        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
-    ) -> dict[str, Any]:
-        references = split.answers
-        found = [*self._hypotheses(model, split.text, decode)]
-        means = [mean_probability(hypotheses[0].token_log_probs) for _, _, hypotheses in found]
-        rows: list[dict[str, Any]] = [
-            self._answer(*each, decode, False) | mean for each, mean in zip(found, means, strict=True)
-        ]
-        translations = [row["translation"] for row in rows]
+    def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
+        rows = self.predict(model, split.text, decode, means=True)
+        translations, references = [row["translation"] for row in rows], split.answers
         scores = score(translations, references, tokenize=decode.bleu_tokenize)
         if split.published is not None:
             scores |= published_score(translations, split.published)
         scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
-        scores |= _settings_used(decode)
-        scores["n_truncated"] = warn_of_cut(rows, self.config.text.max_len)
+        scores |= {name: getattr(decode, name) for name in (SAMPLING if decode.sample else SEARCH)}
+        scores["n_truncated"] = answers.warn_of_cut(rows, self.config.text.max_len)
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
         return scores | {"examples": rows[:8], "predictions": rows}
 
@@ -275,51 +225,36 @@ class Translate(Task):
         decode: DecodeConfig,
         first: int = 0,
         token_probabilities: bool = False,
-    ) -> list[dict[str, Any]]:
+        means: bool = False,
+    ) -> list[JsonObject]:
         """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
 
         An empty text has an empty translation, as many times as were requested. A text longer than `max_len` is cut,
         and has "truncated": True. With `token_probabilities` each translation has what `text.answers` says of its
-        tokens.
+        tokens, with `means` the mean of their probabilities alone.
         """
-        translated = self._hypotheses(model, texts, decode, first)
-        return [self._answer(*each, decode, token_probabilities) for each in translated]
-
-    def _hypotheses(
-        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
-    ) -> Iterator[tuple[str, dict[str, Any], list[Hypothesis]]]:
-        """Yield each text with what is said of its encoding, and its hypotheses, the best first."""
-        encoded = self.tokenizer.encode_cut(texts, self.config.text.max_len)
-        end = self.tokenizer.with_end
-        sources = [end(cut.ids) if text.strip() else [] for text, cut in zip(texts, encoded, strict=True)]
+        t, written = self.tokenizer, []
+        cuts = t.encode_cut(texts, self.config.text.max_len)
+        sources = [t.with_end(cut.ids) if text.strip() else [] for text, cut in zip(texts, cuts, strict=True)]
         translated = self._translate(model, sources, decode, first)
-        for text, cut, hypotheses in zip(texts, encoded, translated, strict=True):
-            if text.strip():
-                yield text, cut.mark, hypotheses
-            else:
-                yield text, {}, hypotheses * decode.n_best
-
-    def _answer(
-        self, text: str, mark: dict[str, Any], hypotheses: list[Hypothesis], decode: DecodeConfig, of_tokens: bool
-    ) -> dict[str, Any]:
-        ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in hypotheses]
-        if of_tokens:
-            pairs = zip(ranked, hypotheses, strict=True)
-            ranked = [row | probabilities_of_tokens(self.tokenizer, h.ids, h.token_log_probs) for row, h in pairs]
-        best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True}) | mark
-        return {"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {})
+        for text, cut, found in zip(texts, cuts, translated, strict=True):
+            rows = []
+            for h in found:
+                rows.append({"translation": t.decode(h.ids), "score": h.score})
+                if token_probabilities:
+                    rows[-1] |= answers.token_probabilities(t, h.ids, h.token_log_probs)
+                elif means:
+                    rows[-1] |= answers.mean_probability(h.token_log_probs)
+            unfinished = {} if found[0].finished else {"unfinished": True}
+            answer = {"text": text} | rows[0] | unfinished | (cut.mark if text.strip() else {})
+            n_best = rows if text.strip() else rows * decode.n_best  # an empty text is not decoded
+            written.append(answer | ({"n_best": n_best} if decode.n_best > 1 else {}))
+        return written
 
     def _translate(
         self, model: nn.Module, sources: Sequence[Sequence[int]], decode: DecodeConfig, first: int = 0
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses for each source, ids with an end token; empty sources are not decoded."""
-        model, t = cast("Translator | Ensemble", model), self.tokenizer
+        t = self.tokenizer
         special = Special(t.pad_id, t.bos_id, t.eos_id)
-        return translate_ids(model, sources, decode, special, first_row=first)
-
-
-def _settings_used(decode: DecodeConfig) -> dict[str, Any]:
-    """Return the settings that translations were made with: of beam search, or of sampling."""
-    search = ("beam_size", "length_penalty")
-    sampling = ("sample", "temperature", "top_k", "top_p", "min_p", "decode_seed", "length_penalty")
-    return {name: getattr(decode, name) for name in (sampling if decode.sample else search)}
+        return translate_ids(cast("Translator | Ensemble", model), sources, decode, special, first_row=first)

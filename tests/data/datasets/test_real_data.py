@@ -39,8 +39,8 @@ if os.environ.get("GLASSFORMER_DATA"):
         data = load_text_data(TASKS["translate"].schema, config)
         published = data.valid.published
         assert published is not None and published.language == language
-        pairs = zip(data.valid.answers, published.answers, strict=True)
-        assert sum(tokenised(raw, language) != line for raw, line in pairs) <= 1
+        pairs = zip(tokenised(data.valid.answers, language), published.answers, strict=True)
+        assert sum(ours != line for ours, line in pairs) <= 1
         words = {"de": 12_103, "en": 12_968, "fr": 13_988}[language]
         assert data.test is not None and data.test.published is not None
         assert sum(len(line.split()) for line in data.test.published.answers) == words
