@@ -14,7 +14,7 @@ import pytest
 import glassformer
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
-from glassformer.report.plots import _smoothed, draw_all
+from glassformer.report.plots import draw_all
 from glassformer.report.run_record import load_run_record
 from glassformer.report.write import model_card, write_report
 from glassformer.tasks import TASKS
@@ -24,9 +24,9 @@ from glassformer.tasks.reporting import TaskReport
 MakeRun = Callable[..., Path]
 
 PLOTS = {
-    "classify": {"loss", "metric", "learning_rate", "lengths", "confusion", "coverage", "reliability"},
-    "translate": {"loss", "metric", "learning_rate", "lengths", "bleu_by_length"},
-    "lm": {"loss", "metric", "learning_rate"},
+    "classify": {"loss", "metric", "confusion", "coverage", "reliability"},
+    "translate": {"loss", "metric", "bleu_by_length"},
+    "lm": {"loss", "metric"},
 }
 
 
@@ -184,7 +184,7 @@ def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
     rows = [row, {**row, "step": 2, "valid": {"loss": 0.5, "accuracy": 1.0}}]
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
     edit(run / "evaluation.json", lambda e: e.update(accuracy=1.0, ci95=[1.0, 1.0]))
-    assert {"loss", "metric", "learning_rate"} <= set(draw_all(load_run_record(run)))
+    assert {"loss", "metric"} <= set(draw_all(load_run_record(run)))
 
 
 @pytest.mark.draws
@@ -195,15 +195,6 @@ def test_writing_twice_gives_the_same_and_removes_stale_plots(fake_run: MakeRun)
     (run / "plots" / "confusion.png").write_bytes(b"old")
     write_report(load_run_record(run))
     assert {path.name: path.read_bytes() for path in sorted(run.rglob("*.*")) if path.is_file()} == before
-
-
-def test_smoothing_keeps_a_slope_and_calms_noise() -> None:
-    import numpy as np
-
-    line = np.linspace(3.0, 1.0, 400)
-    noisy = line + np.random.default_rng(0).normal(0, 0.1, size=400)
-    assert np.allclose(_smoothed(line), line)
-    assert np.abs(_smoothed(noisy) - line).mean() < 0.03
 
 
 def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored(fake_run: MakeRun) -> None:
@@ -255,7 +246,7 @@ def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
     ]
     assert "A model trained on IMDB" in text and "Accuracy on the test split: **" in text
     assert "| Calibration error |" in text and "majority" in text and "Two hours of rain" in text
-    assert {path.stem for path in (run / "plots").glob("*.png")} == {"loss", "metric", "learning_rate", "lengths"}
+    assert {path.stem for path in (run / "plots").glob("*.png")} == {"loss", "metric"}
     assert "- Macro F1: " in model_card(load_run_record(run))
 
 

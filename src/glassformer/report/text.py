@@ -161,10 +161,8 @@ MOST_VALIDATIONS = 12
 """Longest table of validations."""
 
 CAPTIONS = {
-    "loss": "Loss. Grey: every step; black: smoothed; red: validation. The dotted line marks the weights kept.",
-    "metric": "The validation metric, with the test score and its 95% interval beside it.",
-    "learning_rate": "Learning rate, and the gradient norm before clipping.",
-    "lengths": "Lengths in tokens.",
+    "loss": "Grey: every step; black: the mean of the last 1/25 of the run; red: validation. Dotted: the weights kept.",
+    "metric": "The validation metric, with the score of the evaluation and its 95% interval beside it.",
 }
 """Of the plots every run has; those of its scores are the task's."""
 
@@ -177,7 +175,7 @@ def report_markdown(facts: RunRecord, plots: list[str]) -> str:
         *_opening(facts),
         *("## Result", *_result(facts, plots)),
         *("## Training", *_training(facts, plots)),
-        *("## Data", *_data(facts, plots)),
+        *("## Data", *_data(facts)),
         *("## Use it", "From the folder that holds this one:", use(facts, facts.path.name)),
         *("## Reproduce it", *_reproduce(facts)),
     ]
@@ -228,7 +226,7 @@ def _result(facts: RunRecord, plots: list[str]) -> list[str]:
 def _training(facts: RunRecord, plots: list[str]) -> list[str]:
     if not facts.training:
         return ["No step was logged."]
-    images = _images(facts, plots, ("loss", "metric", "learning_rate"))
+    images = _images(facts, plots, ("loss", "metric"))
     return [" ".join(_how_it_went(facts)), *images, *_validations(facts)]
 
 
@@ -283,7 +281,7 @@ def _validations(facts: RunRecord) -> list[str]:
     return [shown, f"One validation in {every} is shown."] if every > 1 else [shown]
 
 
-def _data(facts: RunRecord, plots: list[str]) -> list[str]:
+def _data(facts: RunRecord) -> list[str]:
     if not facts.data.splits:
         return ["The run does not say what it was trained on."]
     header = ["split", "examples", "tokens", "cut short", "tokens cut off", "left out", "empty", "twice"]
@@ -299,7 +297,6 @@ def _data(facts: RunRecord, plots: list[str]) -> list[str]:
         "*Twice*: examples equal to one before, kept. *Also in training*: texts (of running text, long lines) that are "
         f"in the training part too. *Unknown*: tokens the vocabulary lacks{spelled}; of the test split only the texts "
         f"were looked at before it was scored. {tokenizer}",
-        *_images(facts, plots, ("lengths",)),
         *(
             ["\n".join(f"- {cell_text(note)}" for note in notes)]
             if (notes := [*facts.data.notes, *_met(facts)])

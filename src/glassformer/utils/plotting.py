@@ -53,6 +53,8 @@ STYLE: Any = {
     "savefig.facecolor": PAPER,
 }
 
+GAP = 0.095
+"""Least distance of two labels at the ends of lines, as a share of the height of the axes."""
 LABEL_GAP = ((0, 11, "left"), (0, -11, "left"), (0, 11, "right"), (0, -11, "right"))
 """Where a label stands that has no room to the right of its point: over it, under it, or so to the left; in points."""
 
@@ -96,7 +98,7 @@ def new_figure(
     return figure, axes
 
 
-def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap: float = 0.095) -> None:
+def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]]) -> None:
     """Write labels to the right of points, those over one another pushed apart.
 
     Where one would cover a line that goes on there, it stands over or under its point instead, if that place is free.
@@ -104,7 +106,6 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
     Args:
         axes: where; its limits must be final.
         labels: (x, y, text, colour), in data units.
-        gap: least distance of two labels, as a share of the height of the axes.
     """
     points = [axes.transLimits.transform(axes.transScale.transform(label[:2])) for label in labels]
     placed = sorted((float(point[1]), *label) for point, label in zip(points, labels, strict=True))
@@ -131,7 +132,7 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
     ]
     for _ in range(50):  # relax: push those that are over one another apart by equal amounts
         for i, j in near:
-            short = gap - (heights[j] - heights[i])
+            short = GAP - (heights[j] - heights[i])
             if short > 1e-9:
                 heights[i] -= short / 2
                 heights[j] += short / 2
