@@ -197,6 +197,9 @@ def preflight(context: RunContext, pace: Pace, model: nn.Module) -> Preflight:
 def _findings(context: RunContext, splits: dict[str, SplitRecord]) -> Iterator[Finding]:
     """Yield what a reader must know of the data before believing a score."""
     yield from context.data.findings
+    if context.config.data.use_test_as_validation:
+        matter = "the test split is used as validation, so the weights are chosen on it: no clean test score"
+        yield Finding(matter, "leave out --use-test-as-validation", "test split")
     running = context.task.running_text
     for name, split in splits.items():
         if split.n_in_training and split.n_compared:

@@ -53,8 +53,6 @@ STYLE: Any = {
     "savefig.facecolor": PAPER,
 }
 
-GAP = 0.095
-"""Least distance of two labels at the ends of lines, as a share of the height of the axes."""
 LABEL_GAP = ((0, 11, "left"), (0, -11, "left"), (0, 11, "right"), (0, -11, "right"))
 """Where a label stands that has no room to the right of its point: over it, under it, or so to the left; in points."""
 
@@ -132,7 +130,7 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]]) -> 
     ]
     for _ in range(50):  # relax: push those that are over one another apart by equal amounts
         for i, j in near:
-            short = GAP - (heights[j] - heights[i])
+            short = 0.095 - (heights[j] - heights[i])  # of the height of the axes
             if short > 1e-9:
                 heights[i] -= short / 2
                 heights[j] += short / 2
