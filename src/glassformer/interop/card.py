@@ -307,7 +307,7 @@ def card(
     intro = f"A {report.model_name} {how} with Glassformer{trained}."
     lines = [*head, "---", "", f"# {facts.run}", "", intro, ""]
     lines += [f"- Exported for {facts.target} as {facts.architecture}, weights in {facts.dtype}."]
-    lines += _score(report, record.evaluation) if record is not None and record.evaluation is not None else []
+    lines += _score(report, record.evaluation) if record is not None and record.evaluation else []
     if facts.check:
         lines.append(f"- Compared with the run on {': '.join(agreement(facts.check))}.")
     else:

@@ -181,7 +181,7 @@ def first_loss_and_chance(facts: RunRecord) -> tuple[float, float]:
     if facts.data.base:
         raise NotMade("it did not begin with random weights")
     if facts.task_report.averaged[1] == "numbers" or not facts.task_report.guesses_evenly:
-        raise NotMade("what guessing costs is not the logarithm of a number of answers")
+        raise NotMade("what guessing costs depends on how frequent the labels are, or on the scale of the numbers")
     if not facts.training or facts.training[0].step != 1 or not math.isfinite(facts.training[0].loss):
         raise NotMade("the first step is not in the log")
     n = len(facts.data.label_names or ()) or facts.data.tokenizer.get("vocab_size")
