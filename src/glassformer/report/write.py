@@ -50,7 +50,8 @@ def model(facts: RunRecord) -> str:
     if tokenizer:
         spelled = ", words read with their n-grams" if tokenizer.get("has_ngrams") else ""
         parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries{spelled}")
-    parts.append(f"trained from {f'the weights of {code(begin)}' if begin else 'random weights'}")
+    how, weights = ("fine-tuned", f"the weights of {code(begin)}") if begin else ("trained", "random weights")
+    parts.append(f"{how} with Glassformer from {weights}")
     sentence = "; ".join(parts)
     return f"{sentence[0].upper()}{sentence[1:]}."
 
