@@ -26,9 +26,9 @@ from typing import Any
 
 from benchmarks.results_page import curves_png, page, typed
 
-from glassformer.report import text
 from glassformer.report.run_record import RunRecord, load_run_record
-from glassformer.report.seeds import SeedsRecord, best_validation_score, load_seeds, summary_stats
+from glassformer.report.seeds import SeedsRecord, load_seeds, summary_stats
+from glassformer.report.write import dataset
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import task_class
@@ -65,14 +65,14 @@ def collect(path: Path, wanted: JsonObject) -> JsonObject | None:
         f"{env['threads']} thread{'s' * (env['threads'] != 1)}" if "threads" in env else None,
     ]
     return {
-        "section": wanted.get("section") or without_paths(text.dataset(first).partition(" in ")[0]),
+        "section": wanted.get("section") or without_paths(dataset(first).partition(" in ")[0]),
         "command": wanted.get("command") or without_paths(env.get("command") or ""),
         "note": wanted.get("note", ""),
         "task": first.config.task,
         "metric": first.score.metric.name,
         "score": summary_stats(scores),
         "valid_metric": first.metric.name,
-        "valid": summary_stats([value for run in runs if (value := best_validation_score(run)) is not None] or [0.0]),
+        "valid": summary_stats([run.kept_score or 0.0 for run in runs]),
         "ci95": first.score.interval if len(runs) == 1 else None,
         "n_test": evaluation.n,
         "also": {
@@ -81,7 +81,7 @@ def collect(path: Path, wanted: JsonObject) -> JsonObject | None:
         }
         | ({"ensemble of the seeds": seeds.ensemble.text} if seeds and seeds.ensemble else {}),
         "baselines": _baselines(runs),
-        "parameters": first.n_parameters,
+        "parameters": first.data.preflight.get("n_parameters"),
         "steps": round(sum(run.steps for run in runs) / len(runs)),
         "flops": sum(map(flops, runs)) / len(runs),
         "seconds": sum(run.seconds or 0.0 for run in runs) / len(runs),
@@ -143,15 +143,15 @@ def seeds_of(path: Path) -> SeedsRecord | None:
 
 def flops(run: RunRecord) -> float:
     """Return the FLOPs of a run's training: per token, times tokens, times epochs."""
-    a_token, epochs = (run.data.preflight.get("flops_per_token", 0.0), run.training[-1].epoch if run.training else 0)
-    return a_token * (run.data.train.n_tokens or 0) * (epochs or 0)
+    a_token, epochs = run.data.preflight.get("flops_per_token", 0.0), run.training[-1].epoch if run.training else 0
+    return a_token * (run.data.train.n_tokens or 0) * epochs
 
 
 def curve(run: RunRecord) -> list[list[float]]:
     """Return [seconds, validation score] of a run, thinned."""
-    rows = [row for row in run.validations if not math.isnan(row.seconds)]
-    every = -(-len(rows) // MOST_POINTS) if rows else 1
-    return [[round(row.seconds, 1), round(run.validation_score(row), 5)] for row in rows[::-1][::every][::-1]]
+    rows = [(row.seconds, row.valid) for row in run.validations if row.valid and not math.isnan(row.seconds)]
+    every = -(-len(rows) // MOST_POINTS) or 1
+    return [[round(seconds, 1), round(valid[run.metric.name], 5)] for seconds, valid in rows[::-1][::every][::-1]]
 
 
 def without_paths(command: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import glassformer
 from glassformer.config.recipes import recipe_text
 from glassformer.explain.embedding_view import embedding_view, lookups_of
+from glassformer.report.run_record import load_run_record
 
 RECORDS = Path(__file__).parent / "results"
 
@@ -30,13 +31,13 @@ def record_of(folder: Path) -> dict[str, Any]:
     """Return recipe, command, machine, score, and the scores of each validation of a run or of several seeds."""
     seeds = sorted(path for path in folder.glob("seed-*") if path.is_dir()) or [folder]
     runs = [_one(seed) for seed in seeds]
+    recipe = load_run_record(seeds[0]).name
     environment = json.loads((seeds[0] / "env.json").read_text(encoding="utf-8"))
-    report = json.loads((seeds[0] / "report.json").read_text(encoding="utf-8"))
     command = environment["command"].partition(" --out")[0]
     machine = f"{environment['device_name']}, {environment['threads']} threads, {environment['precision']}"
     return {
-        "recipe": report["recipe"],
-        "recipe_sha256": recipe_hash(report["recipe"]),
+        "recipe": recipe,
+        "recipe_sha256": recipe_hash(recipe),
         "command": command,
         "hardware": machine,
         "torch": environment["versions"]["torch"],
@@ -46,11 +47,10 @@ def record_of(folder: Path) -> dict[str, Any]:
 
 def _one(folder: Path) -> dict[str, Any]:
     """Return the headline, with its interval, and the validations of one run."""
-    headline = json.loads((folder / "report.json").read_text(encoding="utf-8"))["headline"]
+    metric, value, interval = load_run_record(folder).score
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    keep = ("step", "epoch", "valid")
-    validations = [{key: row[key] for key in keep if key in row} for row in rows if "valid" in row]
-    return {"headline": headline, "validations": validations}
+    validations = [{key: row[key] for key in ("step", "epoch", "valid")} for row in rows if "valid" in row]
+    return {"headline": {"metric": metric.name, "value": value, "ci95": interval}, "validations": validations}
 
 
 def read_record(name: str) -> dict[str, Any]:

@@ -89,7 +89,6 @@ def test_a_run_folder_is_complete(classifier: Path) -> None:
         "model",
         "plots",
         "report.md",
-        "report.json",
         "tokenizer.json",
         "evaluation.json",
         "predictions.jsonl",

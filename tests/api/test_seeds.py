@@ -16,7 +16,7 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
 from glassformer.evaluate.scores import class_scores as score
-from glassformer.report.seeds import load_seeds, mean_text, summary_stats
+from glassformer.report.seeds import load_seeds, summary_stats
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation
 from glassformer.training.multi_seed import resume_seeds
@@ -243,7 +243,11 @@ def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytes
 
 
 def test_spreads() -> None:
-    from glassformer.evaluate.metrics import metric
+    from glassformer.evaluate.metrics import Metric, metric
+
+    def mean_text(metric: Metric, values: list[float]) -> str:
+        of = summary_stats(values)
+        return metric.around(of["mean"], of["sd"], of["min"], of["max"])
 
     assert summary_stats([0.5]) == {"n": 1, "mean": 0.5, "sd": None, "min": 0.5, "max": 0.5}
     assert mean_text(metric("accuracy"), [0.86, 0.87, 0.88]) == "87.0% (sd 1.0, 86.0–88.0%)"

@@ -14,7 +14,7 @@ from tests.helpers.hostile import BYTES, Attack, file_attacks, forge, key_attack
 
 MODEL = ["config.json", "model.safetensors", "tokenizer.json", "manifest.json", "README.md"]
 RECORDS = ["evaluation.json", "data.json", "env.json", "metrics.jsonl"]
-RUN = ["config.toml", "predictions.jsonl", "tokenizer.json", "report.json", *RECORDS]
+RUN = ["config.toml", "predictions.jsonl", "tokenizer.json", *RECORDS]
 FAST = {"null", "-1", "10^35", "NaN", "long string", "array of arrays", "object of objects"}
 
 

@@ -28,7 +28,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def unfinished(victims: Victims, run: Path) -> Path:
     shutil.copytree(victims.run, run)
-    for name in ("model", "evaluation.json", "report.md", "report.json"):
+    for name in ("model", "evaluation.json", "report.md"):
         path = run / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     return run

@@ -138,7 +138,7 @@ def test_a_finished_run_is_told_whole(finished: Run) -> None:
     assert [point["scores"] for point in now["validations"]] == [row["valid"] for row in logged if "valid" in row]
     assert [each["step"] for each in now["snapshots"]][:3] == [0, 16, 32]
     assert now["has_model"] and not now["control"] and now["refused"] is None
-    assert any(finding["place"] == "few examples" for finding in now["findings"])
+    assert any(finding["place"] == "few validation examples" for finding in now["findings"])
     assert Training(finished.path).now(after=54)["curve"]["step"] == [55]
 
 

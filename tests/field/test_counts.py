@@ -18,11 +18,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(capsys: pytest.CaptureFixture[str], out: Path, *argv: str) -> tuple[str, dict, str]:
-    """Train a tiny run; return its messages, its report as data, and as text."""
+    """Train a tiny run; return its messages, its data record and scores, and its report as text."""
     capsys.readouterr()
     assert main(["train", *argv, "--out", str(out), *SMALL, "--json"]) == 0
     err = capsys.readouterr().err
-    return err, json.loads((out / "report.json").read_text()), (out / "report.md").read_text()
+    facts = {name: json.loads((out / f"{name}.json").read_text()) for name in ("data", "evaluation")}
+    return err, facts, (out / "report.md").read_text()
 
 
 def pairs(path: Path, n: int, empty: int, written: str = "") -> list[str]:

@@ -14,7 +14,7 @@ from tests.helpers.small import config_of, data_of, small_run
 from glassformer.data.diagnostics import Finding
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError
-from glassformer.report.diagnosis import data
+from glassformer.report.diagnosis import RULES
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.records import DataRecord, SplitRecord
 from glassformer.training.budget import Pace
@@ -38,6 +38,15 @@ def test_a_label_with_a_colon_stays_whole(label: str) -> None:
     assert DataRecord(preflight=stored).findings == warnings
 
 
+def test_a_test_split_that_chooses_the_weights_is_warned_of() -> None:
+    run = small_run(config_of("classify"), data_of("classify"))
+    config = replace(run.config, data=replace(run.config.data, use_test_as_validation=True))
+    for changed, expected in ((run.config, []), (config, ["leave out --use-test-as-validation"])):
+        context = run.context.with_config(changed)
+        warnings = preflight(context, Pace(0.01, 0.1, 1000.0, 0.1), run.task.build_model()).warnings
+        assert [warning.remedy for warning in warnings if warning.place == "test split"] == expected
+
+
 def test_an_evaluation_longer_than_the_training_is_announced() -> None:
     run = small_run(config_of("classify"), data_of("classify"))
     facts = preflight(run.context, Pace(0.01, 0.1, 1000.0, 0.1), run.task.build_model())
@@ -58,7 +67,7 @@ def test_the_diagnosis_tells_the_matter_and_the_remedy(fake_run: Callable[..., P
     warning = Finding(f"95% of the training texts are {label!r}", "read macro F1", "prevailing class", {"n": 19})
     stored["preflight"]["warnings"] = [asdict(warning)]
     path.write_text(json.dumps(stored), encoding="utf-8")
-    assert list(data(load_run_record(path.parent))) == [warning]
+    assert list(RULES["data"](load_run_record(path.parent))) == [warning]
 
 
 @for_each("damaged", ["a sentence", {"remedy": "look"}, {"matter": 7}])

@@ -167,15 +167,6 @@ def test_no_damage_to_a_log_ends_in_a_traceback(data: st.DataObject, fake_run: C
     assert repr(again) == repr(checkup)
 
 
-def test_a_log_that_is_lost_is_found(fake_run: Callable[..., Path], capsys: pytest.CaptureFixture) -> None:
-    run = fake_run("lm")
-    assert (run / "evaluation.json").exists()
-    (run / "metrics.jsonl").unlink()
-    assert main(["doctor", str(run), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["diagnostics"]
-    assert "log" in [each["place"] for each in found]
-
-
 def test_lines_that_cannot_be_read_are_counted(fake_run: Callable[..., Path], capsys: pytest.CaptureFixture) -> None:
     run = fake_run("lm")
     text = lines().splitlines(keepends=True)

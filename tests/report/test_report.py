@@ -14,7 +14,7 @@ import pytest
 import glassformer
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
-from glassformer.report.plots import _smoothed, draw_all
+from glassformer.report.plots import draw_all
 from glassformer.report.run_record import load_run_record
 from glassformer.report.write import model_card, write_report
 from glassformer.tasks import TASKS
@@ -24,9 +24,9 @@ from glassformer.tasks.reporting import TaskReport
 MakeRun = Callable[..., Path]
 
 PLOTS = {
-    "classify": {"loss", "metric", "learning_rate", "lengths", "confusion", "coverage", "reliability"},
-    "translate": {"loss", "metric", "learning_rate", "lengths"},
-    "lm": {"loss", "metric", "learning_rate"},
+    "classify": {"loss", "metric", "confusion", "coverage", "reliability"},
+    "translate": {"loss", "metric"},
+    "lm": {"loss", "metric"},
 }
 
 
@@ -52,9 +52,7 @@ def test_every_task_has_its_plots_and_every_plot_is_shown(fake_run: MakeRun, tas
         data = path.read_bytes()
         width, height = struct.unpack(">II", data[16:24])
         assert data.startswith(b"\x89PNG") and width >= 700 and height >= 500
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    assert report["plots"] == sorted(f"plots/{name}.png" for name in PLOTS[task])
-    assert report["training"]["steps"] == 1500 and report["training"]["best"]["step"] in range(150, 1501, 150)
+    assert "1,500 steps, " in text
 
 
 def test_the_report_says_what_a_reader_needs(fake_run: MakeRun) -> None:
@@ -62,16 +60,15 @@ def test_the_report_says_what_a_reader_needs(fake_run: MakeRun) -> None:
     sections = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
     assert sections == ["Result", "Training", "Data", "Use it", "Reproduce it"]
     opening = text.split("## ")[0]
-    assert "IMDB" in opening and "95% interval" in opening and "2,143,490 parameters" in opening
+    assert "trained on imdb" in opening and "95% interval" in opening and "2,143,490 parameters" in opening
     for fact in (
         "TF-IDF + logistic regression",
         "majority class",
-        "22.6%",
+        "5,076",
         "0.12%",
         "label smoothing of 0.1",
         "glassformer predict classify",
         "glassformer train classify/config.toml",
-        "0123456789abcdef",
         "no film on both sides",
         "seed 1",
     ):
@@ -88,9 +85,9 @@ def test_a_bag_of_words_that_wins_is_said_at_the_top(fake_run: MakeRun) -> None:
 def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> None:
     run = fake_run("classify")
     config = (run / "config.toml").read_text(encoding="utf-8")
-    config = config.replace("use_test_as_validation = false", "use_test_as_validation = true\nlimit = 500")
-    finding = {"matter": "only 500 of 22,500 training examples are used, drawn by seed", "place": "limit"}
-    edit(run / "data.json", lambda d: d["preflight"].update(warnings=[finding]))
+    limited = {"matter": "only 500 of 22,500 training examples are used, drawn by seed", "place": "limit"}
+    unclean = {"matter": "the weights are chosen on it: no clean test score", "place": "test split"}
+    edit(run / "data.json", lambda d: d["preflight"].update(warnings=[limited, unclean]))
     (run / "config.toml").write_text(config.replace('note = ""', 'note = "A restatement."'), encoding="utf-8")
     edit(run / "evaluation.json", lambda e: e.update(split="valid"))
     opening = report_of(run).split("## Result")[0]
@@ -111,8 +108,6 @@ def test_dates_are_quoted_by_exact_match(fake_run: MakeRun) -> None:
     text = report_of(run)
     assert "Exact match on the test split: **98.7%**" in text.split("## Result")[0]
     assert load_run_record(run).metric.name == "exact_match"
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    assert report["headline"]["metric"] == "exact_match"
 
 
 def test_signatures_stand_beside_bleu(fake_run: MakeRun) -> None:
@@ -135,7 +130,7 @@ def test_a_run_with_only_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('task = "lm"\n', encoding="utf-8")
     text = report_of(tmp_path)
     assert "Not evaluated yet" in text and "No step was logged" in text
-    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["plots"] == []
+    assert list((tmp_path / "plots").iterdir()) == []
 
 
 @pytest.mark.draws
@@ -184,26 +179,16 @@ def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
     rows = [row, {**row, "step": 2, "valid": {"loss": 0.5, "accuracy": 1.0}}]
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
     edit(run / "evaluation.json", lambda e: e.update(accuracy=1.0, ci95=[1.0, 1.0]))
-    assert {"loss", "metric", "learning_rate"} <= set(draw_all(load_run_record(run)))
+    assert {"loss", "metric"} <= set(draw_all(load_run_record(run)))
 
 
 @pytest.mark.draws
-def test_writing_twice_gives_the_same_and_removes_stale_plots(fake_run: MakeRun) -> None:
+def test_writing_twice_gives_the_same(fake_run: MakeRun) -> None:
     run = fake_run("lm")
     write_report(load_run_record(run))
     before = {path.name: path.read_bytes() for path in sorted(run.rglob("*.*")) if path.is_file()}
-    (run / "plots" / "confusion.png").write_bytes(b"old")
     write_report(load_run_record(run))
     assert {path.name: path.read_bytes() for path in sorted(run.rglob("*.*")) if path.is_file()} == before
-
-
-def test_smoothing_keeps_a_slope_and_calms_noise() -> None:
-    import numpy as np
-
-    line = np.linspace(3.0, 1.0, 400)
-    noisy = line + np.random.default_rng(0).normal(0, 0.1, size=400)
-    assert np.allclose(_smoothed(line), line)
-    assert np.abs(_smoothed(noisy) - line).mean() < 0.03
 
 
 def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored(fake_run: MakeRun) -> None:
@@ -230,11 +215,11 @@ def test_a_folder_that_is_no_run_and_a_damaged_file_are_named(tmp_path: Path, fa
 def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
     run = fake_run("classify")
     card = model_card(load_run_record(run))
-    for fact in ("IMDB", "95% interval", "`neg`, `pos`", "model.safetensors", "256 tokens", "glassformer.load"):
+    for fact in ("imdb", "95% interval", "`neg`, `pos`", "256 tokens", "glassformer.load"):
         assert fact in card, fact
     early = fake_run("translate", "early", evaluated=False)
     card = model_card(load_run_record(early))
-    assert "not evaluated on a test split" in card and "On validation" in card
+    assert "not evaluated on a test split" in card and "on validation: " in card
 
 
 # A task that says little
@@ -253,9 +238,9 @@ def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
         "Use it",
         "Reproduce it",
     ]
-    assert "A model trained on IMDB" in text and "Accuracy on the test split: **" in text
+    assert "A model trained on imdb" in text and "Accuracy on the test split: **" in text
     assert "| Calibration error |" in text and "majority" in text and "Two hours of rain" in text
-    assert {path.stem for path in (run / "plots").glob("*.png")} == {"loss", "metric", "learning_rate", "lengths"}
+    assert {path.stem for path in (run / "plots").glob("*.png")} == {"loss", "metric"}
     assert "- Macro F1: " in model_card(load_run_record(run))
 
 
@@ -306,13 +291,6 @@ def test_what_is_unknown_in_unseen_texts_is_told_with_the_remedy(fake_run: MakeR
     assert "31.00%" in row and "| 77 |" in row
     edit(run / "data.json", lambda data: data["tokenizer"].update(has_ngrams=True))
     assert "read by how they are spelled" in report_of(run)
-
-
-def test_a_validation_score_on_few_examples_has_its_interval(fake_run: MakeRun) -> None:
-    run = fake_run("classify")
-    assert "examples, 95% interval" not in report_of(run)
-    edit(run / "data.json", lambda data: data["splits"]["valid"].update(n=12))
-    assert re.search(r"Accuracy on validation: \d+\.\d% of 12 examples, 95% interval \d", report_of(run))
 
 
 def test_a_run_whose_number_of_threads_changed_says_so(fake_run: MakeRun) -> None:

@@ -285,7 +285,7 @@ def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: 
     assert (run / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
     facts = RunFolder(run).read_data().base
     assert facts == {"path": str(base), "sha256": load_pretrained(str(base)).sha256}
-    assert "trained from the weights of" in (run / "report.md").read_text(encoding="utf-8")
+    assert "fine-tuned with Glassformer from the weights of" in (run / "report.md").read_text(encoding="utf-8")
 
 
 def test_pretraining_helps_where_labels_are_few(base: Path, tmp_path: Path) -> None:

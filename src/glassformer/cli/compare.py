@@ -36,8 +36,7 @@ def run(argv: Sequence[str]) -> int:
     if arguments.json:
         console.write_json(asdict(comparison))
         return 0
-    columns = "run task dataset split n metric value ci95 seeds sd parameters steps seconds".split()
-    console.write_table(columns, [[_cell(row[name]) for name in columns] for row in comparison.rows])
+    console.write_table([*comparison.rows[0]], [[*map(_cell, row.values())] for row in comparison.rows])
     if comparison.tests:
         columns = "first second metric difference ci95 p_value p_holm n".split()
         console.write("")

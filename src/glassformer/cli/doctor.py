@@ -15,7 +15,7 @@ from glassformer.cli import flags
 from glassformer.config.recipes import recipe_names
 from glassformer.errors import UsageError
 from glassformer.report.diagnosis import EXAMINED, RULES, Checkup, check_log
-from glassformer.report.run_record import load_run_record, readable_records
+from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
 from glassformer.utils.formatting import counted
@@ -58,9 +58,7 @@ def _of_log(path: Path) -> Checkup:
     """Return what the folder alone shows; nothing where a model was imported, or copied without its run."""
     if not RunFolder(path).resumable:
         return Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
-    record = load_run_record(path, damaged_log=True)
-    with readable_records(path):
-        return check_log(record)
+    return check_log(load_run_record(path, damaged_log=True))
 
 
 def _of_weights(path: Path, arguments: DoctorArguments) -> Checkup:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from glassformer.interop.export_facts import ExportFacts, agreement
-from glassformer.report import text
 from glassformer.report.run_record import RunRecord
+from glassformer.report.write import dataset
 from glassformer.runs.origin import Origin
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.reporting import TaskReport
@@ -303,11 +303,11 @@ def card(
         how = "fine-tuned"
     elif record is None and origin is not None:
         how = "imported"  # and not trained
-    trained = f" on {text.dataset(record)}" if record is not None else ""
+    trained = f" on {dataset(record)}" if record is not None else ""
     intro = f"A {report.model_name} {how} with Glassformer{trained}."
     lines = [*head, "---", "", f"# {facts.run}", "", intro, ""]
     lines += [f"- Exported for {facts.target} as {facts.architecture}, weights in {facts.dtype}."]
-    lines += _score(report, record.evaluation) if record is not None and record.evaluation is not None else []
+    lines += _score(report, record.evaluation) if record is not None and record.evaluation else []
     if facts.check:
         lines.append(f"- Compared with the run on {': '.join(agreement(facts.check))}.")
     else:

@@ -37,7 +37,6 @@ class TrainingProgress:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._shown = -float("inf")
-        self._threads: int | None = None
         self._bar: Any = None
 
     def __enter__(self) -> TrainingProgress:
@@ -46,82 +45,51 @@ class TrainingProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            with console.stderr_may_be_lost():
-                self._bar.stop()
+        self._stop()
 
     def __call__(self, report: StepMetrics) -> None:
         """Show a report: validations always, steps now and then."""
         now = self._clock()
-        if report.threads != self._threads and self._threads is not None:
-            logger.info(threads_line(report.step, self._threads, report.threads or 1))
-        self._threads = report.threads
-        finished = self._bar is not None and report.progress >= 1.0
-        if finished or report.paused or now - self._shown >= (LINE_SECONDS if self._bar is None else DRAW_SECONDS):
+        if report.paused or now - self._shown >= (LINE_SECONDS if self._bar is None else DRAW_SECONDS):
             self._shown = now
             if self._bar is None:
                 logger.info(step_line(report))
             else:
                 with console.stderr_may_be_lost():
-                    self._draw(report)
+                    self._bar.start()
+                    self._bar.update(self._bar.task_ids[0], completed=report.progress, line=step_line(report))
+                    self._bar.refresh()
+        if report.progress >= 1.0:
+            self._stop()
         if report.valid is not None:
-            logger.info(valid_line(report))
+            scores = "  ".join(f"{name} {value:.4f}" for name, value in report.valid.items())
+            scores += "  (best)" if report.best else ""
+            logger.info(f"step {report.step}  epoch {report.epoch:.2f}  validation: {scores}")
 
-    def _draw(self, report: StepMetrics) -> None:
-        try:
-            if not self._bar.live.is_started:
-                self._bar.start()
-            self._bar.update(self._bar.task_ids[0], completed=report.progress, facts=bar_lines(report))
-            self._bar.refresh()
-            if report.progress >= 1.0:
+    def _stop(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            with console.stderr_may_be_lost():
                 self._bar.stop()
-        except (OSError, ValueError):  # the terminal was closed: training continues without a bar
-            self._bar = None
 
 
 def step_line(report: StepMetrics) -> str:
     """Return a step as one line: epoch, loss in nats, learning rate, gradient norm, tokens/s, padding, time left."""
+    left = "" if report.eta_seconds is None else f"  left {duration(report.eta_seconds)}"
     return (
         f"step {report.step}  epoch {report.epoch:.2f}  loss {report.loss:.4f}  lr {report.lr:.2e}  "
         f"grad {report.grad_norm:.2f}  {report.tokens_per_s:,.0f} tokens/s  padding {report.padding:.0%}"
-        f"{_left(report)}{_paused(report)}"
+        f"{left}{'  paused' if report.paused else ''}"
     )
-
-
-def bar_lines(report: StepMetrics) -> str:
-    """Return the same with a progress bar, in two lines that fit a terminal of 80 columns."""
-    return (
-        f"step {report.step}  epoch {report.epoch:.2f}{_paused(report) or _left(report)}\n"
-        f"loss {report.loss:.4f}  lr {report.lr:.1e}  grad {report.grad_norm:.2f}  "
-        f"{report.tokens_per_s:,.0f} tok/s  pad {report.padding:.0%}"
-    )
-
-
-def valid_line(report: StepMetrics) -> str:
-    """Return a validation as one line; the best so far is marked."""
-    scores = "  ".join(f"{name} {value:.4f}" for name, value in (report.valid or {}).items())
-    return f"step {report.step}  epoch {report.epoch:.2f}  validation: {scores}{'  (best)' if report.best else ''}"
-
-
-def threads_line(step: int, before: int, now: int) -> str:
-    """Return a line about a changed number of threads."""
-    why = "other programs use the processor" if now < before else "the processor is free again"
-    return f"step {step}: {why}, so it trains with {now} thread{'s' * (now > 1)} (before: {before})"
-
-
-def _left(report: StepMetrics) -> str:
-    return "" if report.eta_seconds is None else f"  left {duration(report.eta_seconds)}"
-
-
-def _paused(report: StepMetrics) -> str:
-    return "  paused" if report.paused else ""
 
 
 def _new_bar() -> Any:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.table import Column
 
-    columns = BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[facts]}", markup=False)
+    line = TextColumn("{task.fields[line]}", markup=False, table_column=Column())  # broken where the terminal is narrow
     # Drawn when there is news, so that no second thread writes to the terminal.
+    columns = BarColumn(bar_width=12), TaskProgressColumn(), line
     bar = Progress(*columns, console=console.stderr_console(), transient=True, auto_refresh=False)
-    bar.add_task("training", total=1.0, facts="")
+    bar.add_task("training", total=1.0, line="")
     return bar

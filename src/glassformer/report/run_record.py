@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassformer.config import Config
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.origin import IMPORT, Origin
 from glassformer.runs.records import INITIAL, DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
 from glassformer.tasks import task_class
 from glassformer.tasks.reporting import Score, TaskReport
@@ -66,31 +65,12 @@ class RunRecord:
         return [value for row in self.training if not math.isnan(value := getattr(row, name))]
 
     @property
-    def origin(self) -> Origin | None:
-        """Return where the weights began, if they are those of an imported model."""
-        return Origin.from_json(self.data.base.get(IMPORT), RunFolder(self.path).data)
-
-    @property
-    def n_parameters(self) -> int | None:
-        return self.data.preflight.get("n_parameters")
-
-    @property
     def score(self) -> Score:
         return self.task_report.score(self.evaluation or Evaluation())
 
     @property
     def metric(self) -> Metric:
         return self.task_report.metric(self.data.metric or "loss")
-
-    def validation_score(self, row: StepMetrics) -> float:
-        score = (row.valid or {}).get(self.metric.name)
-        return math.nan if score is None else score
-
-    @property
-    def initial_score(self) -> float | None:
-        """Return the validation metric of the weights before the first step; None where it was not computed."""
-        score = self.data.base.get(INITIAL)
-        return float(score) if isinstance(score, int | float) else None
 
     def best_validation(self) -> StepMetrics | None:
         """Return the validation whose weights are kept, as training logged it.
@@ -99,19 +79,22 @@ class RunRecord:
         """
         return next((row for row in reversed(self.validations) if row.best), None)
 
+    @property
+    def kept_score(self) -> float | None:
+        """Return the validation metric of the weights that are kept; None where it was not computed."""
+        best = self.best_validation()
+        return (best.valid or {}).get(self.metric.name) if best else self.data.base.get(INITIAL)
+
 
 @contextmanager
 def readable_records(*paths: Path) -> Iterator[None]:
-    """Raise a CheckpointError where records are of a form that no version wrote, so that they cannot be shown.
-
-    The types of what is common to all runs are checked when it is read; what tasks score is theirs alone.
-    """
+    """Raise a CheckpointError where records are of a form that no version wrote, so that they cannot be shown."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        named = ", ".join(map(str, paths))
-        message = f"the records in {named} are not as they were written ({type(error).__name__}: {str(error)[:200]})"
-        raise CheckpointError(message, "restore the folder from a copy; with --debug the place is shown") from error
+        where = f"the records in {', '.join(map(str, paths))} are not as they were written"
+        hint = "restore the folder from a copy; with --debug the place is shown"
+        raise CheckpointError(f"{where} ({type(error).__name__}: {str(error)[:200]})", hint) from error
 
 
 def load_run_record(path: Path | str, config: Config | None = None, *, damaged_log: bool = False) -> RunRecord:
@@ -123,15 +106,11 @@ def load_run_record(path: Path | str, config: Config | None = None, *, damaged_l
     Raises:
         CheckpointError: no such folder, no configuration in it, or a file that is damaged.
     """
-    folder = RunFolder(path)
-    damaged: list[int] | None = [] if damaged_log else None
-    config, rows = config or folder.read_config(), sorted(folder.read_metrics(damaged), key=lambda row: row.step)
-    try:
-        task_class(config.task)
-    except UsageError as error:
-        raise CheckpointError(f"{folder.config}: {error.message}", error.hint) from error
+    folder, damaged = RunFolder(path), list[int]()
+    config = config or folder.read_config()
+    rows = sorted(folder.read_metrics(damaged if damaged_log else None), key=lambda row: row.step)
     training = list({row.step: row for row in rows}.values())
     validations = list({row.step: row for row in rows if row.valid is not None}.values())
     env, data = folder.read_env(), folder.read_data()
     evaluation, diverged = folder.read_evaluation(), folder.read_divergence()
-    return RunRecord(folder.path, config, env, data, training, validations, evaluation, diverged, damaged or [])
+    return RunRecord(folder.path, config, env, data, training, validations, evaluation, diverged, damaged)

@@ -1,90 +1,218 @@
-"""The report of a run: `report.md` for people, `report.json` for programs, `plots/*.png`; and its model card.
+"""The report of a run: `report.md` for people, with `plots/*.png`; and its model card.
 
-It must make sense to someone who has the `model/` folder alone, so it repeats the score and the limits that
-the report holds in full.
-
-Everything is read back from the run folder, so a report can be written again at any time, without the data
-and without the model. The sentences are in `text.py`, the pictures in `plots.py`.
+Both are lists of parts in Markdown, to be read once from top to bottom, the result first; what is unknown is said, not
+left out. The card must make sense to someone who has the `model/` folder alone, so it begins as the report does.
+Everything is read back from the run folder, so a report can be written again at any time, without the data and without
+the model. The pictures are in `plots.py`.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import fields
 
-from glassformer.config.recipes import config_to_dict
-from glassformer.report import text
+from glassformer.evaluate.significance import FEW
 from glassformer.report.plots import draw_all
 from glassformer.report.run_record import RunRecord, readable_records
-from glassformer.report.text import report_markdown
 from glassformer.runs.folder import PLOTS, RunFolder
-from glassformer.runs.records import JsonObject
-from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
-from glassformer.utils.formatting import cell_text, code, percent
+from glassformer.runs.origin import IMPORT, Origin
+from glassformer.runs.records import Evaluation, SplitRecord
+from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text
+from glassformer.utils.formatting import cell_text, code, counted, duration, fenced, glassformer_command, quoted, table
 
-FILES = """\
-- `config.json`: the architecture, the text settings and the hash of the tokenizer
-- `model.safetensors`: the weights; safetensors, no pickle
-- `tokenizer.json`: the tokenizer, {tokenizer}
-- `manifest.json`: sizes and SHA-256 of these files; loading checks them"""
+NO_TEST = "There was no test split: these scores are on the validation split, which also chose the weights."
+CAPTIONS = {
+    "loss": "Grey: every step; black: the mean of the last 1/25 of the run; red: validation. Dotted: the weights kept. "
+    "The training loss includes label smoothing and dropout, the validation loss neither.",
+    "metric": "The validation metric.",
+}
+"""Of the plots every run has; those of its scores are the task's."""
+
+
+def dataset(facts: RunRecord) -> str:
+    """Return what it was trained on and how long that took, for a sentence."""
+    data, took = facts.config.data, f" in {duration(facts.seconds)}" if facts.seconds else ""
+    file = data.files.train_file or data.files.src_file or facts.data.source
+    return (f"own data ({code(file)})" if data.dataset == "files" else data.dataset) + took
+
+
+def model(facts: RunRecord) -> str:
+    """Return what the model is: family, layers, width, heads, parameters, tokenizer, and where its weights began."""
+    model, tokenizer, begin = facts.config.model, facts.data.tokenizer, facts.config.train.init_from
+    layers = f"{counted(model.n_layers, 'layers')}, d_model {model.d_model}, {model.n_heads} heads"
+    parts = [f"{facts.task_report.family} Transformer, {layers}".lstrip()]
+    if model.ensemble_size > 1:
+        parts.append(f"an ensemble of {model.ensemble_size} of them, averaging {facts.task_report.averaged[1]}")
+    if n_parameters := facts.data.preflight.get("n_parameters"):
+        parts.append(f"{n_parameters:,} parameters")
+    if tokenizer:
+        spelled = ", words read with their n-grams" if tokenizer.get("has_ngrams") else ""
+        parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries{spelled}")
+    how, weights = ("fine-tuned", f"the weights of {code(begin)}") if begin else ("trained", "random weights")
+    parts.append(f"{how} with Glassformer from {weights}")
+    sentence = "; ".join(parts)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def headline(facts: RunRecord) -> str:
+    """Return the score to quote in one sentence, with its interval, split and size; or that there is none."""
+    evaluation, (metric, value, interval) = facts.evaluation, facts.score
+    if evaluation is None or value is None:
+        return "It was not evaluated on a test split."
+    spread = f" (95% interval {metric.between(interval)})" if interval else ""
+    over = counted(evaluation.n, facts.task_report.unit)
+    return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, over {over}."
+
+
+def caveats(facts: RunRecord) -> list[str]:
+    """Return what the evaluation itself says against its score; nothing before there is one."""
+    evaluation, (metric, _, interval) = facts.evaluation, facts.score
+    if evaluation is None:
+        return []
+    found = [NO_TEST] if evaluation.split != "test" else []
+    threads = Counter(row.threads for row in facts.training if row.threads)
+    if len(threads) > 1:
+        steps = ", ".join(f"{n} in {steps:,} steps" for n, steps in sorted(threads.items(), reverse=True))
+        again = "the same run again may differ in its last bits; `--threads` fixes the number"
+        found.append(f"The number of threads changed beside other programs ({steps}): {again}.")
+    if 0 < evaluation.n < FEW and interval:
+        few = f"{counted(evaluation.n, facts.task_report.unit)} {'was' if evaluation.n == 1 else 'were'} scored"
+        low, high = map(metric.write, interval)
+        found.append(f"Only {few}: {metric.title} may be anything from {low} to {high}.")
+    return [*found, *facts.task_report.warnings(evaluation), *(evaluation.scores.get("notes") or [])]
+
+
+def cautions(facts: RunRecord) -> list[str]:
+    """Return what a reader must know before believing the score, of the data and of the evaluation, as quotations."""
+    of_data = [f"{finding[0].upper()}{finding[1:]}." for finding in map(str, facts.data.findings)]
+    return [quoted(f"**Mind:** {caution}") for caution in (*of_data, *caveats(facts))]
+
+
+def opening(facts: RunRecord) -> list[str]:
+    """Return what report and card begin with: the data, the score, the model and what makes the score doubtful."""
+    device = facts.env.get("device_name") or facts.env.get("device")
+    on = f" on {cell_text(device)}" if device else ""
+    return [
+        f"# {cell_text(facts.name)}",
+        f"A {facts.task_report.model_name} trained on {dataset(facts)}{on}. {headline(facts)}",
+        f"*{model(facts)}*",
+        *([quoted(facts.config.note)] if facts.config.note else []),
+        *cautions(facts),
+    ]
+
+
+def kept(facts: RunRecord) -> str:
+    """Return which weights were kept, and their validation score."""
+    if (score := facts.kept_score) is None:
+        return "There was no validation."
+    best = facts.best_validation()
+    when = f"of step {best.step:,}" if best else "before the first step"
+    return f"Kept: the weights {when} ({facts.metric.title} on validation: {facts.metric.write(score)})."
+
+
+def use(facts: RunRecord, run: str) -> list[str]:
+    """Return how to predict with the run and evaluate it, in the shell and in Python, also where texts are pairs."""
+    words, given = facts.task_report.example_text, '"…"'
+    if facts.config.data.files.pair_column is not None:
+        words, given = '"the first text" --pair "the second text" --json', '("…", "…")'
+    split = facts.evaluation.split if facts.evaluation else "test"
+    evaluate = glassformer_command("evaluate", run, "--split", split, "--json")
+    literal = json.dumps(run, ensure_ascii=False)  # a string of Python too
+    python = f"import glassformer\n\nrun = glassformer.load({literal})\nprint(run.predict({given}))"
+    return [fenced(f"{glassformer_command('predict', run)} {words}\n{evaluate}", "sh"), fenced(python, "python")]
 
 
 def model_card(facts: RunRecord) -> str:
-    """Return the card of a run's model as Markdown."""
-    share = (facts.data.train.n_truncated or 0) / max(facts.data.train.n, 1)
-    cut = f"; {percent(share)} of the {facts.task_report.inputs_name} were longer" if share else ""
-    labels = facts.data.label_names or []
-    shown, more = ", ".join(map(code, labels[:50])), len(labels) - 50
-    classes = f"{shown} and {more} more" if more > 0 else shown
-    how, origin = "fine-tuned" if facts.config.train.init_from else "trained from scratch", facts.origin
-    tokenizer = "that of the pretrained run" if facts.config.train.init_from else "trained on the training split alone"
+    """Return the card of a run's model as Markdown; its metadata are those of a Hugging Face model card."""
+    report, labels, n_cut = facts.task_report, facts.data.label_names or [], facts.data.train.n_truncated
+    origin = Origin.from_json(facts.data.base.get(IMPORT), RunFolder(facts.path).data)
+    head = ["library_name: glassformer", *(origin.front_matter() if origin else []), "tags:", "- transformer"]
+    head += [f"pipeline_tag: {report.pipeline_tag}"] if report.pipeline_tag else []
+    evaluation = facts.evaluation or Evaluation()
+    scores = [report.score(evaluation, name) for name in report.names(evaluation)]
+    cut = f"; {n_cut:,} of the training texts were longer" if n_cut else ""
     parts = [
-        _front_matter(facts),
-        f"# {cell_text(facts.name)}",
-        f"A {facts.task_report.model_name} {how} with Glassformer on {text.dataset(facts)}. {text.model(facts)}",
-        *("## Score", text.headline(facts), *_scores(facts), *text.warnings(facts)),
-        *("## Limits", facts.task_report.limits),
-        f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}.",
-        *(("## Classes", classes) if labels else ()),
+        "\n".join(["---", *head, "---"]),
+        *opening(facts),
+        "\n".join(f"- {score.metric.title}: {score.text}" for score in scores) or kept(facts),
+        *("## Limits", report.limits, f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}."),
+        *(("## Classes", ", ".join(map(code, labels))) if labels else ()),
         *(("## Pretrained weights", *origin.of_descendant()) if origin else ()),
-        *("## Use it", text.use(facts, "path/to/run"), "## Files", FILES.format(tokenizer=tokenizer)),
+        *("## Use it", *use(facts, "path/to/run")),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _front_matter(facts: RunRecord) -> str:
-    """Return the metadata of a Hugging Face model card; languages, and the licence of own weights, are the owner's."""
-    report, task = facts.task_report, facts.task_report.pipeline_tag
-    lines = ["library_name: glassformer", *(facts.origin.front_matter() if facts.origin else [])]
-    lines += [*([f"pipeline_tag: {task}"] if task else []), "tags:", "- transformer"]
-    evaluation = facts.evaluation
-    metric, value, _ = report.score(evaluation) if evaluation else (None, None, None)
-    if evaluation and metric and value is not None:
-        lines += ["model-index:", f"- name: {json.dumps(facts.name)}", "  results:", "  - task:"]
-        lines += [f"      type: {task or facts.config.task}", "    dataset:"]
-        lines += [
-            f"      name: {json.dumps(facts.data.source)}",
-            f"      type: {json.dumps(facts.config.data.dataset)}",
-        ]
-        lines += [f"      split: {evaluation.split}", "    metrics:", f"    - type: {metric.name}"]
-        lines += [f"      value: {value:.6g}"]
-    return "\n".join(["---", *lines, "---"])
+def report_markdown(facts: RunRecord, plots: Collection[str]) -> str:
+    """Return the whole report of a run that has `plots` of these names."""
+    report, train = facts.task_report, facts.config.train
+    captions = CAPTIONS | {name: caption for name, (_, caption) in report.plots.items()}
+    images = {n: f"![{n.replace('_', ' ')}]({PLOTS}/{n}.png)\n\n*{captions[n]}*" for n in captions if n in plots}
+    steps = "No step was logged."
+    if facts.training:
+        steps = f"{facts.steps:,} steps, {facts.training[-1].epoch:.2f} epochs; {train.optimizer}, peak rate "
+        steps += f"{train.lr:g}, {train.schedule} schedule, label smoothing of {train.label_smoothing:g}, "
+        steps += f"seed {train.seed}. {kept(facts)}"
+    again = RunFolder(facts.path.name).config.as_posix()
+    parts = [
+        *opening(facts),
+        *("## Result", *_result(facts), *(image for name, image in images.items() if name in report.plots)),
+        *("## Training", steps, *(image for name, image in images.items() if name in CAPTIONS)),
+        *("## Data", *_data(facts)),
+        *("## Use it", "From the folder that holds this one:", *use(facts, facts.path.name)),
+        *("## Reproduce it", fenced(glassformer_command("train", again, "--out", "another-run"), "sh")),
+        "`config.toml` holds every setting, the chosen kernels too. From the folder of the first training, with the "
+        "versions and processor of `env.json`, the files of `data.json` and the same number of threads, which follows "
+        "the load of the machine without `--threads` or `OMP_NUM_THREADS`, it gives the same run on a CPU.",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _scores(facts: RunRecord) -> list[str]:
-    """Return the test scores in a list; before a test, the validation that chose the weights."""
-    if facts.evaluation:
-        names = facts.task_report.names(facts.evaluation)
-        scores = [facts.task_report.score(facts.evaluation, name) for name in names]
-        return ["\n".join(f"- {score.metric.title}: {score.text}" for score in scores)] if scores else []
-    best = facts.best_validation()
-    if best is None:
-        return []
-    value = facts.metric.write(facts.validation_score(best))
-    return [f"On validation, at step {best.step:,}: {facts.metric.title} {value}."]
+def _result(facts: RunRecord) -> list[str]:
+    """Return the table of scores, the baselines beside them, what the task adds, and examples."""
+    evaluation, report = facts.evaluation, facts.task_report
+    if evaluation is None:
+        return [f"Not evaluated yet. Run {code(glassformer_command('train', '--resume', facts.path.name))}."]
+    names, settings = report.names(evaluation), list[str]()
+    scores = [report.score(evaluation, name) for name in names]
+    columns = {"": [score.metric.title for score in scores], "this model": [score.text for score in scores]}
+    columns["95% interval"] = [score.metric.between(score.interval) for score in scores]
+    for key, row in evaluation.baselines.items():
+        title = report.baselines.get(key, cell_text(key.replace("_", " ")))
+        columns[title] = [report.score(Evaluation(scores=row), name).text for name in names]
+        settings += [f"- {title}: {row['settings']}"] if row.get("settings") else []
+    parts = [table([*columns], [*zip(*columns.values(), strict=True)]), "\n".join(settings)]
+    parts += report.details(evaluation)
+    if evaluation.examples:
+        parts += ["### Examples", report.examples_note, report.example_table(evaluation.examples)]
+    return parts
+
+
+def _data(facts: RunRecord) -> list[str]:
+    """Return what was counted of each split, and what was met in the files."""
+    if not (splits := facts.data.splits):
+        return ["The run does not say what it was trained on."]
+    names = [field.name for field in fields(SplitRecord) if field.name not in ("sha256", "counts")]
+    rows = [[name, *(_count(getattr(split, of)) for of in names)] for name, split in splits.items()]
+    spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("has_ngrams") else ""
+    return [
+        table(["split", *(name.removeprefix("n_").replace("_", " ") for name in names)], rows),
+        f"*Truncated*: longer than {facts.config.text.max_len} tokens. *Dropped*: pairs too long. *Empty*: left out, "
+        "since a side is empty or no token is to be predicted. *Duplicates*: equal to one before, kept. *In training*: "
+        f"also in the training split, of those *compared*. *Unknown*: tokens the vocabulary lacks{spelled}.",
+        "\n".join(f"- {cell_text(note)}" for note in facts.data.notes),
+        "\n".join(f"- {cell_text(name)}: {n:,}" for name, n in facts.data.counts.items()),
+    ]
+
+
+def _count(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2%}" if isinstance(value, float) else f"{value:,}"
 
 
 def write_report(facts: RunRecord) -> None:
-    """Write report.json, report.md and plots/ into a run folder; what its record lacks is missed in words.
+    """Write report.md and plots/ into a run folder; what its record lacks is missed in words.
 
     Raises:
         CheckpointError: a part of the folder is a link, or its records cannot be shown.
@@ -93,38 +221,8 @@ def write_report(facts: RunRecord) -> None:
     folder.refuse_links(folder.plots)
     with readable_records(folder.path):
         images = draw_all(facts)
-        report, markdown = report_facts(facts, sorted(images)), report_markdown(facts, sorted(images))
+        markdown = report_markdown(facts, images)
     folder.plots.mkdir(exist_ok=True)
     for name, image in images.items():
         atomic_write_bytes(folder.plots / f"{name}.png", image)
-    for stale in folder.plots.glob("*.png"):  # of an earlier report: it would be read as current
-        if stale.stem not in images:
-            stale.unlink()
-    write_json(folder.report_json, report)
     atomic_write_text(folder.report, markdown)
-
-
-def report_facts(facts: RunRecord, plots: list[str]) -> JsonObject:
-    """Return the report as data: the scores, the training in short, the data, the machine, the plots."""
-    (metric, value, interval), best, rows = facts.score, facts.best_validation(), facts.training
-    means = {name: facts.logged(name) for name in ("tokens_per_s", "padding")}
-    training = {
-        "steps": facts.steps,
-        "epochs": rows[-1].epoch if rows else None,
-        "seconds": facts.seconds,
-        **{name: sum(values) / len(values) if values else None for name, values in means.items()},
-        "n_parameters": facts.n_parameters,
-        "metric": facts.metric.name,
-        "best": {"step": best.step, "epoch": best.epoch, **(best.valid or {})} if best else None,
-    }
-    return {
-        "task": facts.config.task,
-        "recipe": facts.name,
-        "headline": {"metric": metric.name, "value": value, "ci95": interval},
-        "evaluation": facts.evaluation.as_json() if facts.evaluation else None,
-        "training": training,
-        "data": facts.data.as_json(),
-        "environment": facts.env,
-        "config": config_to_dict(facts.config),
-        "plots": [f"{PLOTS}/{name}.png" for name in plots],
-    }

@@ -105,8 +105,8 @@ class SplitRecord:
             without a token to predict, left out. n_duplicates: examples equal to one before.
         n_in_training: texts that are in the training part too (of running text, lines), out of n_compared.
         unknown_rate: n_unknown / n_tokens. n_texts_unknown: texts with at least one such token. sha256: of texts and
-            answers, so that two runs can tell whether they were scored on the same. lengths: a histogram in tokens,
-            `edges` and `counts`. counts: what else the task counted, by its own names.
+            answers, so that two runs can tell whether they were scored on the same. counts: what else the task
+            counted, by its own names.
     """
 
     n: int = 0
@@ -122,7 +122,6 @@ class SplitRecord:
     unknown_rate: float | None = None
     n_texts_unknown: int | None = None
     sha256: str | None = None
-    lengths: dict[str, list[float]] | None = None
     counts: dict[str, int] | None = None
 
 

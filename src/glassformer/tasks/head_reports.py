@@ -382,7 +382,6 @@ REGRESS = replace(
         Metric("spearman", "Spearman correlation", f"{OF_CORRELATION}; of the ranks", _three_places),
     ),
     headline="mae",
-    steps_averaged=20,
     averaged=("number", "numbers"),
     probe="a ridge regression",
     baselines={

@@ -64,7 +64,6 @@ class TaskReport:
         family: the kind of Transformer.
         unit: what an evaluation's `n` counts.
         loss_unit: unit of the training loss.
-        inputs_name: the texts whose lengths `data.json` has.
         better_truncation: the `text.truncate` that helps if many texts are truncated; "" if there is no choice.
         metrics: metrics of this task, in addition to the common ones.
         headline: the headline score, unless the evaluation names another.
@@ -75,7 +74,6 @@ class TaskReport:
         examples_note: how the examples were chosen.
         guesses_evenly: whether an untrained model gives all answers about the same probability, so that its loss is the
             logarithm of their number.
-        steps_averaged: steps whose mean loss is looked at for jumps, where that of a single batch varies much.
         averaged: what an ensemble averages, one and several of them.
         probe: what the head is fitted by before the first step, where a pretrained encoder is new to the task.
         comparison_keys: keys of a stored prediction that hold target and prediction; None if runs are not compared
@@ -95,7 +93,6 @@ class TaskReport:
     family: str = ""
     unit: str = "examples"
     loss_unit: str = "nats per label"
-    inputs_name: str = "training texts"
     better_truncation: str = ""
     metrics: tuple[Metric, ...] = ()
     headline: str = ""
@@ -105,7 +102,6 @@ class TaskReport:
     limits: str = "It was tested on data like its training data; elsewhere it may do worse."
     examples_note: str = "The first of the split, not chosen."
     guesses_evenly: bool = True
-    steps_averaged: int = 1
     averaged: tuple[str, str] = ("probability", "probabilities")
     probe: str = "a logistic regression"
     comparison_keys: tuple[str, str] | None = None

