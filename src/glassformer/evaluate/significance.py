@@ -128,13 +128,12 @@ def paired_shares(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
         test; difference (first − second share right), its 95% interval and McNemar's p_value; n.
     """
     only_first, only_second, n = int((first & ~second).sum()), int((second & ~first).sum()), len(first)
-    return {
-        "test": "McNemar, exact",
-        "difference": (only_first - only_second) / n,
-        "ci95": paired_share_interval(only_first, only_second, n),
-        "p_value": mcnemar(only_first, only_second),
-        "n": n,
-    }
+    interval, p_value = paired_share_interval(only_first, only_second, n), mcnemar(only_first, only_second)
+    return _tested("McNemar, exact", (only_first - only_second) / n, interval, p_value, n)
+
+
+def _tested(test: str, difference: float, interval: list[float], p_value: float, n: int) -> dict[str, Any]:
+    return {"test": test, "difference": difference, "ci95": interval, "p_value": p_value, "n": n}
 
 
 def paired_bootstrap(
@@ -146,20 +145,18 @@ def paired_bootstrap(
     of such rows. Each resample has the same examples for both systems.
 
     Returns:
-        test; difference (first − second), its 95% interval and two-sided p_value; n and n_bootstrap.
+        test; difference (first − second), its 95% interval and two-sided p_value; n.
     """
-    width = first.shape[1]
-    sums = resampled_sums(np.hstack([first, second]), n_bootstrap)
-    resampled = np.array([score(row[:width]) - score(row[width:]) for row in sums])
-    difference = score(first.sum(axis=0)) - score(second.sum(axis=0))
-    return {
-        "test": "paired bootstrap",
-        "difference": difference,
-        "ci95": percentile_interval(resampled),
-        "p_value": bootstrap_p_value(difference, resampled),
-        "n": len(first),
-        "n_bootstrap": n_bootstrap,
-    }
+
+    def difference_of(sums: np.ndarray) -> float:
+        one, two = np.split(sums, 2)
+        return score(one) - score(two)
+
+    counts = np.hstack([first, second])
+    difference = difference_of(counts.sum(axis=0))
+    resampled = np.array([difference_of(sums) for sums in resampled_sums(counts, n_bootstrap)])
+    interval, p_value = percentile_interval(resampled), bootstrap_p_value(difference, resampled)
+    return _tested("paired bootstrap", difference, interval, p_value, len(first))
 
 
 def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
@@ -182,17 +179,14 @@ def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
     """
     from scipy.stats import t
 
-    n, m = len(first), len(second)
-    difference = statistics.fmean(first) - statistics.fmean(second)
-    of_first, of_second = statistics.variance(first) / n, statistics.variance(second) / m
-    error = math.sqrt(of_first + of_second)
+    of_first, of_second = (statistics.variance(scores) / len(scores) for scores in (first, second))
+    difference, error = statistics.fmean(first) - statistics.fmean(second), math.sqrt(of_first + of_second)
     p_value, half = float(difference == 0), 0.0  # seeds that all scored the same have no spread
     if error:
-        freedom = error**4 / (of_first**2 / (n - 1) + of_second**2 / (m - 1))
+        freedom = error**4 / (of_first**2 / (len(first) - 1) + of_second**2 / (len(second) - 1))
         p_value, half = (2 * float(t.sf(abs(difference) / error, freedom)), error * float(t.ppf(0.975, freedom)))
     interval = [difference - half, difference + half]
-    facts = {"test": "Welch's t", "difference": difference, "ci95": interval, "p_value": p_value}
-    return facts | {"n": n + m, "unit": "seeds"}
+    return _tested("Welch's t", difference, interval, p_value, len(first) + len(second)) | {"unit": "seeds"}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

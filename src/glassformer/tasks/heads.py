@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +24,14 @@ from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
 from glassformer.evaluate import scores
-from glassformer.evaluate.baselines import Baselines, class_baselines, label_baselines, number_baselines, tag_baselines
+from glassformer.evaluate.baselines import (
+    Baselines,
+    Known,
+    class_baselines,
+    label_baselines,
+    number_baselines,
+    tag_baselines,
+)
 from glassformer.models.encoder_models import TextClassifier, TextEmbedder, TextRegressor, TokenClassifier
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks import head_reports as reports
@@ -53,14 +60,6 @@ Truth = Any
 """What is true of all texts, as `Head.array` makes it; of words a list with an array for each text."""
 Outputs = Any
 """What a model answers with, as `Head.probabilities` makes it; of words a list with an array for each text."""
-
-
-class Known(NamedTuple):
-    """The texts of a split with what is true of them, and whether each is a pair."""
-
-    texts: Sequence[str]
-    truth: Truth
-    pairs: bool
 
 
 @dataclass(frozen=True)
@@ -297,9 +296,7 @@ CLASSIFY = Head(
     scored=lambda truth, p, names, decision: (
         scores.class_scores(truth, p, names) | scores.calibrated_scores(truth, p, decision.temperature)
     ),
-    baselines=lambda train, test, p, names, decision: class_baselines(
-        train.texts, train.truth, test.texts, test.truth, p, train.pairs
-    ),
+    baselines=lambda train, test, p, names, decision: class_baselines(train, test),
     decided=temperature,
     fit=fit_classes,
     suggest=suggest_for_texts,
@@ -359,9 +356,7 @@ MULTILABEL = replace(
     true=labels_of,
     validated=_validated_labels,
     scored=_scored_labels,
-    baselines=lambda train, test, p, names, decision: label_baselines(
-        train.texts, train.truth, test.texts, test.truth, train.pairs
-    ),
+    baselines=lambda train, test, p, names, decision: label_baselines(train, test),
     decided=lambda truth, p: (
         {"thresholds": scores.choose_thresholds(truth, p)} | temperature(*_decisions(truth, p), len(truth))
     ),
@@ -410,9 +405,7 @@ REGRESS = replace(
         | dict(zip(("truth_mean", "truth_sd"), mean_and_sd(truth), strict=True))
         | {"scatter": reports.scatter_points(truth, numbers)}
     ),
-    baselines=lambda train, test, numbers, names, decision: number_baselines(
-        train.texts, train.truth, test.texts, test.truth, decision.scale, train.pairs
-    ),
+    baselines=lambda train, test, numbers, names, decision: number_baselines(train, test, decision.scale),
     decided=None,
     begin=_begin_number,
     fit=fit_number,
