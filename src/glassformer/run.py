@@ -13,15 +13,8 @@ from glassformer.data.datasets.pair_columns import text_specs
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.text.answers import (
-    PREDICTED_TOGETHER,
-    answer_columns,
-    checked_lines,
-    checked_texts,
-    warn_at_end,
-    warn_of_cut,
-)
-from glassformer.text.confidence import AnswerRule, to_rank
+from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, warn_at_end, warn_of_cut
+from glassformer.text.confidence import AnswerRule
 from glassformer.text.long_text import chunks_of
 from glassformer.text.pairs import GivenText, checked_pairs, given_texts
 from glassformer.utils.console import log_to_stderr
@@ -113,7 +106,7 @@ class Run:
                 member without edits.
         """
         texts = given_texts(self.task.tokenizer, texts)
-        several = checked_texts(texts)
+        several = [texts] if isinstance(texts, str) else [*texts]
         rule, options = self._rule(options)
         if edits:
             from glassformer.explain.edits.findings import predict_edited
@@ -142,13 +135,13 @@ class Run:
         `first` is the row number of the first text, on which sampling depends, where others were answered before.
         """
         rule, options = self._rule(options)
-        lines = given_texts(self.task.tokenizer, lines)
-        answers = rule.apply(self._answers(checked_lines(lines), self._decode(options), first, rule.of_task))
+        lines = given_texts(self.task.tokenizer, lines, several=True)
+        answers = rule.apply(self._answers(lines, self._decode(options), first, rule.of_task))
         return warn_at_end(iter(answers), self.config.text.max_len)
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
         """Return the answers to the n texts of which the model is least sure; see `text/confidence.py`."""
-        options = to_rank(self.task.explain_as, options)
+        options |= {"token_probabilities": True} if self.task.explain_as == "translator" else {}
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 
     def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:

@@ -40,13 +40,12 @@ from glassformer.text.answers import (
     ANSWERS,
     PREDICTED_TOGETHER,
     answer_columns,
-    checked_lines,
-    checked_texts,
+    answer_lines,
     tags_answer,
     warn_at_end,
     warn_of_cut,
 )
-from glassformer.text.confidence import AnswerRule, to_rank
+from glassformer.text.confidence import AnswerRule
 from glassformer.text.decision import Decision
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.pairs import GivenText, checked_pairs, given_texts
@@ -132,20 +131,21 @@ class ExportedModel:
         """
         rule, options = self._rule(options)
         texts = given_texts(self.tokenizer, texts)
-        answers = [*rule.apply(self._answers(checked_texts(texts), first, self._decode(options)))]
+        several = [texts] if isinstance(texts, str) else [*texts]
+        answers = [*rule.apply(self._answers(several, first, self._decode(options)))]
         warn_of_cut(answers, self._most_tokens)
         return answers[0] if isinstance(texts, str) else answers
 
     def predict_stream(self, lines: Iterable[GivenText], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
         rule, options = self._rule(options)
-        lines = given_texts(self.tokenizer, lines)
-        answers = rule.apply(self._stream(checked_lines(lines), self._decode(options), first))
+        lines = given_texts(self.tokenizer, lines, several=True)
+        answers = rule.apply(self._stream(lines, self._decode(options), first))
         return warn_at_end(iter(answers), self._most_tokens)
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
         """Return the answers to the n texts of which a classifier is least sure, as of the run."""
-        options = to_rank(self.facts.kind, options)
+        options |= {"token_probabilities": True} if self.facts.kind == "translator" else {}
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 
     def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
@@ -220,7 +220,7 @@ class ExportedModel:
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields separated by tabs."""
-        return ANSWERS[self.facts.kind][1](answer)
+        return answer_lines(answer)
 
     @cached_property
     def engine(self) -> Engine:
@@ -234,7 +234,7 @@ class ExportedModel:
     def _encode(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the answers of an encoder, once a text."""
         facts, t, answering = self.facts, self.tokenizer, self._answering
-        of_outputs: Any = ANSWERS[facts.kind][0]
+        of_outputs: Any = ANSWERS[facts.kind]
         answers: list[dict[str, Any]] = []
         for text, cut in zip(texts, t.encode_cut(texts, facts.max_len, facts.truncate), strict=True):
             if facts.kind == "text_embedder":

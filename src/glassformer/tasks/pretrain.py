@@ -39,7 +39,6 @@ from glassformer.tasks import register
 from glassformer.tasks.base import EVALUATION_TOKENS, HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers as masked_text
-from glassformer.text.answers import masked_lines
 from glassformer.text.ngrams import AHEAD
 from glassformer.text.tokenizer import MASK
 from glassformer.utils.formatting import number, percent
@@ -118,7 +117,6 @@ REPORT = TaskReport(
     "glassformer train classify --init-from with the folder of its run.",
     examples_note="Beginnings of the first texts, one token of each hidden.",
     example_text='"I [MASK] this film."',
-    answer_lines=masked_lines,
 )
 
 

@@ -31,7 +31,7 @@ from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import mean_probability, translation_lines, warn_of_cut
+from glassformer.text.answers import mean_probability, warn_of_cut
 from glassformer.text.answers import token_probabilities as probabilities_of_tokens
 from glassformer.text.ngrams import mean_words
 from glassformer.text.tokenizer import Tokenizer
@@ -129,7 +129,6 @@ REPORT = TaskReport(
     details=how_decoded,
     example_table=translation_examples,
     example_text="--beam-size 5 < source.txt > translation.txt",
-    answer_lines=translation_lines,
     scored=score_translations,
 )
 
@@ -279,7 +278,7 @@ class Translate(Task):
         """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
 
         An empty text has an empty translation, as many times as were requested. A text longer than `max_len` is cut,
-        and has "truncated": True. With `token_probabilities` each translation has what `text.answers` says of its
+        and has "truncated": True. With `token_probabilities` the first translation has what `text.answers` says of its
         tokens.
         """
         translated = self._hypotheses(model, texts, decode, first)
@@ -303,10 +302,9 @@ class Translate(Task):
         self, text: str, mark: dict[str, Any], hypotheses: list[Hypothesis], decode: DecodeConfig, of_tokens: bool
     ) -> dict[str, Any]:
         ranked = [{"translation": self.tokenizer.decode(h.ids), "score": h.score} for h in hypotheses]
-        if of_tokens:
-            pairs = zip(ranked, hypotheses, strict=True)
-            ranked = [row | probabilities_of_tokens(self.tokenizer, h.ids, h.token_log_probs) for row, h in pairs]
         best = ranked[0] | ({} if hypotheses[0].finished else {"unfinished": True}) | mark
+        if of_tokens:
+            best |= probabilities_of_tokens(self.tokenizer, hypotheses[0].ids, hypotheses[0].token_log_probs)
         return {"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {})
 
     def _translate(
