@@ -106,7 +106,8 @@ class Run:
                 member without edits.
         """
         texts = given_texts(self.task.tokenizer, texts)
-        several = [texts] if isinstance(texts, str) else [*texts]
+        alone = isinstance(texts, str)
+        several = [texts] if alone else [*texts]
         rule, options = self._rule(options)
         if edits:
             from glassformer.explain.edits.findings import predict_edited
@@ -118,7 +119,7 @@ class Run:
                 message = "the temperature is of the whole ensemble, and of an edited one a single member answers"
                 raise UsageError(message, "leave out calibrated, or the edits")
             answers = [*rule.apply(predict_edited(self, several, edits, self._decode(options), member))]
-            return answers[0] if isinstance(texts, str) else answers
+            return answers[0] if alone else answers
         if member != 1:
             raise UsageError("without edits all members answer together", "leave out `member`, or pass edits")
         from glassformer.utils.device import tuned
@@ -127,7 +128,7 @@ class Run:
             decode = self._decode(options)
             answers = [*rule.apply(self.task.predict(self.answering, several, decode, **rule.of_task))]
             warn_of_cut(answers, self.config.text.max_len)
-        return answers[0] if isinstance(texts, str) else answers
+        return answers[0] if alone else answers
 
     def predict_stream(self, lines: Iterable[GivenText], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory.
@@ -141,7 +142,7 @@ class Run:
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
         """Return the answers to the n texts of which the model is least sure; see `text/confidence.py`."""
-        options |= {"token_probabilities": True} if self.task.explain_as == "translator" else {}
+        options["token_probabilities"] = self.task.explain_as == "translator"
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 
     def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:

@@ -51,20 +51,13 @@ class Metric:
 
         The standard deviation has the decimals of the mean: more would promise what three seeds cannot know.
         """
-        text = self.write(mean)
-        spread = "" if sd is None else f"sd {self._to_the_decimals_of(text, sd)}, "
+        text, unit = self.write(mean), 100 if self.write(mean).endswith("%") else 1
+        decimals = len(text.removesuffix("%").partition(".")[2])
+        spread = "" if sd is None else f"sd {unit * sd:.{decimals}f}, "
         return f"{text} ({spread}{self.between([low, high])})"
-
-    def _to_the_decimals_of(self, text: str, sd: Number) -> str:
-        if text.endswith("%"):
-            return self.write(sd).removesuffix("%")
-        decimals = len(text.partition(".")[2])
-        least = 10**-decimals
-        return f"under {least:g}" if 0 < sd < least / 2 else f"{sd:.{decimals}f}"
 
 
 _tenths, _four_places = "{:.1f}".format, "{:.4f}".format
-
 
 METRICS: dict[str, Metric] = {
     known.name: known

@@ -145,7 +145,7 @@ class ExportedModel:
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
         """Return the answers to the n texts of which a classifier is least sure, as of the run."""
-        options |= {"token_probabilities": True} if self.facts.kind == "translator" else {}
+        options["token_probabilities"] = self.facts.kind == "translator"
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 
     def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
