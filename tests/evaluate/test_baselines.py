@@ -14,7 +14,7 @@ from glassformer.evaluate.baselines import Baselines, Known, class_baselines
 def fit_baselines(*given: object) -> Baselines:
     """Fit and score the baselines of training texts, their labels, test texts and theirs."""
     train_texts, train_labels, test_texts, test_labels = given
-    return class_baselines(Known(train_texts, train_labels), Known(test_texts, test_labels))  # pyright: ignore
+    return class_baselines(Known(train_texts, np.array(train_labels)), Known(test_texts, np.array(test_labels)))  # pyright: ignore
 
 
 def reviews(n: int, seed: int) -> tuple[list[str], list[int]]:

@@ -342,8 +342,8 @@ def test_several_labels_of_a_pair(tmp_path: Path) -> None:
 
 
 def test_the_baseline_sees_what_both_texts_share() -> None:
-    def part(n: int, seed: int) -> tuple[list[str], list[int]]:
-        return [f"{a} [SEP] {b}" for a, b, _ in rows(n, seed)], [int(c == "yes") for _, _, c in rows(n, seed)]
+    def part(n: int, seed: int) -> tuple[list[str], np.ndarray]:
+        return [f"{a} [SEP] {b}" for a, b, _ in rows(n, seed)], np.array([int(c == "yes") for _, _, c in rows(n, seed)])
 
     train, test = part(400, 0), part(200, 1)
     alone, both = (class_baselines(Known(*train, pairs), Known(*test, pairs)) for pairs in (False, True))

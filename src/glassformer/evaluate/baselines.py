@@ -28,6 +28,13 @@ Baselines = dict[str, dict[str, Any]]
 """Of each baseline its scores and, as `settings`, what it is in words."""
 
 
+Fit = Callable[[Any, np.ndarray, float, Any], np.ndarray]
+"""Features and truth of texts, a penalty, and features of others → the answers to the others."""
+Error = Callable[[np.ndarray, np.ndarray], float]
+"""Truth and answers → what the best penalty has least of."""
+CHOSEN = "chosen on a tenth of the {:,} training texts"
+
+
 class Known(NamedTuple):
     """The texts of a split with what is true of them, and whether each is a pair."""
 
@@ -78,57 +85,23 @@ def bag_of_words_vectorizer(texts: Sequence[str]) -> TfidfVectorizer:
     )
 
 
-class Linear(NamedTuple):
-    """A linear model of the TF-IDF of texts, whose penalty is chosen on a tenth of the training texts.
+def tfidf_features(train: Known, test: Known) -> tuple[Any, Any, str] | None:
+    """Return the TF-IDF of training and test texts as sparse matrices, and of what; None for texts without a word.
 
-    Attributes:
-        fit: features and truth of texts, the penalty, features of others → the answers to the others.
-        y: what is true of the training texts; of more than `MAX_TRAIN` of these, some drawn by chance.
-        held, rest: the texts to choose by, and those to fit.
+    Of pairs that of each of the two texts, and what both share: the geometric mean of each word, and the cosine.
     """
-
-    fit: Callable[..., np.ndarray]
-    x: Any
-    x_test: Any
-    y: np.ndarray
-    held: Int[np.ndarray, " h"]
-    rest: Int[np.ndarray, " r"]
-    units: str
-
-    @classmethod
-    def of(cls, fit: Callable[..., np.ndarray], train: Known, y: np.ndarray, test: Known) -> Linear | None:
-        """Return the model of some texts; None for texts without a single word.
-
-        Of pairs it reads each of the two, and what both share: the geometric mean of each word, and the cosine.
-        """
-        texts, n = train.texts, len(train.texts)
-        if n > MAX_TRAIN:
-            kept = np.sort(np.random.default_rng(0).choice(n, MAX_TRAIN, replace=False))
-            texts, y = [texts[i] for i in kept.tolist()], y[kept]
-        read = split_pairs if train.pairs else list
-        vectorizer = bag_of_words_vectorizer(read(texts))
-        try:
-            x, x_test = vectorizer.fit_transform(read(texts)), vectorizer.transform(read(test.texts))
-        except ValueError:  # "empty vocabulary"
-            return None
-        characters = "one, two and three characters (the texts are in a script without spaces)"
-        units = characters if vectorizer.analyzer == "char" else "words and word pairs"
-        if train.pairs:
-            x, x_test = _of_pairs(x), _of_pairs(x_test)
-            units = f"the first, of the second and of what both share: {units}, and the cosine of the two"
-        return cls(fit, x, x_test, y, *_held_out(len(y)), units)
-
-    def held_out(self, penalty: float, y: np.ndarray) -> np.ndarray:
-        """Return the answers to the texts held out, by a model that is fitted to the rest."""
-        return self.fit(self.x[self.rest], y[self.rest], penalty, self.x[self.held])
-
-    def answers(self, penalty: float) -> np.ndarray:
-        """Return the answers to the test texts."""
-        return self.fit(self.x, self.y, penalty, self.x_test)
-
-    def settings(self, model: str) -> str:
-        """Return what it is, in words."""
-        return f"TF-IDF of {self.units}; {model} chosen on a tenth of the {len(self.y):,} training texts"
+    read = split_pairs if train.pairs else list
+    vectorizer = bag_of_words_vectorizer(read(train.texts))
+    try:
+        x, x_test = vectorizer.fit_transform(read(train.texts)), vectorizer.transform(read(test.texts))
+    except ValueError:  # "empty vocabulary"
+        return None
+    characters = "one, two and three characters (the texts are in a script without spaces)"
+    units = characters if vectorizer.analyzer == "char" else "words and word pairs"
+    if not train.pairs:
+        return x, x_test, f"TF-IDF of {units}"
+    units = f"TF-IDF of the first, of the second and of what both share: {units}, and the cosine of the two"
+    return _of_pairs(x), _of_pairs(x_test), units
 
 
 def _of_pairs(x: Any) -> Any:
@@ -139,10 +112,26 @@ def _of_pairs(x: Any) -> Any:
     return hstack([first, second, both.sqrt(), csr_matrix(both.sum(axis=1))], format="csr")
 
 
+def _limited(train: Known) -> Known:
+    """Return at most `MAX_TRAIN` of the training texts, drawn by chance."""
+    if len(train.texts) <= MAX_TRAIN:
+        return train
+    kept = np.sort(np.random.default_rng(0).choice(len(train.texts), MAX_TRAIN, replace=False))
+    return Known([train.texts[i] for i in kept.tolist()], train.truth[kept], train.pairs)
+
+
 def _held_out(n: int) -> tuple[Int[np.ndarray, " h"], Int[np.ndarray, " r"]]:
     """Return a tenth of n examples to choose by, one at least, and the rest to fit."""
     order, n_held = np.random.default_rng(0).permutation(n), max(1, n // 10)
     return order[:n_held], order[n_held:]
+
+
+def _chosen(fit: Fit, penalties: Sequence[float], x: Any, y: np.ndarray, fewest: int, error: Error) -> float:
+    """Return the penalty with the least error on the texts held out; 1 where they are fewer than `fewest`."""
+    held, rest = _held_out(len(y))
+    if len(held) < fewest or len(np.unique(y[rest])) < 2:
+        return 1.0
+    return min(penalties, key=lambda penalty: error(y[held], fit(x[rest], y[rest], penalty, x[held])))
 
 
 def _fitted(model: Any, x: Any, y: np.ndarray) -> Any:
@@ -172,19 +161,18 @@ def class_baselines(train: Known, test: Known) -> Baselines:
     def fit(x: Any, y: np.ndarray, penalty: float, others: Any) -> np.ndarray:
         return _logistic(x, y, penalty).predict(others)
 
-    truth, label = np.asarray(test.truth), int(np.bincount(train.truth).argmax())  # the smallest number among equals
+    label = int(np.bincount(train.truth).argmax())  # the smallest number among equals
     settings = "always the most frequent label of the training texts"
-    found = {
-        "majority": scores.right_scores(truth, np.full_like(truth, label)) | {"label": label, "settings": settings}
-    }
-    model, penalty = Linear.of(fit, train, np.asarray(train.truth), test), 1.0
-    if model is None or len(np.unique(model.y)) < 2:
+    majority = scores.right_scores(test.truth, np.full_like(test.truth, label))
+    found = {"majority": majority | {"label": label, "settings": settings}}
+    train = _limited(train)
+    if len(np.unique(y := train.truth)) < 2 or (features := tfidf_features(train, test)) is None:
         return found
-    y, held = model.y, model.held
-    if len(held) >= FEWEST_CLASSES and len(np.unique(y[model.rest])) > 1:
-        penalty = max(PENALTIES, key=lambda c: np.mean(model.held_out(c, y) == y[held]))
-    settings = model.settings(f"logistic regression, L2, C = {penalty:g}")
-    return found | {"tfidf_logistic": scores.right_scores(truth, model.answers(penalty)) | {"settings": settings}}
+    x, x_test, units = features
+    penalty = _chosen(fit, PENALTIES, x, y, FEWEST_CLASSES, lambda truth, answers: float(np.mean(truth != answers)))
+    settings = f"{units}; logistic regression, L2, C = {penalty:g} {CHOSEN.format(len(y))}"
+    answered = scores.right_scores(test.truth, fit(x, y, penalty, x_test))
+    return found | {"tfidf_logistic": answered | {"settings": settings}}
 
 
 def label_baselines(train: Known, test: Known) -> Baselines:
@@ -199,20 +187,20 @@ def label_baselines(train: Known, test: Known) -> Baselines:
     settings = f"always the labels of {limit:.1%} of the training texts or more: {int((shares >= limit).sum())}"
     constant = np.broadcast_to(shares >= limit, test.truth.shape)
     found = {"frequent": scores.answered_scores(test.truth, constant) | {"settings": settings}}
-    if (model := Linear.of(_one_against_rest, train, train.truth, test)) is None:
+    train = _limited(train)
+    if (features := tfidf_features(train, test)) is None:
         return found
-    frequent = model.y[:, np.sort((-model.y.sum(axis=0)).argsort(kind="stable")[:MOST_CHOSEN_BY])]
-    right = frequent[model.held]
+    (x, x_test, units), y = features, train.truth
 
-    def score(penalty: float) -> float:
-        p = model.held_out(penalty, frequent)
-        return f1(scores.label_counts(right, p >= best_threshold(right.ravel(), p.ravel())).sum(axis=0))
+    def error(truth: Labels, p: np.ndarray) -> float:
+        return -f1(scores.label_counts(truth, p >= best_threshold(truth.ravel(), p.ravel())).sum(axis=0))
 
-    penalty = max(PENALTIES, key=score)
-    threshold = best_threshold(model.y[model.held].ravel(), model.held_out(penalty, model.y).ravel())
-    answered = scores.answered_scores(test.truth, model.answers(penalty) >= threshold)
-    of_each = f"a logistic regression for each label, L2, C = {penalty:g} and threshold {threshold:.3f}"
-    return found | {"tfidf_logistic": answered | {"settings": model.settings(of_each)}}
+    frequent = np.sort((-y.sum(axis=0)).argsort(kind="stable")[:MOST_CHOSEN_BY])
+    penalty, (held, rest) = _chosen(_one_against_rest, PENALTIES, x, y[:, frequent], 1, error), _held_out(len(y))
+    threshold = best_threshold(y[held].ravel(), _one_against_rest(x[rest], y[rest], penalty, x[held]).ravel())
+    settings = f"{units}; a logistic regression for each label, L2, C = {penalty:g} and threshold {threshold:.3f}"
+    answered = scores.answered_scores(test.truth, _one_against_rest(x, y, penalty, x_test) >= threshold)
+    return found | {"tfidf_logistic": answered | {"settings": f"{settings} {CHOSEN.format(len(y))}"}}
 
 
 def _one_against_rest(x: Any, truth: Labels, penalty: float, others: Any) -> Float[np.ndarray, "T L"]:
@@ -237,15 +225,18 @@ def number_baselines(train: Known, test: Known, scale: tuple[float, float]) -> B
         # TF-IDF is in single precision, in which a large mean has no room for the rest.
         return _fitted(Ridge(alpha=penalty), x, y).predict(others).astype(np.float64)
 
-    (mean, sd), alpha = scale, 1.0
+    mean, sd = scale
     settings = f"always {mean:.6g}, the mean of the training numbers"
     found = {"mean": scores.number_scores(test.truth, np.full(len(test.truth), mean)) | {"settings": settings}}
-    if (model := Linear.of(fit, train, (train.truth - mean) / sd, test)) is None:
+    train = _limited(train)
+    if (features := tfidf_features(train, test)) is None:
         return found
-    if len(model.held) >= FEWEST_NUMBERS:  # by the least absolute error, by which models are chosen
-        alpha = min(ALPHAS, key=lambda a: np.abs(model.y[model.held] - model.held_out(a, model.y)).mean())
-    answered = scores.number_scores(test.truth, mean + sd * model.answers(alpha))
-    return found | {"tfidf_ridge": answered | {"settings": model.settings(f"ridge regression, alpha = {alpha:g}")}}
+    (x, x_test, units), y = features, (train.truth - mean) / sd
+    # By the least absolute error, by which models are chosen.
+    alpha = _chosen(fit, ALPHAS, x, y, FEWEST_NUMBERS, lambda truth, answers: float(np.abs(truth - answers).mean()))
+    settings = f"{units}; ridge regression, alpha = {alpha:g} {CHOSEN.format(len(y))}"
+    answered = scores.number_scores(test.truth, mean + sd * fit(x, y, alpha, x_test))
+    return found | {"tfidf_ridge": answered | {"settings": settings}}
 
 
 # --- tags ------------------------------------------------------------------------------------------------------

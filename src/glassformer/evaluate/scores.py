@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from glassformer.errors import DataError
 from glassformer.evaluate.scoring import f1, interval, ratio, share
 from glassformer.evaluate.significance import wilson_interval
 from glassformer.text.decision import COLDEST, HOTTEST, at_temperature
@@ -33,12 +32,6 @@ Labels = Bool[np.ndarray, "N L"]
 Probabilities = Float[np.ndarray, "N C"]
 Sentences = Sequence[Sequence[str]]
 """The tags of each sentence."""
-
-
-def check_some(truth: Any) -> None:
-    """Raise a DataError where there is nothing to score."""
-    if len(truth) == 0:
-        raise DataError("there are no examples to score", "check that the test file has rows")
 
 
 def by_name(names: Iterable[str], right: np.ndarray, answered: np.ndarray, true: np.ndarray) -> list[dict[str, Any]]:
@@ -72,12 +65,8 @@ def class_scores(truth: Sequence[int] | np.ndarray, probabilities: np.ndarray, n
         roc_auc (for two classes of the second; for more, the mean of one-against-the-rest; None when only one
         class occurs); ece and its calibration bins; the coverage curve; per_class; confusion (rows true, columns
         predicted).
-
-    Raises:
-        DataError: there is no example.
     """
     truth, probabilities = np.asarray(truth, np.int64), np.asarray(probabilities, np.float64)
-    check_some(truth)
     confusion, answered = np.zeros((len(names), len(names)), np.int64), probabilities.argmax(axis=1)
     np.add.at(confusion, (truth, answered), 1)
     ece, bins = calibration(truth, probabilities)
@@ -210,19 +199,13 @@ def label_scores(truth: Labels, probabilities: Probabilities, answered: Labels, 
     Each label is a decision of its own: micro F1 counts all decisions together, macro F1 is the mean over the labels.
 
     Returns:
-        n; `answered_scores`; the interval of all_right (Wilson); log_loss in nats per label; labels_per_text, in truth
-        and answered; per_label.
-
-    Raises:
-        DataError: there is no example.
+        n; `answered_scores`; the interval of all_right (Wilson); log_loss in nats per label; per_label.
     """
-    check_some(truth)
     return {
         "n": len(truth),
         **answered_scores(truth, answered),
         "all_right_ci95": wilson_interval(int((truth == answered).all(axis=1).sum()), len(truth)),
         "log_loss": log_loss(np.where(truth, probabilities, 1 - probabilities)),
-        "labels_per_text": [float(truth.sum(axis=1).mean()), float(answered.sum(axis=1).mean())],
         "label_names": list(names),
         "per_label": by_name(names, (truth & answered).sum(axis=0), answered.sum(axis=0), truth.sum(axis=0)),
     }
@@ -264,13 +247,9 @@ def number_scores(truth: Float[np.ndarray, " N"], predicted: Float[np.ndarray, "
         over examples, of errors with a best and a worst one: 0, and the range of the true numbers or twice the largest.
         A resampled spearman keeps the ranks of the whole. What is undefined, as a correlation with one constant, is
         None and has no interval.
-
-    Raises:
-        DataError: there is no example.
     """
     from scipy.stats import rankdata
 
-    check_some(truth)
     unit = float(np.abs([truth - truth.mean(), predicted - truth.mean()]).max()) or 1.0
     t, p = (truth - truth.mean()) / unit, (predicted - truth.mean()) / unit
     error, n, spread = np.abs(p - t), np.ones(len(t)), np.ptp(t)
@@ -337,15 +316,10 @@ def tag_scores(truth: Sentences, found: Sentences, plain: bool) -> dict[str, Any
         span_recall (micro); macro_f1 over the labels of spans, or the plain tags, that occur or are answered; the
         headline's interval; per_label; confusion and label_names (rows true, columns answered), of single words and
         without B- and I-.
-
-    Raises:
-        DataError: there is no word.
     """
     counts = tag_counts(truth, found)
-    right, wrong, missed, n_right, n_words = sums = counts.sum(axis=0)
-    if not n_words:
-        raise DataError("there are no words to score", "check that the test file has sentences")
-    scores: dict[str, Any] = {"n": len(counts), "n_words": int(n_words), "tag_accuracy": float(n_right / n_words)}
+    right, wrong, missed, _, n_words = sums = counts.sum(axis=0)
+    scores: dict[str, Any] = {"n": len(counts), "n_words": int(n_words), "tag_accuracy": ratio(sums[3:])}
     if plain:
         scores |= {"headline": "tag_accuracy", "tag_accuracy_ci95": interval(share, counts[:, 3:])}
     else:

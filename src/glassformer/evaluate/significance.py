@@ -65,14 +65,14 @@ def share_interval(counts: Float[np.ndarray, "N 2"]) -> list[float]:
     return wilson_interval(right / effect, n / effect)
 
 
-def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
+def resampled_sums(statistics: np.ndarray, n_resamples: int) -> np.ndarray:
     """Draw the examples again with replacement, many times, and sum their statistics each time.
 
     A corpus score such as BLEU is a function of summed counts, so it is enough to resample the counts. To compare two
     systems, put their columns side by side: both are then drawn on the same examples. `statistics` (n, k) has a row an
     example; the sums are (n_resamples, k) in float64.
     """
-    rng, n = np.random.default_rng(seed), len(statistics)
+    rng, n = np.random.default_rng(BOOTSTRAP_SEED), len(statistics)
     statistics = np.asarray(statistics, dtype=np.float64)
     # One draw at a time: memory stays at one copy of the test set.
     return np.stack([statistics[rng.integers(n, size=n)].sum(axis=0) for _ in range(n_resamples)])
