@@ -10,7 +10,7 @@ import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,9 +20,6 @@ from glassformer.evaluate.scores import Labels, Sentences, best_threshold
 from glassformer.evaluate.scoring import f1
 from glassformer.text.ngrams import mostly_unspaced
 from glassformer.text.pairs import split_pairs
-
-if TYPE_CHECKING:
-    from sklearn.feature_extraction.text import TfidfVectorizer
 
 Baselines = dict[str, dict[str, Any]]
 """Of each baseline its scores and, as `settings`, what it is in words."""
@@ -66,23 +63,19 @@ PASSES, TRIED = 30, 10
 # --- linear models of texts ------------------------------------------------------------------------------------
 
 
-def bag_of_words_vectorizer(texts: Sequence[str]) -> TfidfVectorizer:
+def bag_of_words_vectorizer(texts: Sequence[str]) -> Any:
     """Return an unfitted vectorizer that suits these texts: TF-IDF of words and word bigrams with sublinear counts.
 
     In scripts without spaces a "word" would be a clause that never recurs; there it counts character 1- to 3-grams.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    n = len(texts)
-    units: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3)}
+    least = 5 if len(texts) >= 10_000 else 2 if len(texts) >= 1_000 else 1
+    units: dict[str, Any] = {"analyzer": "char", "ngram_range": (1, 3), "min_df": least}
     if not mostly_unspaced(texts):  # words of one letter too, so that no text with words is empty
-        units = {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"}
-    return TfidfVectorizer(
-        **units,
-        min_df=5 if n >= 10_000 else 2 if n >= 1_000 else 1,
-        sublinear_tf=True,  # 1 + log(count): the tenth "great" of a review says less than the first
-        dtype=np.float32,  # pyright: ignore[reportArgumentType]  (half the memory)
-    )
+        units = {"ngram_range": (1, 2), "min_df": least, "token_pattern": r"(?u)\b\w+\b"}
+    # Counts are 1 + log(count): the tenth "great" of a review says less than the first. float32 is half the memory.
+    return TfidfVectorizer(**units, sublinear_tf=True, dtype=np.float32)  # pyright: ignore[reportArgumentType]
 
 
 def tfidf_features(train: Known, test: Known) -> tuple[Any, Any, str] | None:
@@ -162,9 +155,8 @@ def class_baselines(train: Known, test: Known) -> Baselines:
         return _logistic(x, y, penalty).predict(others)
 
     label = int(np.bincount(train.truth).argmax())  # the smallest number among equals
-    settings = "always the most frequent label of the training texts"
-    majority = scores.right_scores(test.truth, np.full_like(test.truth, label))
-    found = {"majority": majority | {"label": label, "settings": settings}}
+    constant = {"label": label, "settings": "always the most frequent label of the training texts"}
+    found = {"majority": scores.right_scores(test.truth, np.full_like(test.truth, label)) | constant}
     train = _limited(train)
     if len(np.unique(y := train.truth)) < 2 or (features := tfidf_features(train, test)) is None:
         return found

@@ -15,6 +15,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+Score = Callable[[np.ndarray], float]
+"""Summed counts → a score."""
+Test = dict[str, Any]
+"""A test of a difference, as JSON: test, difference (first − second), ci95, p_value, n."""
 Z95 = 1.959963984540054
 """The normal quantile that leaves 2.5% on either side."""
 RARE = (0.0512933, 0.3553615, 0.8176914)
@@ -84,15 +88,13 @@ def percentile_interval(values: np.ndarray) -> list[float]:
 
 
 def bootstrap_interval(
-    counts: Float[np.ndarray, "N k"],
-    score: Callable[[np.ndarray], float],
-    extremes: Float[np.ndarray, "e k"] | None = None,
-    n_resamples: int = N_BOOTSTRAP,
+    counts: np.ndarray, score: Score, extremes: np.ndarray | None = None, n_resamples: int = N_BOOTSTRAP
 ) -> list[float]:
-    """Return the 95% interval of a score of summed counts, by the bootstrap over its examples.
+    """Return the 95% interval of a score of summed counts, (N, k), by the bootstrap over its examples.
 
-    `extremes` are the counts of the best and of the worst possible example. The interval then reaches over both that of
-    the examples with the best one and that with the worst one: that of examples that are all right would have no width.
+    `extremes`, (2, k), are the counts of the best and of the worst possible example. The interval then reaches over
+    both that of the examples with the best one and that with the worst one: that of examples that are all right would
+    have no width.
     """
     if extremes is None:
         return percentile_interval(np.array([score(sums) for sums in resampled_sums(counts, n_resamples)]))
@@ -121,7 +123,7 @@ def paired_share_interval(only_first: int, only_second: int, n: int) -> list[flo
     return [max(-1.0, difference - half), min(1.0, difference + half)]
 
 
-def paired_shares(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+def paired_shares(first: np.ndarray, second: np.ndarray) -> Test:
     """Test whether the accuracies of two systems differ, by whether each has an example right, (N,) of bool.
 
     Returns:
@@ -132,13 +134,11 @@ def paired_shares(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
     return _tested("McNemar, exact", (only_first - only_second) / n, interval, p_value, n)
 
 
-def _tested(test: str, difference: float, interval: list[float], p_value: float, n: int) -> dict[str, Any]:
+def _tested(test: str, difference: float, interval: list[float], p_value: float, n: int) -> Test:
     return {"test": test, "difference": difference, "ci95": interval, "p_value": p_value, "n": n}
 
 
-def paired_bootstrap(
-    first: np.ndarray, second: np.ndarray, score: Callable[[np.ndarray], float], n_bootstrap: int = N_BOOTSTRAP
-) -> dict[str, Any]:
+def paired_bootstrap(first: np.ndarray, second: np.ndarray, score: Score, n_bootstrap: int = N_BOOTSTRAP) -> Test:
     """Test whether two systems' corpus scores differ by more than chance (Koehn 2004).
 
     `first` and `second` (n, k) are counts of each example, or of each block of a text; `score` makes a score of the sum
@@ -169,7 +169,7 @@ def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
     return (extreme + 1) / (len(resampled) + 1)
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
+def welch(first: Sequence[float], second: Sequence[float]) -> Test:
     """Test whether the scores of several seeds have different means (Welch 1947: their spreads may differ).
 
     It is about the recipes, trained again and again and scored on this one test set; a paired test is about two models.
@@ -195,9 +195,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Of twenty pairs of equal runs one differs "with p = .05"; below the corrected value all of them together are
     wrong no more often than one test would be.
     """
-    n, largest = len(p_values), 0.0
-    corrected = [0.0] * n
-    for rank, i in enumerate(sorted(range(n), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (n - rank) * p_values[i]))
-        corrected[i] = largest
+    corrected, largest = [*p_values], 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        corrected[i] = largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
     return corrected
