@@ -105,9 +105,9 @@ class Run:
             UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts; or a
                 member without edits.
         """
-        texts = given_texts(self.task.tokenizer, texts)
-        alone = isinstance(texts, str)
-        several = [texts] if alone else [*texts]
+        given: Any = given_texts(self.task.tokenizer, texts)
+        alone = isinstance(given, str)
+        several = [given] if alone else [*given]
         rule, options = self._rule(options)
         if edits:
             from glassformer.explain.edits.findings import predict_edited
@@ -136,8 +136,8 @@ class Run:
         `first` is the row number of the first text, on which sampling depends, where others were answered before.
         """
         rule, options = self._rule(options)
-        lines = given_texts(self.task.tokenizer, lines, several=True)
-        answers = rule.apply(self._answers(lines, self._decode(options), first, rule.of_task))
+        given = given_texts(self.task.tokenizer, lines, several=True)
+        answers = rule.apply(self._answers(given, self._decode(options), first, rule.of_task))
         return warn_at_end(iter(answers), self.config.text.max_len)
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:

@@ -110,7 +110,7 @@ def _limited(train: Known) -> Known:
     if len(train.texts) <= MAX_TRAIN:
         return train
     kept = np.sort(np.random.default_rng(0).choice(len(train.texts), MAX_TRAIN, replace=False))
-    return Known([train.texts[i] for i in kept.tolist()], train.truth[kept], train.pairs)
+    return Known([str(train.texts[i]) for i in kept.tolist()], train.truth[kept], train.pairs)
 
 
 def _held_out(n: int) -> tuple[Int[np.ndarray, " h"], Int[np.ndarray, " r"]]:

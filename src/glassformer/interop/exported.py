@@ -37,11 +37,10 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
-    ANSWERS,
     PREDICTED_TOGETHER,
     answer_columns,
     answer_lines,
-    tags_answer,
+    encoder_answer,
     warn_at_end,
     warn_of_cut,
 )
@@ -130,17 +129,17 @@ class ExportedModel:
             UsageError: an option does not exist, or the library has no such setting.
         """
         rule, options = self._rule(options)
-        texts = given_texts(self.tokenizer, texts)
-        several = [texts] if isinstance(texts, str) else [*texts]
+        given: Any = given_texts(self.tokenizer, texts)
+        several = [given] if isinstance(given, str) else [*given]
         answers = [*rule.apply(self._answers(several, first, self._decode(options)))]
         warn_of_cut(answers, self._most_tokens)
-        return answers[0] if isinstance(texts, str) else answers
+        return answers[0] if isinstance(given, str) else answers
 
     def predict_stream(self, lines: Iterable[GivenText], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
         rule, options = self._rule(options)
-        lines = given_texts(self.tokenizer, lines, several=True)
-        answers = rule.apply(self._stream(lines, self._decode(options), first))
+        given = given_texts(self.tokenizer, lines, several=True)
+        answers = rule.apply(self._stream(given, self._decode(options), first))
         return warn_at_end(iter(answers), self._most_tokens)
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
@@ -234,7 +233,6 @@ class ExportedModel:
     def _encode(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the answers of an encoder, once a text."""
         facts, t, answering = self.facts, self.tokenizer, self._answering
-        of_outputs: Any = ANSWERS[facts.kind]
         answers: list[dict[str, Any]] = []
         for text, cut in zip(texts, t.encode_cut(texts, facts.max_len, facts.truncate), strict=True):
             if facts.kind == "text_embedder":
@@ -242,7 +240,7 @@ class ExportedModel:
             else:
                 outputs = answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
             outputs = outputs[0] if facts.kind == "regressor" else outputs
-            answer = of_outputs(t.text_fields(text), outputs, facts.labels, self._decision)
+            answer = encoder_answer(facts.kind, t.text_fields(text), outputs, facts.labels, self._decision)
             answers.append(answer | cut.mark)
         return answers
 
@@ -255,7 +253,8 @@ class ExportedModel:
             outputs = np.eye(len(facts.labels))[[outside_of(facts.labels)] * len(found.places)]
             at = np.array(found.places, np.int64)
             outputs[at >= 0] = shares[at[at >= 0]]
-            answers.append(tags_answer(read, outputs, facts.labels, self._decision) | found.mark(t, facts.max_len))
+            answer = encoder_answer(facts.kind, read, outputs, facts.labels, self._decision)
+            answers.append(answer | found.mark(t, facts.max_len))
         return answers
 
     def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:

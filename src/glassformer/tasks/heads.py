@@ -39,7 +39,6 @@ from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, OF_LABELS, PARALLEL_F
 from glassformer.tasks.probe import fit_classes, fit_labels, fit_number
 from glassformer.tasks.reporting import TaskReport
 from glassformer.tasks.settings import suggest_for_texts, suggest_for_words
-from glassformer.text.answers import class_answer, labels_answer, number_answer, tags_answer, vector_answer
 from glassformer.text.decision import Decision, yes_and_no
 from glassformer.text.tags import OUTSIDE, are_plain, marks_span, spans_of, tag_names
 
@@ -83,7 +82,6 @@ class Head:
         tensor: such an array → what the loss takes.
         loss: logits (N, …), targets and label smoothing → nats, summed.
         probabilities: logits (N, …) in double precision and the decision → the outputs as they are answered.
-        answer: the text, its outputs, the names and the decision → the answer.
         true: an answer as written → as it stands beside that of the model.
         kept: an answer → what of it is stored with an evaluation.
         validated: truth, outputs and names → the scores of a validation.
@@ -115,7 +113,6 @@ class Head:
     tensor: Callable[[np.ndarray, Decision], Tensor] = lambda truth, decision: torch.from_numpy(truth).long()
     loss: Callable[[Tensor, Tensor, float], Tensor] = cross_entropy_sum
     probabilities: Callable[[Tensor, Decision], np.ndarray] = lambda logits, decision: logits.softmax(dim=-1).numpy()
-    answer: Callable[..., dict[str, Any]] = class_answer
     true: Callable[[str], Any] = str
     kept: Callable[[dict[str, Any]], dict[str, Any]] = lambda answer: answer
     validated: Callable[[Truth, Outputs, Names], dict[str, float]] = lambda truth, outputs, names: {}
@@ -352,7 +349,6 @@ MULTILABEL = replace(
     model=lambda *sizes: TextClassifier(*sizes, several=True),
     array=_multi_hot,
     probabilities=lambda logits, decision: logits.softmax(dim=-1)[..., 1].numpy(),
-    answer=labels_answer,
     true=labels_of,
     validated=_validated_labels,
     scored=_scored_labels,
@@ -397,7 +393,6 @@ REGRESS = replace(
     tensor=_standardised,
     loss=squared_errors,
     probabilities=lambda logits, decision: decision.numbers(logits[:, 0].numpy()),
-    answer=number_answer,
     true=float,
     validated=lambda truth, numbers, names: {"mae": float(np.abs(truth - numbers).mean()) if len(truth) else 0.0},
     scored=lambda truth, numbers, names, decision: (
@@ -447,7 +442,6 @@ TAG = replace(
     named=tag_names,
     unit="tag",
     model=TokenClassifier,
-    answer=tags_answer,
     true=lambda answer: " ".join(labels_of(answer)),
     kept=lambda answer: {"text": answer["text"], "tags": " ".join(answer["tags"])},
     validated=_validated_tags,
@@ -479,6 +473,5 @@ EMBED = Head(
     parts=None,
     model=lambda config, vocab_size, n_names, max_len, *_: TextEmbedder(config, vocab_size, max_len),
     probabilities=lambda vectors, decision: vectors.numpy(),
-    answer=vector_answer,
 )
 HEADS = CLASSIFY, MULTILABEL, REGRESS, TAG, EMBED

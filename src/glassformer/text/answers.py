@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.errors import DivergedError, UsageError
 from glassformer.text.decision import Decision, number_text
-from glassformer.text.tags import OUTSIDE, spans_of
+from glassformer.text.tags import OUTSIDE, TagSpan, spans_of
 from glassformer.text.tokenizer import MASK, Tokenizer
 from glassformer.text.words import ReadText
 from glassformer.utils.formatting import counted
@@ -131,50 +131,42 @@ def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dic
         logger.warning(f"{seen['texts']:,} of {n:,} texts {hold} {tokens} unknown to the model")
 
 
+def encoder_answer(
+    kind: str, given: Any, outputs: np.ndarray, names: Sequence[str], decision: Decision
+) -> dict[str, Any]:
+    """Return the answer of an encoder of some kind, `Task.explain_as`, to a text or a pair of texts, from its outputs.
+
+    Of classes, (C,), the most probable one; of several labels those from their thresholds on, in the order of the
+    model; of a tagger, (W, C), the most probable tag of each word, and the spans that these mark. The probability of a
+    span is the product of its words': given the text, tags are independent in a model that tags each word by itself.
+    """
+    match kind:
+        case "regressor":
+            return {**given, "number": float(outputs)}
+        case "text_embedder":
+            return {**given, "vector": outputs.tolist()}
+        case "tagger":
+            tags, shares = [names[int(i)] for i in outputs.argmax(axis=-1)], outputs.max(axis=-1, initial=0.0)
+            spans = [_marked(given, span, shares) for span in spans_of(tags)]
+            return {"text": given.source, "words": [*given.words], "tags": tags, "spans": spans}
+        case "multilabel_classifier":
+            kept = decision.answered(outputs)
+            found = {"labels": [name for name, is_kept in zip(names, kept, strict=True) if is_kept]}
+        case _:
+            best = int(outputs.argmax())
+            found = {"label": names[best], "probability": float(outputs[best])}
+    return {**given, **found, "probabilities": dict(zip(names, outputs.tolist(), strict=True))}
+
+
+def _marked(read: ReadText, span: TagSpan, shares: np.ndarray) -> dict[str, Any]:
+    """Return a span of words as one of characters."""
+    start, end = read.spans[span.start][0], read.spans[span.end - 1][1]
+    p = float(np.prod(shares[span.start : span.end]))
+    return {"start": start, "end": end, "label": span.label, "text": read.source[start:end], "probability": p}
+
+
 SHOWN = 4
 """Numbers of a vector that are shown on a line; JSON has all."""
-Names = Sequence[str]
-
-
-def class_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the most probable class of a text, or pair of texts, and the probability of each, from those (C,)."""
-    named = dict(zip(names, outputs.tolist(), strict=True))
-    best = names[int(outputs.argmax())]
-    return {**text, "label": best, "probability": named[best], "probabilities": named}
-
-
-def labels_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the labels of a text, or pair of texts, in the order of the model, and the probability of each label."""
-    kept = decision.answered(outputs[None])[0]
-    named = dict(zip(names, outputs.tolist(), strict=True))
-    return {**text, "labels": [name for name, k in zip(names, kept, strict=True) if k], "probabilities": named}
-
-
-def number_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the number of a text, or pair of texts."""
-    return {**text, "number": float(outputs)}
-
-
-def tags_answer(read: ReadText, outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the most probable tags of a text's words, and the spans that they mark, from probabilities (W, C).
-
-    That of a span is the product of its words': given the text, tags are independent in a model that tags each word by
-    itself.
-    """
-    tags, shares = [names[int(i)] for i in outputs.argmax(axis=-1)], outputs.max(axis=-1, initial=0.0)
-    marked: list[dict[str, Any]] = []
-    for span in spans_of(tags):
-        start, end = read.spans[span.start][0], read.spans[span.end - 1][1]
-        row = {"start": start, "end": end, "label": span.label, "text": read.source[start:end]}
-        marked.append(row | {"probability": float(np.prod(shares[span.start : span.end]))})
-    return {"text": read.source, "words": [*read.words], "tags": tags, "spans": marked}
-
-
-def vector_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the vector of a text."""
-    return {**text, "vector": outputs.tolist()}
-
-
 MARKS = frozenset(
     {"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best", "tokens", "mean_log_probability"}
 )
@@ -234,16 +226,6 @@ def answer_lines(answer: Mapping[str, Any]) -> list[str]:
         case {"prompt": prompt, "text": text}:
             return [prompt + text]
     return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
-
-
-ANSWERS = {
-    "classifier": class_answer,
-    "multilabel_classifier": labels_answer,
-    "regressor": number_answer,
-    "tagger": tags_answer,
-    "text_embedder": vector_answer,
-}
-"""The answer of an encoder from its outputs, by the kind of model (`Task.explain_as`)."""
 
 
 def mean_probability(log_probs: Sequence[float]) -> dict[str, float]:

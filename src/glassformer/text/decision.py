@@ -78,7 +78,7 @@ class Decision:
         """Return the threshold of each of several labels."""
         return [THRESHOLD] * len(labels) if self.thresholds is None else self.thresholds
 
-    def answered(self, probabilities: Float[np.ndarray, "N L"]) -> Bool[np.ndarray, "N L"]:
+    def answered(self, probabilities: Float[np.ndarray, "... L"]) -> Bool[np.ndarray, "... L"]:
         """Return which of several labels are answered, by their probabilities."""
         return probabilities >= np.array(THRESHOLD if self.thresholds is None else self.thresholds)
 
