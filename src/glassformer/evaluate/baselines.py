@@ -83,10 +83,10 @@ def tfidf_features(train: Known, test: Known) -> tuple[Any, Any, str] | None:
 
     Of pairs that of each of the two texts, and what both share: the geometric mean of each word, and the cosine.
     """
-    read = split_pairs if train.pairs else list
-    vectorizer = bag_of_words_vectorizer(read(train.texts))
+    texts, test_texts = (split_pairs(part.texts) if part.pairs else part.texts for part in (train, test))
+    vectorizer = bag_of_words_vectorizer(texts)
     try:
-        x, x_test = vectorizer.fit_transform(read(train.texts)), vectorizer.transform(read(test.texts))
+        x, x_test = vectorizer.fit_transform(texts), vectorizer.transform(test_texts)
     except ValueError:  # "empty vocabulary"
         return None
     characters = "one, two and three characters (the texts are in a script without spaces)"

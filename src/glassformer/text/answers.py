@@ -165,8 +165,6 @@ def _marked(read: ReadText, span: TagSpan, shares: np.ndarray) -> dict[str, Any]
     return {"start": start, "end": end, "label": span.label, "text": read.source[start:end], "probability": p}
 
 
-SHOWN = 4
-"""Numbers of a vector that are shown on a line; JSON has all."""
 MARKS = frozenset(
     {"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best", "tokens", "mean_log_probability"}
 )
@@ -215,7 +213,7 @@ def answer_lines(answer: Mapping[str, Any]) -> list[str]:
             tagged = " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
             return ["" if set(tags) <= {OUTSIDE} else tagged]
         case {"vector": vector}:
-            shown = " ".join(f"{x:.4f}" for x in vector[:SHOWN])
+            shown = " ".join(f"{x:.4f}" for x in vector[:4])
             return [f"{shown} … ({len(vector)} numbers; --json has all)"]
         case {"filled": filled, "guesses": guesses}:
             return ["\t".join([filled, *(" ".join(guess["token"] for guess in one) for one in guesses)])]
