@@ -69,6 +69,7 @@ def class_scores(truth: Sequence[int] | np.ndarray, probabilities: np.ndarray, n
     truth, probabilities = np.asarray(truth, np.int64), np.asarray(probabilities, np.float64)
     confusion, answered = np.zeros((len(names), len(names)), np.int64), probabilities.argmax(axis=1)
     np.add.at(confusion, (truth, answered), 1)
+    rows = by_name(names, confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1))
     ece, bins = calibration(truth, probabilities)
     return {
         "n": len(truth),
@@ -77,7 +78,7 @@ def class_scores(truth: Sequence[int] | np.ndarray, probabilities: np.ndarray, n
         "roc_auc": roc_auc(truth, probabilities),
         "ece": ece,
         "label_names": list(names),
-        "per_class": by_name(names, confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)),
+        "per_class": rows,
         "confusion": confusion.tolist(),
         "calibration": bins,
         "coverage": coverage_curve(truth, probabilities),
