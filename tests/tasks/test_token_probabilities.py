@@ -86,7 +86,7 @@ def test_it_is_that_of_a_forward_pass_over_the_output(trained: Path, way: dict[s
     found = list(cast(Translate, run.task)._hypotheses(run.model, TEXTS, decode))
     for text, was, answer, (_, _, hypotheses) in zip(TEXTS, plain, answers, found, strict=True):
         assert {key: answer[key] for key in was if key != "n_best"} == {k: v for k, v in was.items() if k != "n_best"}
-        assert not any("tokens" in row for row in answer.get("n_best", ())), "those of the first translation are said"
+        assert not any("tokens" in row for row in answer.get("n_best", ())), "the first translation alone has them"
         for row, hypothesis in ((answer, hypotheses[0]),):
             ids = [*hypothesis.ids, t.eos_id] if hypothesis.finished else hypothesis.ids
             if not text:
