@@ -13,15 +13,8 @@ from glassformer.data.datasets.columns import text_specs
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.text.answers import (
-    PREDICTED_TOGETHER,
-    answer_columns,
-    checked_lines,
-    checked_texts,
-    warn_at_end,
-    warn_of_cut,
-)
-from glassformer.text.confidence import AnswerRule, to_rank
+from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, warn_at_end, warn_of_cut
+from glassformer.text.confidence import AnswerRule
 from glassformer.text.long_text import chunks_of
 from glassformer.text.pairs import GivenText, checked_pairs, given_texts
 from glassformer.utils.console import log_to_stderr
@@ -112,8 +105,9 @@ class Run:
             UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts; or a
                 member without edits.
         """
-        texts = given_texts(self.task.tokenizer, texts)
-        several = checked_texts(texts)
+        given: Any = given_texts(self.task.tokenizer, texts)
+        alone = isinstance(given, str)
+        several = [given] if alone else [*given]
         rule, options = self._rule(options)
         if edits:
             from glassformer.explain.edits.findings import predict_edited
@@ -124,7 +118,7 @@ class Run:
             if rule.calibrated and isinstance(self.model, Ensemble):
                 raise UsageError("the temperature is of all models, and with edits one answers", "leave out calibrated")
             answers = [*rule.apply(predict_edited(self, several, edits, self._decode(options), member))]
-            return answers[0] if isinstance(texts, str) else answers
+            return answers[0] if alone else answers
         if member != 1:
             raise UsageError("without edits all members answer together", "leave out `member`, or pass edits")
         from glassformer.utils.device import tuned
@@ -133,7 +127,7 @@ class Run:
             decode = self._decode(options)
             answers = [*rule.apply(self.task.predict(self.answering, several, decode, **rule.of_task))]
             warn_of_cut(answers, self.config.text.max_len)
-        return answers[0] if isinstance(texts, str) else answers
+        return answers[0] if alone else answers
 
     def predict_stream(self, lines: Iterable[GivenText], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory.
@@ -141,13 +135,13 @@ class Run:
         `first` is the row number of the first text, on which sampling depends, where others were answered before.
         """
         rule, options = self._rule(options)
-        lines = given_texts(self.task.tokenizer, lines)
-        answers = rule.apply(self._answers(checked_lines(lines), self._decode(options), first, rule.of_task))
+        given = given_texts(self.task.tokenizer, lines, several=True)
+        answers = rule.apply(self._answers(given, self._decode(options), first, rule.of_task))
         return warn_at_end(iter(answers), self.config.text.max_len)
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
         """Return the answers to the n texts of which the model is least sure; see `text/confidence.py`."""
-        options = to_rank(self.task.explain_as, options)
+        options["token_probabilities"] = self.task.explain_as == "translator"
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 
     def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:

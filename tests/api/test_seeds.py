@@ -254,4 +254,4 @@ def test_spreads() -> None:
     assert mean_text(metric("bleu"), [41.0, 42.0]) == "41.5 (sd 0.7, 41.0–42.0)"
     # The spread of 2.103 has its three decimals: 0.007, not 0.00653.
     assert mean_text(metric("bits_per_char"), [2.096, 2.109, 2.103]) == "2.103 (sd 0.007, 2.096–2.109)"
-    assert mean_text(metric("bits_per_char"), [2.1, 2.1002]) == "2.100 (sd under 0.001, 2.100–2.100)"
+    assert mean_text(metric("bits_per_char"), [2.1, 2.1002]) == "2.100 (sd 0.000, 2.100–2.100)"

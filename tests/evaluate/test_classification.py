@@ -6,9 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.helpers.for_each import for_each
 
-from glassformer.errors import DataError
 from glassformer.evaluate.scores import N_BINS, calibration, class_scores
 
 NAMES = ["neg", "pos"]
@@ -82,18 +80,3 @@ def test_calibration_of_a_calibrated_and_of_an_overconfident_classifier() -> Non
     overconfident, bins = calibration(np.array([0, 1] * 500), always_sure)
     assert overconfident == pytest.approx(0.5)
     assert len(bins) == 1 and bins[0]["high"] == 1.0 and N_BINS == 15
-
-
-@for_each(
-    ("labels", "probabilities", "words"),
-    [
-        ([], np.zeros((0, 2)), "no examples"),
-        ([0], np.zeros((2, 2)), "shape"),
-        ([0, 2], np.full((2, 2), 0.5), "0…1"),
-        ([0, -1], np.full((2, 2), 0.5), "0…1"),
-        ([0], np.array([[np.nan, 1.0]]), "NaN"),
-    ],
-)
-def test_what_does_not_fit_is_said(labels: list[int], probabilities: np.ndarray, words: str) -> None:
-    with pytest.raises(DataError, match=words):
-        class_scores(labels, probabilities, NAMES)

@@ -22,7 +22,7 @@ from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate.baselines import class_baselines as fit_baselines
+from glassformer.evaluate.baselines import Known, class_baselines
 from glassformer.explain.learn.learning import known_answers
 from glassformer.explain.page.service import Service
 from glassformer.explain.watch.probes import default_texts
@@ -240,7 +240,9 @@ def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path:
     answer = run.predict(("red dog", "there is red"))
     assert list(answer)[:3] == ["text", "pair", "label"]
     assert (answer["text"], answer["pair"]) == ("red dog", "there is red")
-    assert run.predict("red dog [SEP] there is red") == answer == run.predict([["red dog", "there is red"]])[0]
+    assert run.predict("red dog [SEP] there is red") == answer
+    with pytest.raises(DataError, match="text 1 is of type list, not a string"):
+        run.predict([["red dog", "there is red"]])  # pyright: ignore
     assert (
         run.predict([("red dog", "there is red")]) == [answer] == [*run.predict_stream([("red dog", "there is red")])]
     )
@@ -348,10 +350,11 @@ def test_several_labels_of_a_pair(tmp_path: Path) -> None:
 
 
 def test_the_baseline_sees_what_both_texts_share() -> None:
-    def part(n: int, seed: int) -> tuple[list[str], list[int]]:
-        return [f"{a} [SEP] {b}" for a, b, _ in rows(n, seed)], [int(c == "yes") for _, _, c in rows(n, seed)]
+    def part(n: int, seed: int) -> tuple[list[str], np.ndarray]:
+        return [f"{a} [SEP] {b}" for a, b, _ in rows(n, seed)], np.array([int(c == "yes") for _, _, c in rows(n, seed)])
 
-    alone, both = (fit_baselines(*part(400, 0), *part(200, 1), pairs=pairs) for pairs in (False, True))
+    train, test = part(400, 0), part(200, 1)
+    alone, both = (class_baselines(Known(*train, pairs), Known(*test, pairs)) for pairs in (False, True))
     assert both["tfidf_logistic"]["accuracy"] > 0.95 > 0.8 > alone["tfidf_logistic"]["accuracy"]
 
 

@@ -66,7 +66,7 @@ class PredictArguments:
     """Number of answers to print, those of which the model is least sure, the least first, after their row numbers, and
     with --json after their texts; also of a table, --file."""
     token_probabilities: bool = False
-    """Probability of each token and word of a translation given those before it, and their mean."""
+    """Probability of each token of a translation given those before it, and their mean."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
     file: str | None = None

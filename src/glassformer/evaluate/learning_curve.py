@@ -57,26 +57,26 @@ def forecast(sizes: Sequence[int], runs: Sequence[Sequence[Counted]], n: int) ->
     def score_of(counts: np.ndarray) -> float:
         return sign * scoring.score(counts.sum(axis=0))
 
-    draws, points = list[tuple[float, float]](), list[list[float]]()
+    def gained(scores: Sequence[float], exponent: float) -> tuple[float, float]:
+        score, now = (expected(sizes, scores, size, scoring.best, exponent) for size in (n, max(sizes)))
+        return score, score - now
+
+    draws = list[list[float]]()
     for _ in range(N_BOOTSTRAP):
         index = rng.integers(len(counts), size=len(counts))
         scores = [score_of(of[int(rng.integers(len(of)))][1][index]) for of in runs]
-        exponent = rng.uniform(LEAST, MOST)
-        ends = [expected(sizes, scores, size, scoring.best, exponent) for size in (n, max(sizes))]
-        draws.append((ends[0], ends[0] - ends[1]))
-        points.append(scores)
+        draws.append([*gained(scores, rng.uniform(LEAST, MOST)), *scores])
     means = [float(np.mean([score_of(counts) for _, counts in of])) for of in runs]
-    (a, b), score = power_law(sizes, means), expected(sizes, means, n, scoring.best)
-    intervals = [percentile_interval(np.array(column)) for column in zip(*draws, strict=True)]
-    spread = [percentile_interval(np.array(column)) for column in zip(*points, strict=True)]
+    (a, b), (score, gain) = power_law(sizes, means), gained(means, EXPONENT)
+    of_score, of_gain, *spread = (percentile_interval(np.array(column)) for column in zip(*draws, strict=True))
     return {
         "metric": scoring.metric,
         "interval": "95% interval" if min(map(len, runs)) > 1 else "range with one seed",
         "n": n,
         "score": sign * score,
-        "ci95": _signed(intervals[0], sign),
-        "gain": score - expected(sizes, means, max(sizes), scoring.best),
-        "gain_ci95": intervals[1],
+        "ci95": _signed(of_score, sign),
+        "gain": gain,
+        "gain_ci95": of_gain,
         "points": [
             {"n": size, "score": sign * mean, "ci95": _signed(between, sign), "runs": len(of)}
             for size, mean, between, of in zip(sizes, means, spread, runs, strict=True)

@@ -44,7 +44,7 @@ class Metric:
             return ""
         low, high = self.write(interval[0]), self.write(interval[1])
         dash = " to " if "-" in low + high else "–"  # "-0.12–-0.03" cannot be read
-        return f"{low.removesuffix('%') if high.endswith('%') else low}{dash}{high}"
+        return f"{low.removesuffix('%')}{dash}{high}"
 
     def around(self, mean: Number, sd: Number | None, low: Number, high: Number) -> str:
         """Write the mean of several scores with their spread: `87.3% (sd 0.4, 86.9–87.7%)`.
@@ -52,19 +52,12 @@ class Metric:
         The standard deviation has the decimals of the mean: more would promise what three seeds cannot know.
         """
         text = self.write(mean)
-        spread = "" if sd is None else f"sd {self._to_the_decimals_of(text, sd)}, "
+        decimals, unit = len(text.removesuffix("%").partition(".")[2]), 100 if text.endswith("%") else 1
+        spread = "" if sd is None else f"sd {unit * sd:.{decimals}f}, "
         return f"{text} ({spread}{self.between([low, high])})"
-
-    def _to_the_decimals_of(self, text: str, sd: Number) -> str:
-        if text.endswith("%"):
-            return self.write(sd).removesuffix("%")
-        decimals = len(text.partition(".")[2])
-        least = 10**-decimals
-        return f"under {least:g}" if 0 < sd < least / 2 else f"{sd:.{decimals}f}"
 
 
 _tenths, _four_places = "{:.1f}".format, "{:.4f}".format
-
 
 METRICS: dict[str, Metric] = {
     known.name: known

@@ -46,7 +46,7 @@ Counted = tuple[Scoring, Counts]
 """What is counted of a split's examples, and the counts of one run."""
 
 
-def ratio(sums: np.ndarray) -> float:
+def ratio(sums: Sequence[float] | np.ndarray) -> float:
     """Return the first of two counts to the second, a mean or a rate; 0 of nothing."""
     return float(sums[0] / sums[1]) if sums[1] else 0.0
 

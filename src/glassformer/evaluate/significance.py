@@ -15,6 +15,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+Score = Callable[[np.ndarray], float]
+"""Summed counts → a score."""
+Test = dict[str, Any]
+"""A test of a difference, as JSON: test, difference (first − second), ci95, p_value, n."""
 Z95 = 1.959963984540054
 """The normal quantile that leaves 2.5% on either side."""
 RARE = (0.0512933, 0.3553615, 0.8176914)
@@ -65,14 +69,14 @@ def share_interval(counts: Float[np.ndarray, "N 2"]) -> list[float]:
     return wilson_interval(right / effect, n / effect)
 
 
-def resampled_sums(statistics: np.ndarray, n_resamples: int, seed: int = BOOTSTRAP_SEED) -> np.ndarray:
+def resampled_sums(statistics: np.ndarray, n_resamples: int) -> np.ndarray:
     """Draw the examples again with replacement, many times, and sum their statistics each time.
 
     A corpus score such as BLEU is a function of summed counts, so it is enough to resample the counts. To compare two
     systems, put their columns side by side: both are then drawn on the same examples. `statistics` (n, k) has a row an
     example; the sums are (n_resamples, k) in float64.
     """
-    rng, n = np.random.default_rng(seed), len(statistics)
+    rng, n = np.random.default_rng(BOOTSTRAP_SEED), len(statistics)
     statistics = np.asarray(statistics, dtype=np.float64)
     # One draw at a time: memory stays at one copy of the test set.
     return np.stack([statistics[rng.integers(n, size=n)].sum(axis=0) for _ in range(n_resamples)])
@@ -84,15 +88,13 @@ def percentile_interval(values: np.ndarray) -> list[float]:
 
 
 def bootstrap_interval(
-    counts: Float[np.ndarray, "N k"],
-    score: Callable[[np.ndarray], float],
-    extremes: Float[np.ndarray, "e k"] | None = None,
-    n_resamples: int = N_BOOTSTRAP,
+    counts: np.ndarray, score: Score, extremes: np.ndarray | None = None, n_resamples: int = N_BOOTSTRAP
 ) -> list[float]:
-    """Return the 95% interval of a score of summed counts, by the bootstrap over its examples.
+    """Return the 95% interval of a score of summed counts, (N, k), by the bootstrap over its examples.
 
-    `extremes` are the counts of the best and of the worst possible example. The interval then reaches over both that of
-    the examples with the best one and that with the worst one: that of examples that are all right would have no width.
+    `extremes`, (2, k), are the counts of the best and of the worst possible example. The interval then reaches over
+    both that of the examples with the best one and that with the worst one: that of examples that are all right would
+    have no width.
     """
     if extremes is None:
         return percentile_interval(np.array([score(sums) for sums in resampled_sums(counts, n_resamples)]))
@@ -121,45 +123,40 @@ def paired_share_interval(only_first: int, only_second: int, n: int) -> list[flo
     return [max(-1.0, difference - half), min(1.0, difference + half)]
 
 
-def paired_shares(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+def paired_shares(first: np.ndarray, second: np.ndarray) -> Test:
     """Test whether the accuracies of two systems differ, by whether each has an example right, (N,) of bool.
 
     Returns:
         test; difference (first − second share right), its 95% interval and McNemar's p_value; n.
     """
     only_first, only_second, n = int((first & ~second).sum()), int((second & ~first).sum()), len(first)
-    return {
-        "test": "McNemar, exact",
-        "difference": (only_first - only_second) / n,
-        "ci95": paired_share_interval(only_first, only_second, n),
-        "p_value": mcnemar(only_first, only_second),
-        "n": n,
-    }
+    interval, p_value = paired_share_interval(only_first, only_second, n), mcnemar(only_first, only_second)
+    return _tested("McNemar, exact", (only_first - only_second) / n, interval, p_value, n)
 
 
-def paired_bootstrap(
-    first: np.ndarray, second: np.ndarray, score: Callable[[np.ndarray], float], n_bootstrap: int = N_BOOTSTRAP
-) -> dict[str, Any]:
+def _tested(test: str, difference: float, interval: list[float], p_value: float, n: int) -> Test:
+    return {"test": test, "difference": difference, "ci95": interval, "p_value": p_value, "n": n}
+
+
+def paired_bootstrap(first: np.ndarray, second: np.ndarray, score: Score, n_bootstrap: int = N_BOOTSTRAP) -> Test:
     """Test whether two systems' corpus scores differ by more than chance (Koehn 2004).
 
     `first` and `second` (n, k) are counts of each example, or of each block of a text; `score` makes a score of the sum
     of such rows. Each resample has the same examples for both systems.
 
     Returns:
-        test; difference (first − second), its 95% interval and two-sided p_value; n and n_bootstrap.
+        test; difference (first − second), its 95% interval and two-sided p_value; n.
     """
-    width = first.shape[1]
-    sums = resampled_sums(np.hstack([first, second]), n_bootstrap)
-    resampled = np.array([score(row[:width]) - score(row[width:]) for row in sums])
-    difference = score(first.sum(axis=0)) - score(second.sum(axis=0))
-    return {
-        "test": "paired bootstrap",
-        "difference": difference,
-        "ci95": percentile_interval(resampled),
-        "p_value": bootstrap_p_value(difference, resampled),
-        "n": len(first),
-        "n_bootstrap": n_bootstrap,
-    }
+
+    def difference_of(sums: np.ndarray) -> float:
+        one, two = np.split(sums, 2)
+        return score(one) - score(two)
+
+    counts = np.hstack([first, second])
+    difference = difference_of(counts.sum(axis=0))
+    resampled = np.array([difference_of(sums) for sums in resampled_sums(counts, n_bootstrap)])
+    interval, p_value = percentile_interval(resampled), bootstrap_p_value(difference, resampled)
+    return _tested("paired bootstrap", difference, interval, p_value, len(first))
 
 
 def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
@@ -172,7 +169,7 @@ def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
     return (extreme + 1) / (len(resampled) + 1)
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
+def welch(first: Sequence[float], second: Sequence[float]) -> Test:
     """Test whether the scores of several seeds have different means (Welch 1947: their spreads may differ).
 
     It is about the recipes, trained again and again and scored on this one test set; a paired test is about two models.
@@ -182,17 +179,14 @@ def welch(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
     """
     from scipy.stats import t
 
-    n, m = len(first), len(second)
-    difference = statistics.fmean(first) - statistics.fmean(second)
-    of_first, of_second = statistics.variance(first) / n, statistics.variance(second) / m
-    error = math.sqrt(of_first + of_second)
+    of_first, of_second = (statistics.variance(scores) / len(scores) for scores in (first, second))
+    difference, error = statistics.fmean(first) - statistics.fmean(second), math.sqrt(of_first + of_second)
     p_value, half = float(difference == 0), 0.0  # seeds that all scored the same have no spread
     if error:
-        freedom = error**4 / (of_first**2 / (n - 1) + of_second**2 / (m - 1))
+        freedom = error**4 / (of_first**2 / (len(first) - 1) + of_second**2 / (len(second) - 1))
         p_value, half = (2 * float(t.sf(abs(difference) / error, freedom)), error * float(t.ppf(0.975, freedom)))
     interval = [difference - half, difference + half]
-    facts = {"test": "Welch's t", "difference": difference, "ci95": interval, "p_value": p_value}
-    return facts | {"n": n + m, "unit": "seeds"}
+    return _tested("Welch's t", difference, interval, p_value, len(first) + len(second)) | {"unit": "seeds"}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -201,9 +195,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Of twenty pairs of equal runs one differs "with p = .05"; below the corrected value all of them together are
     wrong no more often than one test would be.
     """
-    n, largest = len(p_values), 0.0
-    corrected = [0.0] * n
-    for rank, i in enumerate(sorted(range(n), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (n - rank) * p_values[i]))
-        corrected[i] = largest
+    corrected, largest = [*p_values], 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        corrected[i] = largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
     return corrected

@@ -37,16 +37,14 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import (
-    ANSWERS,
     PREDICTED_TOGETHER,
     answer_columns,
-    checked_lines,
-    checked_texts,
-    tags_answer,
+    answer_lines,
+    encoder_answer,
     warn_at_end,
     warn_of_cut,
 )
-from glassformer.text.confidence import AnswerRule, to_rank
+from glassformer.text.confidence import AnswerRule
 from glassformer.text.decision import Decision
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.pairs import GivenText, checked_pairs, given_texts
@@ -131,21 +129,22 @@ class ExportedModel:
             UsageError: an option does not exist, or the library has no such setting.
         """
         rule, options = self._rule(options)
-        texts = given_texts(self.tokenizer, texts)
-        answers = [*rule.apply(self._answers(checked_texts(texts), first, self._decode(options)))]
+        given: Any = given_texts(self.tokenizer, texts)
+        several = [given] if isinstance(given, str) else [*given]
+        answers = [*rule.apply(self._answers(several, first, self._decode(options)))]
         warn_of_cut(answers, self._most_tokens)
-        return answers[0] if isinstance(texts, str) else answers
+        return answers[0] if isinstance(given, str) else answers
 
     def predict_stream(self, lines: Iterable[GivenText], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
         rule, options = self._rule(options)
-        lines = given_texts(self.tokenizer, lines)
-        answers = rule.apply(self._stream(checked_lines(lines), self._decode(options), first))
+        given = given_texts(self.tokenizer, lines, several=True)
+        answers = rule.apply(self._stream(given, self._decode(options), first))
         return warn_at_end(iter(answers), self._most_tokens)
 
     def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
         """Return the answers to the n texts of which a classifier is least sure, as of the run."""
-        options = to_rank(self.facts.kind, options)
+        options["token_probabilities"] = self.facts.kind == "translator"
         return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
 
     def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
@@ -219,7 +218,7 @@ class ExportedModel:
 
     def answer_lines(self, answer: dict[str, Any]) -> list[str]:
         """Return a prediction as lines without line breaks, its fields separated by tabs."""
-        return ANSWERS[self.facts.kind][1](answer)
+        return answer_lines(answer)
 
     @cached_property
     def engine(self) -> Engine:
@@ -233,7 +232,6 @@ class ExportedModel:
     def _encode(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the answers of an encoder, once a text."""
         facts, t, answering = self.facts, self.tokenizer, self._answering
-        of_outputs: Any = ANSWERS[facts.kind][0]
         answers: list[dict[str, Any]] = []
         for text, cut in zip(texts, t.encode_cut(texts, facts.max_len, facts.truncate), strict=True):
             if facts.kind == "text_embedder":
@@ -241,7 +239,7 @@ class ExportedModel:
             else:
                 outputs = answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
             outputs = outputs[0] if facts.kind == "regressor" else outputs
-            answer = of_outputs(t.text_fields(text), outputs, facts.labels, self._decision)
+            answer = encoder_answer(facts.kind, t.text_fields(text), outputs, facts.labels, self._decision)
             answers.append(answer | cut.mark)
         return answers
 
@@ -254,7 +252,8 @@ class ExportedModel:
             outputs = np.eye(len(facts.labels))[[outside_of(facts.labels)] * len(found.places)]
             at = np.array(found.places, np.int64)
             outputs[at >= 0] = shares[at[at >= 0]]
-            answers.append(tags_answer(read, outputs, facts.labels, self._decision) | found.mark(t, facts.max_len))
+            answer = encoder_answer(facts.kind, read, outputs, facts.labels, self._decision)
+            answers.append(answer | found.mark(t, facts.max_len))
         return answers
 
     def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.tasks import register
 from glassformer.tasks.base import Task, corpus_vectors
 from glassformer.tasks.heads import HEADS, Head, Known, scale_of
-from glassformer.text.answers import cut_message
+from glassformer.text.answers import cut_message, encoder_answer
 from glassformer.text.pairs import PairTokenizer, split_pairs
 from glassformer.text.tags import are_plain, outside_of
 from glassformer.text.tokenizer import Tokenizer
@@ -352,7 +352,7 @@ class EncoderTask(Task):
         return [self._answer(given, each) | mark for given, each, mark in answers]
 
     def _answer(self, given: Any, outputs: Any) -> dict[str, Any]:
-        return self.head.answer(given, outputs, self.names, self.decision)
+        return encoder_answer(self.head.kind, given, outputs, self.names, self.decision)
 
     def _check_scored(self) -> Callable[..., dict[str, Any]]:
         if self.head.scored is None:

@@ -19,7 +19,6 @@ from glassformer.evaluate.scoring import Predictions, Scoring, f1, ratio, share
 from glassformer.evaluate.significance import CHANCE, mcnemar, wilson_interval
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import class_lines, labels_lines, number_lines, tags_lines, vector_lines
 from glassformer.text.decision import number_text
 from glassformer.text.pairs import text_of
 from glassformer.text.tags import OUTSIDE, spans_of
@@ -319,7 +318,6 @@ CLASSIFY = TaskReport(
     baselines={
         "majority": "majority class",
         "tfidf_logistic": "TF-IDF + logistic regression",
-        "hybrid": "averaged with TF-IDF",
         "probe": "frozen encoder + logistic regression",
     },
     rivals=("tfidf_logistic", "probe"),
@@ -338,7 +336,6 @@ CLASSIFY = TaskReport(
     cautions=lambda evaluation: [*one_answer(evaluation), *no_better_than_guessing(evaluation)],
     example_table=examples_of(lambda e: e.get("truth", ""), lambda e: f"{e['label']} ({percent(e['probability'])})"),
     example_text='"I loved every minute" --json',
-    answer_lines=class_lines,
 )
 MULTILABEL = replace(
     CLASSIFY,
@@ -348,7 +345,6 @@ MULTILABEL = replace(
         Metric("micro_f1", "Micro F1", "0–100%, over the decisions of all labels", percent),
         Metric("macro_f1", "Macro F1", "0–100%, mean over the labels", percent),
         Metric("all_right", "All labels right", "share of texts whose labels are all right", percent),
-        Metric("ranking_precision", "Ranking precision", "label ranking average precision, 0–100%", percent),
         Metric("log_loss", "Log loss", "nats per label and text", number, False),
     ),
     headline="micro_f1",
@@ -364,7 +360,6 @@ MULTILABEL = replace(
     "rarer or more frequent than there, others would be better.",
     comparison_keys=("truth", "labels"),
     example_table=examples_of(lambda e: "; ".join(e["truth"]), lambda e: "; ".join(e["labels"])),
-    answer_lines=labels_lines,
     scored=score_labels,
 )
 UNIT = "in the unit of the numbers, lower is better"
@@ -394,7 +389,6 @@ REGRESS = replace(
     "numbers beyond the range of those it was trained on it has seen nothing.",
     comparison_keys=("truth", "number"),
     example_table=examples_of(lambda e: number_text(e["truth"]), lambda e: number_text(e["number"])),
-    answer_lines=number_lines,
     scored=score_numbers,
 )
 TAG = TaskReport(
@@ -419,7 +413,6 @@ TAG = TaskReport(
     details=tables,
     example_table=tag_examples,
     example_text='"Two men sit in a red boat." --json',
-    answer_lines=tags_lines,
     scored=score_tags,
 )
 EMBED = TaskReport(
@@ -429,5 +422,4 @@ EMBED = TaskReport(
     headline="loss",
     limits="It gives a vector for a text, and no answer. It is meant to be fine-tuned: "
     "glassformer train classify --init-from with the folder of its run.",
-    answer_lines=vector_lines,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +24,14 @@ from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
 from glassformer.evaluate import scores
-from glassformer.evaluate.baselines import Baselines, class_baselines, label_baselines, number_baselines, tag_baselines
+from glassformer.evaluate.baselines import (
+    Baselines,
+    Known,
+    class_baselines,
+    label_baselines,
+    number_baselines,
+    tag_baselines,
+)
 from glassformer.models.encoder_models import TextClassifier, TextEmbedder, TextRegressor, TokenClassifier
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.tasks import head_reports as reports
@@ -32,7 +39,6 @@ from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, OF_LABELS, PARALLEL_F
 from glassformer.tasks.probe import fit_classes, fit_labels, fit_number
 from glassformer.tasks.reporting import TaskReport
 from glassformer.tasks.settings import suggest_for_texts, suggest_for_words
-from glassformer.text.answers import class_answer, labels_answer, number_answer, tags_answer, vector_answer
 from glassformer.text.decision import Decision, yes_and_no
 from glassformer.text.tags import OUTSIDE, are_plain, marks_span, spans_of, tag_names
 
@@ -53,14 +59,6 @@ Truth = Any
 """What is true of all texts, as `Head.array` makes it; of words a list with an array for each text."""
 Outputs = Any
 """What a model answers with, as `Head.probabilities` makes it; of words a list with an array for each text."""
-
-
-class Known(NamedTuple):
-    """The texts of a split with what is true of them, and whether each is a pair."""
-
-    texts: Sequence[str]
-    truth: Truth
-    pairs: bool
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,6 @@ class Head:
         tensor: such an array → what the loss takes.
         loss: logits (N, …), targets and label smoothing → nats, summed.
         probabilities: logits (N, …) in double precision and the decision → the outputs as they are answered.
-        answer: the text, its outputs, the names and the decision → the answer.
         true: an answer as written → as it stands beside that of the model.
         kept: an answer → what of it is stored with an evaluation.
         validated: truth, outputs and names → the scores of a validation.
@@ -116,7 +113,6 @@ class Head:
     tensor: Callable[[np.ndarray, Decision], Tensor] = lambda truth, decision: torch.from_numpy(truth).long()
     loss: Callable[[Tensor, Tensor, float], Tensor] = cross_entropy_sum
     probabilities: Callable[[Tensor, Decision], np.ndarray] = lambda logits, decision: logits.softmax(dim=-1).numpy()
-    answer: Callable[..., dict[str, Any]] = class_answer
     true: Callable[[str], Any] = str
     kept: Callable[[dict[str, Any]], dict[str, Any]] = lambda answer: answer
     validated: Callable[[Truth, Outputs, Names], dict[str, float]] = lambda truth, outputs, names: {}
@@ -297,9 +293,7 @@ CLASSIFY = Head(
     scored=lambda truth, p, names, decision: (
         scores.class_scores(truth, p, names) | scores.calibrated_scores(truth, p, decision.temperature)
     ),
-    baselines=lambda train, test, p, names, decision: class_baselines(
-        train.texts, train.truth, test.texts, test.truth, p, train.pairs
-    ),
+    baselines=lambda train, test, p, names, decision: class_baselines(train, test),
     decided=temperature,
     fit=fit_classes,
     suggest=suggest_for_texts,
@@ -355,13 +349,10 @@ MULTILABEL = replace(
     model=lambda *sizes: TextClassifier(*sizes, several=True),
     array=_multi_hot,
     probabilities=lambda logits, decision: logits.softmax(dim=-1)[..., 1].numpy(),
-    answer=labels_answer,
     true=labels_of,
     validated=_validated_labels,
     scored=_scored_labels,
-    baselines=lambda train, test, p, names, decision: label_baselines(
-        train.texts, train.truth, test.texts, test.truth, train.pairs
-    ),
+    baselines=lambda train, test, p, names, decision: label_baselines(train, test),
     decided=lambda truth, p: (
         {"thresholds": scores.choose_thresholds(truth, p)} | temperature(*_decisions(truth, p), len(truth))
     ),
@@ -402,7 +393,6 @@ REGRESS = replace(
     tensor=_standardised,
     loss=squared_errors,
     probabilities=lambda logits, decision: decision.numbers(logits[:, 0].numpy()),
-    answer=number_answer,
     true=float,
     validated=lambda truth, numbers, names: {"mae": float(np.abs(truth - numbers).mean()) if len(truth) else 0.0},
     scored=lambda truth, numbers, names, decision: (
@@ -410,9 +400,7 @@ REGRESS = replace(
         | dict(zip(("truth_mean", "truth_sd"), mean_and_sd(truth), strict=True))
         | {"scatter": reports.scatter_points(truth, numbers)}
     ),
-    baselines=lambda train, test, numbers, names, decision: number_baselines(
-        train.texts, train.truth, test.texts, test.truth, decision.scale, train.pairs
-    ),
+    baselines=lambda train, test, numbers, names, decision: number_baselines(train, test, decision.scale),
     decided=None,
     begin=_begin_number,
     fit=fit_number,
@@ -454,7 +442,6 @@ TAG = replace(
     named=tag_names,
     unit="tag",
     model=TokenClassifier,
-    answer=tags_answer,
     true=lambda answer: " ".join(labels_of(answer)),
     kept=lambda answer: {"text": answer["text"], "tags": " ".join(answer["tags"])},
     validated=_validated_tags,
@@ -486,6 +473,5 @@ EMBED = Head(
     parts=None,
     model=lambda config, vocab_size, n_names, max_len, *_: TextEmbedder(config, vocab_size, max_len),
     probabilities=lambda vectors, decision: vectors.numpy(),
-    answer=vector_answer,
 )
 HEADS = CLASSIFY, MULTILABEL, REGRESS, TAG, EMBED

@@ -33,7 +33,7 @@ from glassformer.runs.records import JsonObject
 from glassformer.tasks import register
 from glassformer.tasks.base import EVALUATION_TOKENS, OF_LABELS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import continuation_lines, unknown_mark
+from glassformer.text.answers import unknown_mark
 from glassformer.text.backends import SPECIAL_TOKENS
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import fenced
@@ -146,7 +146,6 @@ REPORT = TaskReport(
     comparison_keys=("chars", "nats"),
     example_table=continuation_examples,
     example_text='--prompt "Once" --max-new-tokens 200 --top-p 0.9 --seed 1',
-    answer_lines=continuation_lines,
     scored=lambda scores: BITS,
 )
 

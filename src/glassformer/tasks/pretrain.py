@@ -31,7 +31,6 @@ from glassformer.tasks import register
 from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers as masked_text
-from glassformer.text.answers import masked_lines
 from glassformer.text.ngrams import AHEAD
 from glassformer.text.tokenizer import MASK
 from glassformer.utils.formatting import number, percent
@@ -108,7 +107,6 @@ REPORT = TaskReport(
     "glassformer train classify --init-from with the folder of its run.",
     examples_note="Beginnings of the first texts, and a token after each.",
     example_text='"I [MASK] this film."',
-    answer_lines=masked_lines,
 )
 
 

@@ -15,6 +15,7 @@ from glassformer.errors import UsageError
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.scoring import Counted, Predictions, Scoring, share
 from glassformer.runs.records import Evaluation, JsonObject
+from glassformer.text.answers import answer_lines
 from glassformer.utils.formatting import Number, table
 
 SHARES = "accuracy", "exact_match"
@@ -42,11 +43,6 @@ def plain_table(examples: Sequence[JsonObject]) -> str:
     """Return what is plain in examples as a table in Markdown."""
     keys = [key for key, value in examples[0].items() if isinstance(value, str | int | float)]
     return table(keys, [[row.get(key, "") for key in keys] for row in examples], left=len(keys))
-
-
-def plain_lines(answer: JsonObject) -> list[str]:
-    """Return what is plain in an answer as a line, separated by tabs."""
-    return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
 
 
 def no_sentences(evaluation: Evaluation) -> list[str]:
@@ -110,7 +106,7 @@ class TaskReport:
     plots: Mapping[str, tuple[Callable[[Evaluation], bytes | None], str]] = field(default_factory=dict)
     example_table: Callable[[Sequence[JsonObject]], str] = plain_table
     example_text: str = '"a text of yours" --json'
-    answer_lines: Callable[[JsonObject], list[str]] = plain_lines
+    answer_lines: Callable[[JsonObject], list[str]] = answer_lines
     scored: Callable[[JsonObject], Scoring | None] | None = None
 
     def metric(self, name: str) -> Metric:

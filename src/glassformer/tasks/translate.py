@@ -102,7 +102,6 @@ REPORT = TaskReport(
     details=how_decoded,
     example_table=translation_examples,
     example_text="--beam-size 5 < source.txt > translation.txt",
-    answer_lines=answers.translation_lines,
     scored=score_translations,
 )
 
@@ -229,7 +228,7 @@ class Translate(Task):
         """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
 
         An empty text has an empty translation, as many times as were requested. A text longer than `max_len` is cut,
-        and has "truncated": True. With `token_probabilities` each translation has what `text.answers` says of its
+        and has "truncated": True. With `token_probabilities` the first translation has what `text.answers` says of its
         tokens, with `means` the mean of their probabilities alone.
         """
         t, written = self.tokenizer, []
@@ -237,15 +236,13 @@ class Translate(Task):
         sources = [t.with_end(cut.ids) if text.strip() else [] for text, cut in zip(texts, cuts, strict=True)]
         translated = self._translate(model, sources, decode, first)
         for text, cut, found in zip(texts, cuts, translated, strict=True):
-            rows = []
-            for h in found:
-                rows.append({"translation": t.decode(h.ids), "score": h.score})
-                if token_probabilities:
-                    rows[-1] |= answers.token_probabilities(t, h.ids, h.token_log_probs)
-                elif means:
-                    rows[-1] |= answers.mean_probability(h.token_log_probs)
-            unfinished = {} if found[0].finished else {"unfinished": True}
+            rows, best = [{"translation": t.decode(h.ids), "score": h.score} for h in found], found[0]
+            unfinished = {} if best.finished else {"unfinished": True}
             answer = {"text": text} | rows[0] | unfinished | (cut.mark if text.strip() else {})
+            if token_probabilities:
+                answer |= answers.token_probabilities(t, best.ids, best.token_log_probs)
+            elif means:
+                answer |= answers.mean_probability(best.token_log_probs)
             n_best = rows if text.strip() else rows * decode.n_best  # an empty text is not decoded
             written.append(answer | ({"n_best": n_best} if decode.n_best > 1 else {}))
         return written

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import DataError, DivergedError, UsageError
+from glassformer.errors import DivergedError, UsageError
 from glassformer.text.decision import Decision, number_text
-from glassformer.text.tags import OUTSIDE, spans_of
+from glassformer.text.tags import OUTSIDE, TagSpan, spans_of
 from glassformer.text.tokenizer import MASK, Tokenizer
 from glassformer.text.words import ReadText
 from glassformer.utils.formatting import counted
@@ -72,7 +72,9 @@ def top_predictions(tokenizer: Tokenizer, logits: np.ndarray, k: int) -> list[li
     ids = np.delete(np.arange(logits.shape[1]), tokenizer.without_text)
     logits = logits[:, ids].astype(np.float64)
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
-    p = check_probabilities(p / p.sum(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    if np.isnan(p).any():  # as where finite weights are too large to compute
+        raise DivergedError("the model's logits are NaN, so it has no answer", "use an earlier checkpoint")
     best = (-p).argsort(axis=1, kind="stable")[:, :k]
     return [
         [{"token": written(tokenizer, int(ids[i])), "probability": float(row[i])} for i in tokens]
@@ -90,32 +92,6 @@ def warn_without_mask(texts: Sequence[str]) -> None:
     """Log how many texts have nothing to fill in."""
     if n := sum(MASK not in text for text in texts):
         logger.warning(f"{n} of {len(texts)} texts hold no {MASK}, so there is nothing to fill in")
-
-
-def checked_texts(texts: Any) -> list[str]:
-    """Return the texts to predict as a list.
-
-    Raises:
-        DataError: what came is not a text, or not a list of texts.
-    """
-    if isinstance(texts, str):
-        return [texts]
-    hint = 'give a text, or a list of texts: predict(["one", "two"])'
-    if isinstance(texts, bytes | bytearray | Mapping) or not isinstance(texts, Iterable):
-        raise DataError(f"expected a text or a list of texts, not {type(texts).__name__}", hint)
-    listed = list(texts)
-    for number, text in enumerate(listed, start=1):
-        if not isinstance(text, str):
-            raise DataError(f"text {number} is of type {type(text).__name__}, not a string", hint)
-    return listed
-
-
-def checked_lines(lines: Any) -> Iterable[str]:
-    """Return the texts of a stream as they came; raise DataError for a single text, and for what yields none."""
-    if isinstance(lines, str | bytes | bytearray | Mapping) or not isinstance(lines, Iterable):
-        hint = "give a list, a file or a generator of texts; predict answers a single one"
-        raise DataError(f"expected texts one after another, not {type(lines).__name__}", hint)
-    return lines
 
 
 FROM_TEXT = frozenset({"label", "labels", "number", "tags", "translation"})
@@ -140,12 +116,12 @@ def warn_of_cut(answers: Sequence[dict[str, Any]], max_len: int) -> int:
 
 def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dict[str, Any]]:
     """Yield the answers, and log after the last how many texts were empty, were cut, or hold unknown tokens."""
-    n, seen = 0, Counter[str]()
+    seen = Counter[str]()
     for answer in answers:
-        n, unknown = n + 1, answer.get("unknown", 0)
-        empty = not FROM_TEXT.isdisjoint(answer) and not str(answer.get("text", "-")).strip()
-        seen.update(empty=empty, cut="truncated" in answer, unknown=unknown, texts=unknown > 0)
+        unknown, empty = answer.get("unknown", 0), not FROM_TEXT.isdisjoint(answer) and not answer["text"].strip()
+        seen.update(n=1, empty=empty, cut="truncated" in answer, unknown=unknown, texts=unknown > 0)
         yield answer
+    n = seen["n"]
     if seen["empty"]:
         logger.warning(empty_message(seen["empty"], n))
     if seen["cut"]:
@@ -155,58 +131,43 @@ def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dic
         logger.warning(f"{seen['texts']:,} of {n:,} texts {hold} {tokens} unknown to the model")
 
 
-def check_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """Return the probabilities; raise DivergedError if one is NaN, as where finite weights are too large to compute."""
-    if np.isnan(probabilities).any():
-        raise DivergedError("the model's logits are NaN, so it has no answer", "use an earlier checkpoint")
-    return probabilities
+def encoder_answer(
+    kind: str, given: Any, outputs: np.ndarray, names: Sequence[str], decision: Decision
+) -> dict[str, Any]:
+    """Return the answer of an encoder of some kind, `Task.explain_as`, to a text or a pair of texts, from its outputs.
 
-
-Names = Sequence[str]
-
-
-def class_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the most probable class of a text, or pair of texts, and the probability of each, from those (C,)."""
-    named = dict(zip(names, outputs.tolist(), strict=True))
-    best = names[int(outputs.argmax())]
-    return {**text, "label": best, "probability": named[best], "probabilities": named}
-
-
-def labels_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the labels of a text, or pair of texts, in the order of the model, and the probability of each label."""
-    kept = decision.answered(outputs[None])[0]
-    named = dict(zip(names, outputs.tolist(), strict=True))
-    return {**text, "labels": [name for name, k in zip(names, kept, strict=True) if k], "probabilities": named}
-
-
-def number_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the number of a text, or pair of texts."""
-    return {**text, "number": float(outputs)}
-
-
-def tags_answer(read: ReadText, outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the most probable tags of a text's words, and the spans that they mark, from probabilities (W, C).
-
-    That of a span is the product of its words': given the text, tags are independent in a model that tags each word by
-    itself.
+    Of classes, (C,), the most probable one; of several labels those from their thresholds on, in the order of the
+    model; of a tagger, (W, C), the most probable tag of each word, and the spans that these mark. The probability of a
+    span is the product of its words': given the text, tags are independent in a model that tags each word by itself.
     """
-    tags, shares = [names[int(i)] for i in outputs.argmax(axis=-1)], outputs.max(axis=-1, initial=0.0)
-    marked: list[dict[str, Any]] = []
-    for span in spans_of(tags):
-        start, end = read.spans[span.start][0], read.spans[span.end - 1][1]
-        row = {"start": start, "end": end, "label": span.label, "text": read.source[start:end]}
-        marked.append(row | {"probability": float(np.prod(shares[span.start : span.end]))})
-    return {"text": read.source, "words": [*read.words], "tags": tags, "spans": marked}
+    match kind:
+        case "regressor":
+            return {**given, "number": float(outputs)}
+        case "text_embedder":
+            return {**given, "vector": outputs.tolist()}
+        case "tagger":
+            tags, shares = [names[int(i)] for i in outputs.argmax(axis=-1)], outputs.max(axis=-1, initial=0.0)
+            spans = [_marked(given, span, shares) for span in spans_of(tags)]
+            return {"text": given.source, "words": [*given.words], "tags": tags, "spans": spans}
+        case "multilabel_classifier":
+            kept = decision.answered(outputs)
+            found = {"labels": [name for name, is_kept in zip(names, kept, strict=True) if is_kept]}
+        case _:
+            best = int(outputs.argmax())
+            found = {"label": names[best], "probability": float(outputs[best])}
+    return {**given, **found, "probabilities": dict(zip(names, outputs.tolist(), strict=True))}
 
 
-def vector_answer(text: Mapping[str, str], outputs: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    """Return the vector of a text."""
-    return {**text, "vector": outputs.tolist()}
+def _marked(read: ReadText, span: TagSpan, shares: np.ndarray) -> dict[str, Any]:
+    """Return a span of words as one of characters."""
+    start, end = read.spans[span.start][0], read.spans[span.end - 1][1]
+    p = float(np.prod(shares[span.start : span.end]))
+    return {"start": start, "end": end, "label": span.label, "text": read.source[start:end], "probability": p}
 
 
-DETAILS = frozenset({"mean_log_probability", "tokens", "words"})
-"""What an answer says of the tokens of a translation, besides the mean of their probabilities."""
-MARKS = frozenset({"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best"})
+MARKS = frozenset(
+    {"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best", "tokens", "mean_log_probability"}
+)
 """What an answer says besides the answer: its text, marks that are counted at the end, and what is asked for."""
 
 
@@ -221,10 +182,9 @@ def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefi
     """
     if "prompt" in answer:
         return {f"{prefix}continuation": answer["text"]}
-    left_out = MARKS | DETAILS if "mean_log_probability" in answer else MARKS
-    columns = {name: value for name, value in answer.items() if name not in left_out}
+    columns = {name: value for name, value in answer.items() if name not in MARKS}
     for rank, other in enumerate(answer.get("n_best", ())[1:], start=2):
-        columns |= {f"{name}_{rank}": value for name, value in other.items() if name not in DETAILS}
+        columns |= {f"{name}_{rank}": value for name, value in other.items()}
     if probabilities and "probabilities" not in answer:
         raise UsageError("probabilities of the classes are of classifiers, and these answers have none", "leave it out")
     if probabilities:
@@ -232,59 +192,38 @@ def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefi
     return {f"{prefix}{name}": value for name, value in columns.items()}
 
 
-def class_lines(answer: dict[str, Any]) -> list[str]:
-    """Return a class and its probability; where no class is answered, an empty text and that of the best."""
-    return [f"{answer['label'] or ''}\t{answer['probability']:.4f}"]
+def answer_lines(answer: Mapping[str, Any]) -> list[str]:
+    """Return an answer as lines, its fields separated by tabs.
 
-
-def labels_lines(answer: dict[str, Any]) -> list[str]:
-    """Return the labels of a text and their probabilities, each separated by "; "."""
-    shares = (f"{answer['probabilities'][label]:.4f}" for label in answer["labels"])
-    return ["\t".join(["; ".join(answer["labels"]), "; ".join(shares)])]
-
-
-def number_lines(answer: dict[str, Any]) -> list[str]:
-    """Return the number of a text as a line."""
-    return [number_text(answer["number"])]
-
-
-def tags_lines(answer: dict[str, Any]) -> list[str]:
-    """Return the spans of a text with their labels, separated by tabs; where it has none, its words with their tags."""
-    if answer["spans"]:
-        return ["\t".join(f"{span['text']} [{span['label']} {span['probability']:.4f}]" for span in answer["spans"])]
-    if set(answer["tags"]) <= {OUTSIDE}:
-        return [""]
-    return [" ".join(f"{word}/{tag}" for word, tag in zip(answer["words"], answer["tags"], strict=True))]
-
-
-SHOWN = 4
-"""Numbers of a vector that are shown on a line; JSON has all."""
-
-
-def vector_lines(answer: Mapping[str, Any]) -> list[str]:
-    """Return the first numbers of the vector of a text, and how many there are."""
-    vector = answer["vector"]
-    numbers = " ".join(f"{x:.4f}" for x in vector[:SHOWN])
-    return [f"{numbers} … ({len(vector)} numbers; --json has all)"]
-
-
-def masked_lines(answer: dict[str, Any]) -> list[str]:
-    """Return the text with the first predictions filled in, and the further ones by masked token."""
-    return ["\t".join([answer["filled"], *(" ".join(p["token"] for p in one) for one in answer["guesses"])])]
-
-
-def translation_lines(answer: dict[str, Any]) -> list[str]:
-    """Return a translation, or the rank, score and text of each of several, separated by tabs.
-
-    After it comes the mean probability of its tokens where the answer has it.
+    Of a class also its probability, of a text without one that of the best; of a tagger the spans, or where there are
+    none the tags of words; of [MASK] the text with the first predictions, and the further ones by masked token; of a
+    translation the mean probability of its tokens where the answer has it, of several their ranks and scores; of any
+    other model what is plain in its answer.
     """
-    rows = [{"translation": answer["translation"]}]
-    if "n_best" in answer:
-        rows = [{"rank": i, "score": f"{h['score']:.4f}"} for i, h in enumerate(answer["n_best"], start=1)]
-        rows = [row | {"translation": h["translation"]} for row, h in zip(rows, answer["n_best"], strict=True)]
-    means = [h.get("mean_probability") for h in answer.get("n_best", [answer])]
-    shown = [row if mean is None else row | {"mean": f"{mean:.4f}"} for row, mean in zip(rows, means, strict=True)]
-    return ["\t".join(map(str, row.values())) for row in shown]
+    match answer:
+        case {"label": label, "probability": p}:
+            return [f"{label or ''}\t{p:.4f}"]
+        case {"labels": labels, "probabilities": p}:
+            return ["\t".join(["; ".join(labels), "; ".join(f"{p[label]:.4f}" for label in labels)])]
+        case {"number": number}:
+            return [number_text(number)]
+        case {"spans": [_, *_] as spans}:
+            return ["\t".join(f"{span['text']} [{span['label']} {span['probability']:.4f}]" for span in spans)]
+        case {"words": words, "tags": tags}:
+            tagged = " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
+            return ["" if set(tags) <= {OUTSIDE} else tagged]
+        case {"vector": vector}:
+            shown = " ".join(f"{x:.4f}" for x in vector[:4])
+            return [f"{shown} … ({len(vector)} numbers; --json has all)"]
+        case {"filled": filled, "guesses": guesses}:
+            return ["\t".join([filled, *(" ".join(guess["token"] for guess in one) for one in guesses)])]
+        case {"n_best": ranked}:
+            return [f"{i}\t{one['score']:.4f}\t{one['translation']}" for i, one in enumerate(ranked, start=1)]
+        case {"translation": translation, **rest}:
+            return [f"{translation}\t{rest['mean_probability']:.4f}" if "mean_probability" in rest else translation]
+        case {"prompt": prompt, "text": text}:
+            return [prompt + text]
+    return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
 
 
 def mean_probability(log_probs: Sequence[float]) -> dict[str, float]:
@@ -297,44 +236,10 @@ def mean_probability(log_probs: Sequence[float]) -> dict[str, float]:
 
 
 def token_probabilities(tokenizer: Tokenizer, ids: Sequence[int], log_probs: Sequence[float]) -> dict[str, Any]:
-    """Return the probability of each token of a translation given those before it, and of each word.
+    """Return the probability of each token of a translation given those before it, and their mean.
 
-    That of a word is the product of its tokens'. Words are what is between spaces; a token belongs to the word that its
-    last character is in. `log_probs` are one longer than `ids` where the translation ended: with the end token's.
+    `log_probs` are one longer than `ids` where the translation ended: with the end token's.
     """
     names = tokenizer.of_targets.tokens([*ids, tokenizer.of_targets.eos_id])
     tokens = [{"token": name, "probability": math.exp(p)} for name, p in zip(names, log_probs, strict=False)]
-    text = tokenizer.decode(ids)
-    words = text.split()
-    ends = [_n_common(tokenizer.decode(ids[:n]), text) for n in range(len(ids) + 1)]
-    totals = [0.0] * len(words)
-    for i, log_prob in enumerate(log_probs[: len(ids)], start=1):
-        # Bytes that are a part of a character stand for that character, which a later token completes.
-        end = next((end for end in ends[i:] if end > ends[i - 1]), ends[-1])
-        if words:
-            totals[max(0, len(text[:end].split()) - 1)] += log_prob
-    shares = [{"word": word, "probability": math.exp(total)} for word, total in zip(words, totals, strict=True)]
-    return mean_probability(log_probs) | {"tokens": tokens, "words": shares}
-
-
-def _n_common(a: str, b: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def continuation_lines(answer: dict[str, Any]) -> list[str]:
-    """Return a prompt with its continuation."""
-    return [answer["prompt"] + answer["text"]]
-
-
-ANSWERS = {
-    "classifier": (class_answer, class_lines),
-    "multilabel_classifier": (labels_answer, labels_lines),
-    "regressor": (number_answer, number_lines),
-    "tagger": (tags_answer, tags_lines),
-    "text_embedder": (vector_answer, vector_lines),
-    "masked_language_model": (None, masked_lines),
-    "translator": (None, translation_lines),
-    "language_model": (None, continuation_lines),
-}
-"""By the kind of model (`Task.explain_as`): the answer from the outputs of an encoder, and its lines."""
+    return mean_probability(log_probs) | {"tokens": tokens}

@@ -13,10 +13,12 @@ from glassformer.config.validation import convert
 from glassformer.errors import UsageError
 from glassformer.text.decision import Decision
 
-SHARE = {"interval": "[0, 1]"}
-COUNT = {"interval": "[1, inf)"}
-RULES = frozenset({"calibrated", "min_probability", "token_probabilities"})
-"""Options of `predict` that are not of decoding."""
+RULES: dict[str, tuple[Any, dict[str, str]]] = {
+    "calibrated": (bool, {}),
+    "min_probability": (float | None, {"interval": "[0, 1]"}),
+    "token_probabilities": (bool, {}),
+}
+"""Options of `predict` that are not of decoding: the type of each, and its bounds."""
 KINDS = ("classifier", "multilabel_classifier")
 """Kinds of models, `Task.explain_as`, whose answers have probabilities of labels."""
 
@@ -46,28 +48,17 @@ class AnswerRule:
         Raises:
             UsageError: the model is of another kind, has no temperature, or a value is out of its interval.
         """
-        rest = dict(options)
-        calibrated = convert(rest.pop("calibrated", False), bool, {}, "calibrated", "options")
-        least = rest.pop("min_probability", None)
-        least = convert(least, float | None, SHARE, "min_probability", "options")
-        of_tokens = convert(rest.pop("token_probabilities", False), bool, {}, "token_probabilities", "options")
-        if of_tokens and kind != "translator":
+        given = {name: convert(options[name], *RULES[name], name, "options") for name in RULES if name in options}
+        rule = cls(kind, decision, **given)
+        if rule.token_probabilities and kind != "translator":
             raise UsageError("token_probabilities is for translators", "leave it out")
-        rule = cls(kind, decision, calibrated, least, of_tokens)
-        if calibrated or least is not None:
-            rule.check("calibrated" if calibrated else "min_probability")
-        if calibrated and decision.temperature is None:
-            hint = (
-                "train with 50 validation texts or more, and load one run (a folder of seeds is its best); or leave "
-                "out calibrated"
-            )
-            raise UsageError("this model has no temperature that was fitted to its probabilities", hint)
-        return rule, rest
-
-    def check(self, option: str) -> None:
-        """Raise UsageError for a model whose answers have no probabilities of labels."""
-        if self.kind not in KINDS:
+        if kind not in KINDS and (rule.calibrated or rule.min_probability is not None):
+            option = "calibrated" if rule.calibrated else "min_probability"
             raise UsageError(f"{option} is for classifiers, whose answers have probabilities", "leave it out")
+        if rule.calibrated and decision.temperature is None:
+            hint = "train with 50 validation texts or more, and load one run; or leave out calibrated"
+            raise UsageError("this model has no temperature that was fitted to its probabilities", hint)
+        return rule, {name: value for name, value in options.items() if name not in RULES}
 
     @property
     def of_task(self) -> dict[str, bool]:
@@ -79,11 +70,10 @@ class AnswerRule:
         return map(self._applied, answers) if self.calibrated or self.min_probability is not None else answers
 
     def _applied(self, answer: dict[str, Any]) -> dict[str, Any]:
-        shares = answer["probabilities"]
+        shares, least = answer["probabilities"], self.min_probability or 0.0
         if self.calibrated:
             found = self.decision.calibrated(np.array([*shares.values()]), several="labels" in answer)
             shares = dict(zip(shares, found.tolist(), strict=True))
-        least = self.min_probability or 0.0
         if "labels" in answer:
             kept = [label for label in answer["labels"] if shares[label] >= least]
             return answer | {"labels": kept, "probabilities": shares}
@@ -98,10 +88,8 @@ class AnswerRule:
         Of classes, the probability of the best; of several labels, the smallest distance of a probability from its
         threshold; of a translation, the mean log-probability of its tokens.
         """
-        if self.kind == "translator":
-            return float(answer["mean_log_probability"])
         if "labels" not in answer:
-            return float(answer["probability"])
+            return float(answer["mean_log_probability" if self.kind == "translator" else "probability"])
         thresholds = np.array(self.decision.thresholds_of([*answer["probabilities"]]))
         if self.calibrated:
             thresholds = self.decision.calibrated(thresholds, several=True)
@@ -118,11 +106,6 @@ class AnswerRule:
         if self.kind not in (*KINDS, "translator"):
             message = "most_uncertain is for classifiers and translators, whose answers have probabilities"
             raise UsageError(message, "leave it out")
-        n = convert(n, int, COUNT, "most_uncertain", "options")
+        n = convert(n, int, {"interval": "[1, inf)"}, "most_uncertain", "options")
         ranked = ((self.sureness(answer), row, answer) for row, answer in enumerate(answers, start=1))
         return [{"row": row} | answer for _, row, answer in heapq.nsmallest(n, ranked)]
-
-
-def to_rank(kind: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with those that ranking answers by how sure they are needs."""
-    return {**options, "token_probabilities": True} if kind == "translator" else {**options}

@@ -56,8 +56,8 @@ class Decision:
             raise CheckpointError(f"{where}: expected a threshold from 0 to 1 for each of {len(labels or ())} labels")
         if decision.temperature is not None and not COLDEST <= decision.temperature <= HOTTEST:
             raise CheckpointError(f"{where}: expected a temperature from {COLDEST} to {HOTTEST}")
-        scale = [x for x in (decision.mean, decision.sd) if x is not None]
-        if len(scale) == 1 or not all(map(math.isfinite, scale)) or (scale and scale[1] <= 0):
+        mean, sd = decision.scale
+        if (decision.mean is None) != (decision.sd is None) or not (math.isfinite(mean) and 0 < sd < math.inf):
             raise CheckpointError(f"{where}: expected a mean, and a standard deviation above 0, of the numbers")
         return decision
 
@@ -68,22 +68,19 @@ class Decision:
 
     def numbers(self, outputs: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """Return the outputs of a regressor in the units of its training numbers."""
-        mean, sd = self.scale
-        return mean + sd * np.asarray(outputs, np.float64)
+        return self.scale[0] + self.scale[1] * np.asarray(outputs, np.float64)
 
     def standardised(self, numbers: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """Return what a regressor should output for numbers: their distance from the mean in standard deviations."""
-        mean, sd = self.scale
-        return (np.asarray(numbers, np.float64) - mean) / sd
+        return (np.asarray(numbers, np.float64) - self.scale[0]) / self.scale[1]
 
     def thresholds_of(self, labels: Sequence[str]) -> list[float]:
         """Return the threshold of each of several labels."""
         return [THRESHOLD] * len(labels) if self.thresholds is None else self.thresholds
 
-    def answered(self, probabilities: Float[np.ndarray, "N L"]) -> Bool[np.ndarray, "N L"]:
+    def answered(self, probabilities: Float[np.ndarray, "... L"]) -> Bool[np.ndarray, "... L"]:
         """Return which of several labels are answered, by their probabilities."""
-        thresholds = THRESHOLD if self.thresholds is None else np.array(self.thresholds)
-        return probabilities >= thresholds
+        return probabilities >= np.array(THRESHOLD if self.thresholds is None else self.thresholds)
 
     def calibrated(self, probabilities: Float[np.ndarray, "... C"], several: bool) -> Float[np.ndarray, "... C"]:
         """Return probabilities at the temperature: of classes, or of several labels, each for itself."""

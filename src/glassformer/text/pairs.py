@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from glassformer.errors import DataError, UsageError
-from glassformer.text.long_text import ArrivingLines, CutText, not_text, truncate
+from glassformer.text.long_text import ArrivingLines, truncate
 from glassformer.text.special_tokens import PAIRS
 from glassformer.text.tokenizer import Tokenizer
 
@@ -24,23 +24,19 @@ DOUBLED = "</s>"
 """The end of a text that RoBERTa and the models after it write twice between two texts (Liu et al. 2019)."""
 
 
-def pair_issue(first: str, second: str) -> str:
-    """Return what is wrong with the two texts of a pair in training or test data; "" where nothing is."""
+def pair_issue(first: str, second: str, may_be_empty: bool = False) -> str:
+    """Return what is wrong with the two texts of a pair; "" where nothing is."""
     for name, text in (("first", first), ("second", second)):
-        if issue := _holds_separator(name, text):
-            return issue
-        if not text.strip():
+        if SEPARATOR in text:
+            return f"the {name} text holds {SEPARATOR}, which divides the two texts of a pair"
+        if not (may_be_empty or text.strip()):
             return f"the {name} text of the pair is empty"
     return ""
 
 
-def _holds_separator(name: str, text: str) -> str:
-    return f"the {name} text holds {SEPARATOR}, which divides the two texts of a pair" if SEPARATOR in text else ""
-
-
 def join_pair(first: str, second: str) -> str:
     """Return two texts as one; raise DataError where one of them holds the separator."""
-    if issue := _holds_separator("first", first) or _holds_separator("second", second):
+    if issue := pair_issue(first, second, may_be_empty=True):
         raise DataError(issue, "write it in another way")
     return f"{first} {SEPARATOR} {second}"
 
@@ -53,9 +49,8 @@ def split_pair(text: str) -> tuple[str, str]:
     """
     parts = text.split(SEPARATOR)
     if len(parts) != 2:
-        found = "none is" if len(parts) < 2 else f"{len(parts) - 1} are"
         shown = text if len(text) <= 60 else f"{text[:60]}…"
-        message = f"this model reads two texts, with one {SEPARATOR} between them, and {found} in {shown!r}"
+        message = f"this model reads two texts, with one {SEPARATOR} between them; {len(parts) - 1} are in {shown!r}"
         raise DataError(message, f"write the pair as: first text {SEPARATOR} second text")
     return parts[0].removesuffix(" "), parts[1].removeprefix(" ")
 
@@ -71,28 +66,37 @@ def with_second(tokenizer: Tokenizer, text: str, second: str | None, where: obje
     Raises:
         UsageError: there is a second text, and the model, named `where`, reads one.
     """
-    if second is None:
-        return text
-    if not tokenizer.separator:
+    if second is not None and not tokenizer.separator:
         raise UsageError(f"{where} reads one text, and a second one was given", "leave out --pair")
-    return join_pair(text, second)
+    return text if second is None else join_pair(text, second)
 
 
-def given_texts(tokenizer: Tokenizer, texts: Any) -> Any:
-    """Return texts as a caller gave them, with pairs as one text each, where the model reads pairs.
+def given_texts(tokenizer: Tokenizer, texts: Any, several: bool = False) -> Any:
+    """Return a text, or texts one after another, as a caller gave them, with pairs as one text each.
 
-    A pair is a tuple of two texts, of a list of pairs also a list of two.
+    Where the model reads pairs, a pair is a tuple of two texts.
+
+    Raises:
+        DataError: what came is not a text (of `several` that is refused) and not a list of texts; or, when it is
+            reached, one of these is no text.
     """
-    if not tokenizer.separator or isinstance(texts, str | bytes | bytearray | Mapping):
-        return texts
-    if _is_pair(texts, tuple):
-        return join_pair(*texts)
-    if not isinstance(texts, Iterable):
-        return texts
-    if isinstance(texts, ArrivingLines):
-        return texts
-    joined = (join_pair(*text) if _is_pair(text, (tuple, list)) else text for text in texts)
-    return joined if isinstance(texts, Iterator) else list(joined)
+    hint = 'give a text, or a list of texts: predict(["one", "two"])'
+
+    def is_pair(given: Any) -> bool:
+        return bool(tokenizer.separator) and isinstance(given, tuple) and [*map(type, given)] == [str, str]
+
+    def checked() -> Iterator[str]:
+        for number, text in enumerate(texts, start=1):
+            if not (isinstance(text, str) or is_pair(text)):
+                raise DataError(f"text {number} is of type {type(text).__name__}, not a string", hint)
+            yield text if isinstance(text, str) else join_pair(*text)
+
+    if not several and (isinstance(texts, str) or is_pair(texts)):
+        return texts if isinstance(texts, str) else join_pair(*texts)
+    if isinstance(texts, str | bytes | bytearray | Mapping) or not isinstance(texts, Iterable):
+        expected = "texts one after another" if several else "a text or a list of texts"
+        raise DataError(f"expected {expected}, not {type(texts).__name__}", hint)
+    return texts if isinstance(texts, ArrivingLines) else checked()
 
 
 def checked_pairs(tokenizer: Tokenizer, chunks: Iterator[list[str]], first: int) -> Iterator[list[str]]:
@@ -111,10 +115,6 @@ def checked_pairs(tokenizer: Tokenizer, chunks: Iterator[list[str]], first: int)
                 raise DataError(f"text {first + i + 1}: {error.message}", error.hint) from None
         yield chunk
         first += len(chunk)
-
-
-def _is_pair(value: Any, kind: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kind) and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
 def text_of(answer: Mapping[str, Any]) -> str:
@@ -146,23 +146,13 @@ class PairTokenizer(Tokenizer):
         return PairTokenizer.of(Tokenizer(self._backend, self.special).without_ngrams())
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        encoded = iter(super().encode_batch(self._split(texts)))
+        encoded = iter(super().encode_batch(split_pairs(texts)))
         return [[*first, *self.separator, *second] for first, second in zip(encoded, encoded, strict=True)]
 
     def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-        encoded = super().encode_with_surfaces(self._split(texts))
+        encoded = super().encode_with_surfaces(split_pairs(texts))
         for (first, words), (second, more) in zip(encoded, encoded, strict=True):
             yield [*first, *self.separator, *second], [*words, *[""] * len(self.separator), *more]
-
-    def encode_cut(self, texts: Sequence[str], max_len: int, keep: str = "head") -> list[CutText]:
-        room, results = self.room(max_len), list[CutText]()
-        for ids, words in (
-            self.encode_with_surfaces(texts) if self.ngrams else ((i, []) for i in self.encode_batch(texts))
-        ):
-            kept = self.truncate(ids, room, keep)
-            forms = self.truncate(ids, room, keep, words) if words else []
-            results.append(CutText(self.framed(kept), forms, len(kept) < len(ids), self.n_unknown(kept)))
-        return results
 
     def truncate(self, ids: list[int], max_len: int, keep: str, values: list[Any] | None = None) -> list[Any]:
         """Cut the longer text of a pair until both fit, as BERT does: neither is cut below half of the room.
@@ -189,16 +179,10 @@ class PairTokenizer(Tokenizer):
         return [*super().offsets(first), *between, *((start + a, start + b) for a, b in super().offsets(second))]
 
     def text_fields(self, text: str) -> dict[str, str]:
-        first, second = split_pair(text)
-        return {"text": first, "pair": second}
+        return dict(zip(("text", "pair"), split_pair(text), strict=True))
 
     def to_json(self) -> str:
         return json.dumps(self._content(), ensure_ascii=False, indent=2)
 
     def _content(self) -> dict[str, Any]:
         return super()._content() | {PAIRS: True}
-
-    def _split(self, texts: Sequence[str]) -> list[str]:
-        if not all(isinstance(text, str) for text in texts):
-            raise not_text(texts)
-        return split_pairs(texts)

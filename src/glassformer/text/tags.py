@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 OUTSIDE = "O"
 _OF_SPAN = re.compile(r"([BIESLU])-(.+)")
-_AS_IOB = {"E": "I", "L": "I", "S": "B", "U": "B"}
 
 
 class TagSpan(NamedTuple):
@@ -35,17 +34,15 @@ def are_plain(names: Iterable[str]) -> bool:
 
 def as_iob2(tags: Sequence[str]) -> list[str]:
     """Return the tags of a sentence in IOB2; plain ones as they are."""
-    found: list[str] = []
-    before = ""  # the label of the word before
+    found, before = list[str](), ""  # the label of a span that the next word may continue
     for tag in tags:
-        match = _OF_SPAN.fullmatch(tag)
-        if match is None:
+        if (match := _OF_SPAN.fullmatch(tag)) is None:
             found.append(tag)
             before = ""
             continue
-        prefix, label = _AS_IOB.get(match[1], match[1]), match[2]
-        found.append(f"{prefix if label == before else 'B'}-{label}")
-        before = "" if match[1] in "ESLU" else label
+        prefix, label = match.groups()
+        found.append(f"{'I' if prefix in 'IEL' and label == before else 'B'}-{label}")
+        before = "" if prefix in "ESLU" else label
     return found
 
 

@@ -183,11 +183,11 @@ class Tokenizer:
         Raises:
             DataError: as in `encode_batch`.
         """
-        short = [text for text in texts if not isinstance(text, str) or len(text) <= LONG]
+        short = [text for text in texts if self.separator or not isinstance(text, str) or len(text) <= LONG]
         encoded = iter(self.encode_with_surfaces(short) if self.ngrams else self.encode_batch(short))
         results, room = list[CutText](), self.room(max_len)
         for text in texts:
-            if isinstance(text, str) and len(text) > LONG:
+            if not self.separator and isinstance(text, str) and len(text) > LONG:
                 try:
                     cut = cut_long(self.parts(text, bool(self.ngrams)), room, keep)
                     results.append(cut._replace(ids=self.framed(cut.ids), n_unknown=self.n_unknown(cut.ids)))
@@ -196,9 +196,9 @@ class Tokenizer:
                 continue
             found = next(encoded)
             ids, words = found if isinstance(found, tuple) else (found, [])
-            kept = truncate(ids, room, keep)
+            kept, forms = self.truncate(ids, room, keep), self.truncate(ids, room, keep, words)
             was_cut = len(kept) < len(ids)
-            results.append(CutText(self.framed(kept), truncate(words, room, keep), was_cut, self.n_unknown(kept)))
+            results.append(CutText(self.framed(kept), forms, was_cut, self.n_unknown(kept)))
         return results
 
     def truncate(self, ids: list[int], max_len: int, keep: str, values: list[Any] | None = None) -> list[Any]:

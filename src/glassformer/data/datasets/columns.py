@@ -450,7 +450,7 @@ def row_values(
             return None
         values.append(value if value.isascii() or visible(value) else "")
     if len(specs) > 1 and specs[1].name == SECOND.name:
-        if issue := pair_issue(*values[:2]):
+        if issue := pair_issue(values[0], values[1]):
             diagnostics.error(path, row.line, "pair", issue)
             return None
         values = [join_pair(*values[:2]), *values[2:]]
