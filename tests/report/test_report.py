@@ -24,7 +24,7 @@ from glassformer.tasks.reporting import TaskReport
 MakeRun = Callable[..., Path]
 
 PLOTS = {
-    "classify": {"loss", "metric", "learning_rate", "lengths", "confusion", "coverage", "reliability"},
+    "classify": {"loss", "metric", "learning_rate", "lengths", "confusion", "reliability"},
     "translate": {"loss", "metric", "learning_rate", "lengths", "bleu_by_length"},
     "lm": {"loss", "metric", "learning_rate"},
 }

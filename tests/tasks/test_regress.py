@@ -211,7 +211,6 @@ def test_a_run_answers_as_it_was_evaluated(trained: Path, capfd: Any) -> None:
     assert scores["mae"] < scores["baselines"]["mean"]["mae"] and scores["spearman_ci95"]
     report = (trained / "report.md").read_text("utf-8")
     assert "Mean absolute error" in report and "TF-IDF + ridge regression" in report
-    assert (trained / "plots" / "scatter.png").stat().st_size > 1000
     assert main(["predict", str(trained), "good great", "--json"]) == 0
     assert set(json.loads(capfd.readouterr().out)) == {"text", "number", "precision"}
     assert main(["compare", str(trained), str(trained)]) == 0

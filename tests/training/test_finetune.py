@@ -136,7 +136,7 @@ def test_steps_that_make_a_probe_worse_are_not_kept(encoder: Path, tmp_path: Pat
         assert kept and all(torch.equal(p, source[name]) for name, p in kept)
     evaluation = (tmp_path / "whole" / "report.md").read_text(encoding="utf-8")
     assert (
-        "“frozen encoder + logistic regression” does as well or better" in evaluation
+        "“frozen encoder + linear model” does as well or better" in evaluation
         and "Kept: the weights before the first step" in evaluation
     )
 

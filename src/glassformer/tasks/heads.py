@@ -405,11 +405,7 @@ REGRESS = replace(
     answer=number_answer,
     true=float,
     validated=lambda truth, numbers, names: {"mae": float(np.abs(truth - numbers).mean()) if len(truth) else 0.0},
-    scored=lambda truth, numbers, names, decision: (
-        scores.number_scores(truth, numbers)
-        | dict(zip(("truth_mean", "truth_sd"), mean_and_sd(truth), strict=True))
-        | {"scatter": reports.scatter_points(truth, numbers)}
-    ),
+    scored=lambda truth, numbers, names, decision: scores.number_scores(truth, numbers),
     baselines=lambda train, test, numbers, names, decision: number_baselines(
         train.texts, train.truth, test.texts, test.truth, decision.scale, train.pairs
     ),

@@ -44,16 +44,6 @@ def plain_table(examples: Sequence[JsonObject]) -> str:
     return table(keys, [[row.get(key, "") for key in keys] for row in examples], left=len(keys))
 
 
-def plain_lines(answer: JsonObject) -> list[str]:
-    """Return what is plain in an answer as a line, separated by tabs."""
-    return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
-
-
-def no_sentences(evaluation: Evaluation) -> list[str]:
-    """Return none."""
-    return []
-
-
 @dataclass(frozen=True)
 class TaskReport:
     """Texts and plots for a task's runs. Text is Markdown where it goes into a report.
@@ -77,7 +67,6 @@ class TaskReport:
             logarithm of their number.
         steps_averaged: steps whose mean loss is looked at for jumps, where that of a single batch varies much.
         averaged: what an ensemble averages, one and several of them.
-        probe: what the head is fitted by before the first step, where a pretrained encoder is new to the task.
         comparison_keys: keys of a stored prediction that hold target and prediction; None if runs are not compared
             example by example.
         details: what follows the result table, such as how answers were decoded, or a table of classes.
@@ -107,14 +96,13 @@ class TaskReport:
     guesses_evenly: bool = True
     steps_averaged: int = 1
     averaged: tuple[str, str] = ("probability", "probabilities")
-    probe: str = "a logistic regression"
     comparison_keys: tuple[str, str] | None = None
-    details: Callable[[Evaluation], list[str]] = no_sentences
-    cautions: Callable[[Evaluation], list[str]] = no_sentences
+    details: Callable[[Evaluation], list[str]] = lambda evaluation: []
+    cautions: Callable[[Evaluation], list[str]] = lambda evaluation: []
     plots: Mapping[str, tuple[Callable[[Evaluation], bytes | None], str]] = field(default_factory=dict)
     example_table: Callable[[Sequence[JsonObject]], str] = plain_table
     example_text: str = '"a text of yours" --json'
-    answer_lines: Callable[[JsonObject], list[str]] = plain_lines
+    answer_lines: Callable[[JsonObject], list[str]] = lambda answer: ["\t".join(map(str, answer.values()))]
     scored: Callable[[JsonObject], Scoring | None] | None = None
 
     def metric(self, name: str) -> Metric:
