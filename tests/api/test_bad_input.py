@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.helpers.for_each import for_each
 import glassformer
 from glassformer.cli.main import main
 from glassformer.runs.records import Evaluation
-from glassformer.tasks.head_reports import cautions
+from glassformer.tasks.head_reports import no_better_than_guessing
 
 SMALL = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32 --device cpu --precision fp32".split()
 Rows = Sequence[tuple[str, str]]
@@ -138,9 +137,7 @@ def test_a_model_that_answers_one_class_says_so_everywhere(train: Callable[..., 
     rows = [(text, "rare" if i % 4 == 0 else "common") for i, text in enumerate(letters)]
     ended = train(rows[:200], "--batch-size", "64", "--lr", "1e-3", steps=16, test=rows[200:])
     assert ended.code == 0, ended.err
-    answers = r"It answers `common` to (1\d\d|200) of 200 texts, whatever they say, and 50 of 200 are something"
     for message in (ended.err, ended.report.split("## Result")[0], ended.card):
-        assert re.search(answers, message)
         assert "is not better than that by more than chance" in message
 
 
@@ -155,22 +152,20 @@ def scored(confusion: list[list[int]], majority: int = 0) -> Evaluation:
 
 
 @for_each(
-    ("confusion", "one", "guessing"),
+    ("confusion", "guessing"),
     [
-        ([[60, 0], [40, 0]], "to 100 of 100 texts", True),
-        ([[58, 2], [39, 1]], "to 97 of 100 texts", True),
-        ([[98, 0], [0, 2]], "", True),  # right every time, and two examples are no proof
-        ([[490, 0], [0, 10]], "", False),
-        ([[60, 0], [1, 39]], "", False),
-        ([[48, 12], [20, 20]], "", True),
-        ([[0, 60], [0, 40]], "to 100 of 100 texts", True),
-        ([[100, 0], [0, 0]], "", True),  # only one class was asked about
+        ([[60, 0], [40, 0]], True),
+        ([[58, 2], [39, 1]], True),
+        ([[98, 0], [0, 2]], True),  # right every time, and two examples are no proof
+        ([[490, 0], [0, 10]], False),
+        ([[60, 0], [1, 39]], False),
+        ([[48, 12], [20, 20]], True),
+        ([[0, 60], [0, 40]], True),
+        ([[100, 0], [0, 0]], True),  # only one class was asked about
     ],
 )
-def test_what_is_said_of_a_confusion_matrix(confusion: list[list[int]], one: str, guessing: bool) -> None:
-    message = " ".join(cautions(scored(confusion)))
-    assert one in message if one else "It answers" not in message
-    assert ("is not better than that by more than chance" in message) == guessing
+def test_what_is_said_of_a_confusion_matrix(confusion: list[list[int]], guessing: bool) -> None:
+    assert bool(no_better_than_guessing(scored(confusion))) == guessing
 
 
 def test_pairs_and_texts_too_few(

@@ -91,13 +91,8 @@ def test_other_quotes_in_a_tsv_are_text(tmp_path: Path, text: str) -> None:
 
 def test_one_example_a_class(tmp_path: Path) -> None:
     rows = [(text, f"c{i:03}") for i, (text, _) in enumerate(reviews("", n=30))]
-    guessed = read(tmp_path, table(rows, HEADER))
-    assert (
-        "30 different labels in 30 rows" in guessed.message
-        and "--label-column, also if it is 'label'" in guessed.message
-    )
-    requested = read(tmp_path, table(rows, HEADER), label_column="label")
-    assert "each of 30 labels has a single text" in requested.message and "--valid-file" in requested.message
+    refused = read(tmp_path, table(rows, HEADER))
+    assert "each of 30 labels has a single text" in refused.message and "--valid-file" in refused.message
     valid = tmp_path / "v.csv"
     valid.write_text(table([("other", "c001")], HEADER), encoding="utf-8")
     assert len(read(tmp_path, table(rows, HEADER), label_column="label", valid_file=str(valid)).examples) == 31

@@ -6,7 +6,7 @@ A picture takes an evaluation and returns PNG bytes, or None where it holds noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,22 +19,15 @@ from glassformer.evaluate.significance import CHANCE, mcnemar, wilson_interval
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import class_lines, labels_lines, number_lines, tags_lines, vector_lines
-from glassformer.text.decision import number_text
-from glassformer.text.pairs import text_of
-from glassformer.text.tags import spans_of
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import code, counted, number, percent, shortened, table
 
 MOST_ROWS = 60
 """Longest table of classes, labels or tags."""
-NEARLY_ALL = 0.95
-"""Share of equal answers from which a model is said to give one answer."""
 
 
 # --- pictures ------------------------------------------------------------------------------------------------
 
-MAX_CLASSES_WITH_NUMBERS = 12
-"""A confusion matrix of more classes shows colours only."""
 MAX_CLASSES = 60
 """Beyond this a confusion matrix is no picture any more."""
 
@@ -53,10 +46,9 @@ def confusion_matrix(evaluation: Evaluation) -> bytes | None:
     label: Any = {"labels": [shortened(name, 18) for name in names], "fontsize": min(10, 250 / n), "parse_math": False}
     axes.set_xticks(np.arange(n), rotation=45, ha="right", **label)
     axes.set_yticks(np.arange(n), **label)
-    if n <= MAX_CLASSES_WITH_NUMBERS:
-        for (row, column), count in np.ndenumerate(counts):
-            colour = ps.PAPER if shares[row, column] > 0.6 else ps.INK
-            axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour)
+    for (row, column), count in np.ndenumerate(counts):
+        colour = ps.PAPER if shares[row, column] > 0.6 else ps.INK
+        axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour, fontsize=label["fontsize"])
     return ps.png(figure)
 
 
@@ -69,10 +61,9 @@ def reliability(evaluation: Evaluation) -> bytes | None:
     subtitle = "Share right by confidence; below the dashed line it is too sure"
     figure, (axes,) = ps.new_figure(4.0, title, subtitle, width=5.0)
     axes.plot([bins[0]["low"], 1], [bins[0]["low"], 1], color=ps.QUIET, linewidth=0.9, linestyle="--")
-    for row in bins:
-        interval = wilson_interval(round(row["accuracy"] * row["n"]), row["n"])
-        axes.plot([row["confidence"]] * 2, interval, color=ps.ACCENT, linewidth=1.0, alpha=0.55)
     confidence, accuracy = ([row[key] for row in bins] for key in ("confidence", "accuracy"))
+    intervals = [wilson_interval(round(row["accuracy"] * row["n"]), row["n"]) for row in bins]
+    axes.vlines(confidence, *np.transpose(intervals), color=ps.ACCENT, linewidth=1.0, alpha=0.55)
     axes.plot(confidence, accuracy, color=ps.ACCENT, marker="o", markersize=4.2, clip_on=False)
     axes.set_xlabel("confidence in the predicted class")
     for axis in (axes.yaxis, axes.xaxis):
@@ -84,50 +75,32 @@ def reliability(evaluation: Evaluation) -> bytes | None:
 
 
 def precision_table(unit: str, rows: Sequence[JsonObject]) -> str:
-    """Return precision, recall, F1 and threshold, as far as there are, of each class or label, as Markdown.
-
-    `unit` is the header of their names.
-    """
-    keys = [key for key in ("precision", "recall", "f1", "threshold") if key in rows[0]]
+    """Return precision, recall and F1 of each class or label as Markdown; `unit` is the header of their names."""
+    keys = "precision", "recall", "f1"
     cells = [[row["label"], *(percent(row[key]) for key in keys), f"{row['support']:,}"] for row in rows]
     return table([unit, *keys, "examples"], cells)
 
 
-def cautions(evaluation: Evaluation) -> list[str]:
-    """Say so where nearly every text gets the same label though many have another, and where guessing is as good.
-
-    It is where always answering the majority class is right as often, or chance explains the difference.
-    """
+def no_better_than_guessing(evaluation: Evaluation) -> list[str]:
+    """Say so where always answering the majority class is right as often, or chance explains the difference."""
     confusion, names = confusion_of(evaluation)
-    answered, true, n = confusion.sum(axis=0), confusion.sum(axis=1), int(confusion.sum())
+    true, n = confusion.sum(axis=1), int(confusion.sum())
     if n == 0:
         return []
-    found, label = list[str](), int(answered.argmax())
-    others = n - int(true[label])
-    if answered[label] >= NEARLY_ALL * n and n - answered[label] < others / 2:
-        answers = f"It answers {code(names[label])} to {answered[label]:,} of {n:,} texts, whatever they say"
-        found.append(f"{answers}, and {others:,} of {n:,} are something else.")
     guess = int(evaluation.baselines.get("majority", {}).get("label", true.argmax()))
     right, both = int(np.trace(confusion)), int(confusion[guess, guess])
     p_value = mcnemar(right - both, int(true[guess]) - both)
-    if right <= true[guess] or p_value >= CHANCE:
-        often = f"would be right in {percent(true[guess] / n)} of {n:,} texts"
-        doubt = f"this model is not better than that by more than chance (McNemar, exact, p = {p_value:.2g})"
-        found.append(f"Always answering {code(names[guess])} {often}, and {doubt}.")
-    return found
+    if right > true[guess] and p_value < CHANCE:
+        return []
+    often = f"would be right in {percent(true[guess] / n)} of {n:,} texts"
+    doubt = f"this model is not better than that by more than chance (McNemar, exact, p = {p_value:.2g})"
+    return [f"Always answering {code(names[guess])} {often}, and {doubt}."]
 
 
 def confusion_of(evaluation: Evaluation) -> tuple[np.ndarray, list[str]]:
     """Return the confusion matrix, true by predicted, and the class names; empty if there is none."""
     counts = np.array(evaluation.scores.get("confusion") or np.zeros((0, 0)), int)
     return counts, [str(name) for name in evaluation.scores.get("label_names") or range(len(counts))]
-
-
-def marked(text: str, tags: str) -> str:
-    """Return the spans of tagged words with their labels, red boat [THING]; where none is marked the tags."""
-    words = text.split()
-    spans = spans_of(tags.split())
-    return "; ".join(f"{' '.join(words[span.start : span.end])} [{span.label}]" for span in spans) or tags
 
 
 def tables(evaluation: Evaluation) -> list[str]:
@@ -143,18 +116,6 @@ def tables(evaluation: Evaluation) -> list[str]:
         if 1 <= len(rows := scores.get(key) or []) <= MOST_ROWS:
             found.append(precision_table(unit, rows))
     return found
-
-
-def examples_of(
-    true: Callable[[JsonObject], str], answered: Callable[[JsonObject], str]
-) -> Callable[[Sequence[JsonObject]], str]:
-    """Return what writes texts as a table with what is true of them and what was answered."""
-
-    def shown(examples: Sequence[JsonObject]) -> str:
-        rows = [[text_of(each), true(each), answered(each)] for each in examples]
-        return table(["text", "true", "predicted"], rows, left=3)
-
-    return shown
 
 
 # --- what the headlines are computed from ----------------------------------------------------------------------
@@ -199,7 +160,6 @@ CLASSIFY = TaskReport(
     family="encoder",
     loss_unit="nats an example",
     better_truncation="head+tail",
-    headline="accuracy",
     table_metrics=("accuracy", "macro_f1", "roc_auc", "ece", "log_loss"),
     baselines=BASELINES,
     rivals=("tfidf_logistic", "probe"),
@@ -210,9 +170,7 @@ CLASSIFY = TaskReport(
     limits="It knows its classes and nothing else: any text gets one of them, also one unlike its training data.",
     comparison_keys=("truth", "label"),
     details=tables,
-    cautions=cautions,
-    example_table=examples_of(lambda e: e.get("truth", ""), lambda e: f"{e['label']} ({percent(e['probability'])})"),
-    example_text='"I loved every minute" --json',
+    cautions=no_better_than_guessing,
     answer_lines=class_lines,
 )
 MULTILABEL = replace(
@@ -224,13 +182,11 @@ MULTILABEL = replace(
         Metric("all_right", "All labels right", "share of texts whose labels are all right", percent),
         Metric("ranking_precision", "Ranking precision", "label ranking average precision, 0–100%", percent),
     ),
-    headline="micro_f1",
     table_metrics=(),
     guesses_evenly=False,
     rivals=(),
     limits="It knows its labels and nothing else. Its thresholds suit labels as frequent as in its validation texts.",
     comparison_keys=("truth", "labels"),
-    example_table=examples_of(lambda e: "; ".join(e["truth"]), lambda e: "; ".join(e["labels"])),
     answer_lines=labels_lines,
     scored=lambda scores: MICRO_F1,
 )
@@ -241,19 +197,17 @@ REGRESS = replace(
     model_name="text regressor",
     loss_unit="squared standard deviations an example",
     metrics=(
-        Metric("mae", "Mean absolute error", UNIT, number, False),
+        Metric("mae", "Mean absolute error", UNIT, number, False),  # one text that is far off does not choose weights
         Metric("rmse", "Root mean squared error", f"{UNIT}; large errors count more", number, False),
         Metric("r2", "R²", "share of the variance explained; 0 is the mean of these numbers", _three_places),
         Metric("pearson", "Pearson correlation", "−1 to 1; 0 is chance", _three_places),
         Metric("spearman", "Spearman correlation", "−1 to 1; 0 is chance; of the ranks", _three_places),
     ),
-    headline="mae",
     steps_averaged=20,
     averaged=("number", "numbers"),
     plots={},
     limits="It gives a number for any text, also for one unlike its training data, and does not say how sure it is.",
     comparison_keys=("truth", "number"),
-    example_table=examples_of(lambda e: number_text(e["truth"]), lambda e: number_text(e["number"])),
     answer_lines=number_lines,
     scored=lambda scores: MAE,
 )
@@ -269,14 +223,11 @@ TAG = TaskReport(
         Metric("span_recall", "Span recall", "share of true spans that are answered", percent),
         Metric("tag_accuracy", "Tag accuracy", "share of words whose tag is right", percent),
     ),
-    headline="span_f1",
     baselines=BASELINES,
     plots={"confusion": (confusion_matrix, "What words of each label are taken for.")},
     limits="It knows the tags of its training data and no other. Running text is cut by white space and punctuation.",
     comparison_keys=("truth", "tags"),
     details=tables,
-    example_table=examples_of(lambda e: marked(e["text"], e["truth"]), lambda e: marked(e["text"], e["tags"])),
-    example_text='"Two men sit in a red boat." --json',
     answer_lines=tags_lines,
     scored=lambda scores: TAG_ACCURACY if scores.get("headline") == "tag_accuracy" else SPAN_F1,
 )
@@ -284,7 +235,7 @@ EMBED = TaskReport(
     model_name="text encoder",
     pipeline_tag="feature-extraction",
     family="encoder",
-    headline="loss",
+    table_metrics=("loss",),
     limits="It gives a vector for a text, and no answer. It is meant to be fine-tuned.",
     answer_lines=vector_lines,
 )

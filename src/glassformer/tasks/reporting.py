@@ -15,7 +15,7 @@ from glassformer.errors import UsageError
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.scoring import Counted, Predictions, Scoring, share
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.utils.formatting import Number, table
+from glassformer.utils.formatting import Number, number, table
 
 SHARES = "accuracy", "exact_match"
 """Scores that are shares of right answers."""
@@ -39,9 +39,11 @@ def answer_text(value: object) -> str:
 
 
 def plain_table(examples: Sequence[JsonObject]) -> str:
-    """Return what is plain in examples as a table in Markdown."""
-    keys = [key for key, value in examples[0].items() if isinstance(value, str | int | float)]
-    return table(keys, [[row.get(key, "") for key in keys] for row in examples], left=len(keys))
+    """Return what is plain in examples as a table in Markdown, of several labels one after another in a cell."""
+    keys = [key for key, value in examples[0].items() if isinstance(value, str | int | float | list)]
+    write = {list: "; ".join, float: number}
+    rows = [[write.get(type(row.get(key)), str)(row.get(key, "")) for key in keys] for row in examples]
+    return table(keys, rows, left=len(keys))
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,7 @@ class TaskReport:
         inputs_name: the texts whose lengths `data.json` has.
         better_truncation: the `text.truncate` that helps if many texts are truncated; "" if there is no choice.
         metrics: metrics of this task, in addition to the common ones.
-        headline: the headline score, unless the evaluation names another.
-        table_metrics: scores of the result table; every known one if empty.
+        table_metrics: scores of the result table, the headline first; every known one if empty.
         baselines: titles of the baselines.
         rivals: those that a model should be better than; all if empty.
         limits: limits of the models.
@@ -87,7 +88,6 @@ class TaskReport:
     inputs_name: str = "training texts"
     better_truncation: str = ""
     metrics: tuple[Metric, ...] = ()
-    headline: str = ""
     table_metrics: tuple[str, ...] = ()
     baselines: Mapping[str, str] = field(default_factory=dict)
     rivals: tuple[str, ...] = ()
@@ -104,6 +104,11 @@ class TaskReport:
     example_text: str = '"a text of yours" --json'
     answer_lines: Callable[[JsonObject], list[str]] = lambda answer: ["\t".join(map(str, answer.values()))]
     scored: Callable[[JsonObject], Scoring | None] | None = None
+
+    @property
+    def headline(self) -> str:
+        """Return the name of the headline score, where an evaluation names no other; "" for its first one."""
+        return next(iter([*self.table_metrics, *(metric.name for metric in self.metrics)]), "")
 
     def metric(self, name: str) -> Metric:
         return metric(name, self.metrics)
@@ -125,9 +130,8 @@ class TaskReport:
         for key in self.rivals or self.baselines:
             rival = evaluation.baselines.get(key, {}).get(metric.name)
             if score is not None and rival is not None and not metric.better(score, rival):
-                found.append(
-                    f"“{self.baselines[key]}” does as well or better here ({metric.title} {metric.write(rival)})."
-                )
+                scored = f"{metric.title} {metric.write(rival)}"
+                found.append(f"“{self.baselines[key]}” does as well or better here ({scored}).")
         return found
 
     def drawn(self, evaluation: Evaluation) -> dict[str, bytes]:

@@ -120,7 +120,6 @@ REPORT = TaskReport(
     unit="sentences",
     loss_unit="nats per target token",
     inputs_name="source sentences",
-    headline="bleu",
     table_metrics=("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio"),
     baselines={"copy": "copying the source"},
     plots={"bleu_by_length": (bleu_by_length, "BLEU by length of the reference.")},
