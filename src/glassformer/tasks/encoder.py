@@ -26,7 +26,7 @@ from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.tagged import read_tagged
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.errors import DivergedError, UsageError
+from glassformer.errors import DataError, DivergedError, UsageError
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode, members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
@@ -100,7 +100,12 @@ class EncoderTask(Task):
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str] | None:
-        return cls.head.names(train.answers) if cls.head.unit else None
+        if not cls.head.unit:
+            return None
+        if len(names := cls.head.names(train.answers)) < 2:
+            message = f"{train.source}: two or more {cls.head.unit}s are needed, found {names}"
+            raise DataError(message, "choose the column with --label-column")
+        return names
 
     @property
     def names(self) -> list[str]:

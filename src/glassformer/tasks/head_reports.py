@@ -154,22 +154,21 @@ BASELINES = {
     "hybrid": "averaged with TF-IDF",
     "probe": "frozen encoder + linear model",
 }
-CLASSIFY = TaskReport(
+RIVALS = tuple(name for name in BASELINES if name not in ("majority", "hybrid"))
+ENCODER = TaskReport(family="encoder", baselines=BASELINES, rivals=RIVALS, details=tables)
+CLASSIFY = replace(
+    ENCODER,
     model_name="text classifier",
     pipeline_tag="text-classification",
-    family="encoder",
     loss_unit="nats an example",
     better_truncation="head+tail",
     table_metrics=("accuracy", "macro_f1", "roc_auc", "ece", "log_loss"),
-    baselines=BASELINES,
-    rivals=("tfidf_logistic", "probe"),
     plots={
         "confusion": (confusion_matrix, "What is taken for what."),
         "reliability": (reliability, "Confidence against accuracy, with 95% intervals."),
     },
     limits="It knows its classes and nothing else: any text gets one of them, also one unlike its training data.",
     comparison_keys=("truth", "label"),
-    details=tables,
     cautions=no_better_than_guessing,
     answer_lines=class_lines,
 )
@@ -184,7 +183,6 @@ MULTILABEL = replace(
     ),
     table_metrics=(),
     guesses_evenly=False,
-    rivals=(),
     limits="It knows its labels and nothing else. Its thresholds suit labels as frequent as in its validation texts.",
     comparison_keys=("truth", "labels"),
     answer_lines=labels_lines,
@@ -211,10 +209,10 @@ REGRESS = replace(
     answer_lines=number_lines,
     scored=lambda scores: MAE,
 )
-TAG = TaskReport(
+TAG = replace(
+    ENCODER,
     model_name="tagger of words",
     pipeline_tag="token-classification",
-    family="encoder",
     unit="sentences",
     loss_unit="nats per word",
     metrics=(
@@ -223,18 +221,16 @@ TAG = TaskReport(
         Metric("span_recall", "Span recall", "share of true spans that are answered", percent),
         Metric("tag_accuracy", "Tag accuracy", "share of words whose tag is right", percent),
     ),
-    baselines=BASELINES,
     plots={"confusion": (confusion_matrix, "What words of each label are taken for.")},
     limits="It knows the tags of its training data and no other. Running text is cut by white space and punctuation.",
     comparison_keys=("truth", "tags"),
-    details=tables,
     answer_lines=tags_lines,
     scored=lambda scores: TAG_ACCURACY if scores.get("headline") == "tag_accuracy" else SPAN_F1,
 )
-EMBED = TaskReport(
+EMBED = replace(
+    ENCODER,
     model_name="text encoder",
     pipeline_tag="feature-extraction",
-    family="encoder",
     table_metrics=("loss",),
     limits="It gives a vector for a text, and no answer. It is meant to be fine-tuned.",
     answer_lines=vector_lines,

@@ -116,17 +116,9 @@ class Head:
         return labels_of(answer) if self.several or self.per_word else [answer]
 
     def names(self, answers: Sequence[str]) -> list[str]:
-        """Return the names of the outputs in order, from the answers of training.
-
-        Raises:
-            DataError: they are fewer than two.
-        """
+        """Return the names of the outputs in order, from the answers of training."""
         found = {part for answer in answers for part in self.parts(answer)}
-        names = tag_names(found) if self.per_word else class_names(found)
-        if len(names) < 2:
-            hint = "choose the column with --label-column"
-            raise DataError(f"two or more {self.unit}s are needed, found {names}", hint)
-        return names
+        return tag_names(found) if self.per_word else class_names(found)
 
     def rows(self, answers: Sequence[str], names: Names | None, source: str) -> list[Any]:
         """Return the targets of each example: the number of its name, those of its names, or the number itself.
@@ -151,11 +143,9 @@ class Head:
         if not self.columns[1:]:  # a bare encoder has no answers
             return
         if self.unit and not known:
-            train = rows["train"]
-            try:
-                known = self.names(train.answer)
-            except DataError as error:
-                return diagnostics.error(train.path, 0, "label", error.message)
+            train, known = rows["train"], self.names(rows["train"].answer)
+            if len(known) < 2:
+                return diagnostics.error(train.path, 0, "label", f"two or more {self.unit}s are needed, found {known}")
             if not self.several and len(known) >= MANY_NUMBERS and all(map(is_number, known)):
                 amounts = "if they are amounts, train regress answers with a number"
                 diagnostics.notes.append(f"the {len(known)} {self.unit}s are numbers; {amounts}")
