@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.helpers.for_each import for_each
 import glassformer
 from glassformer.cli.main import main
 from glassformer.runs.records import Evaluation
-from glassformer.tasks.head_reports import no_better_than_guessing, one_answer
+from glassformer.tasks.head_reports import no_better_than_guessing
 
 SMALL = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32 --device cpu --precision fp32".split()
 Rows = Sequence[tuple[str, str]]
@@ -138,9 +137,7 @@ def test_a_model_that_answers_one_class_says_so_everywhere(train: Callable[..., 
     rows = [(text, "rare" if i % 4 == 0 else "common") for i, text in enumerate(letters)]
     ended = train(rows[:200], "--batch-size", "64", "--lr", "1e-3", steps=16, test=rows[200:])
     assert ended.code == 0, ended.err
-    answers = r"It answers `common` to (every text|1\d\d of 200 texts), whatever they say, and 50 of 200 are something"
     for message in (ended.err, ended.report.split("## Result")[0], ended.card):
-        assert re.search(answers, message)
         assert "is not better than that by more than chance" in message
 
 
@@ -155,21 +152,19 @@ def scored(confusion: list[list[int]], majority: int = 0) -> Evaluation:
 
 
 @for_each(
-    ("confusion", "one", "guessing"),
+    ("confusion", "guessing"),
     [
-        ([[60, 0], [40, 0]], "to every text", True),
-        ([[58, 2], [39, 1]], "to 97 of 100 texts", True),
-        ([[98, 0], [0, 2]], "", True),  # right every time, and two examples are no proof
-        ([[490, 0], [0, 10]], "", False),
-        ([[60, 0], [1, 39]], "", False),
-        ([[48, 12], [20, 20]], "", True),
-        ([[0, 60], [0, 40]], "to every text", True),
-        ([[100, 0], [0, 0]], "", True),  # only one class was asked about
+        ([[60, 0], [40, 0]], True),
+        ([[58, 2], [39, 1]], True),
+        ([[98, 0], [0, 2]], True),  # right every time, and two examples are no proof
+        ([[490, 0], [0, 10]], False),
+        ([[60, 0], [1, 39]], False),
+        ([[48, 12], [20, 20]], True),
+        ([[0, 60], [0, 40]], True),
+        ([[100, 0], [0, 0]], True),  # only one class was asked about
     ],
 )
-def test_what_is_said_of_a_confusion_matrix(confusion: list[list[int]], one: str, guessing: bool) -> None:
-    message = one_answer(scored(confusion))
-    assert one in message[0] if one else message == []
+def test_what_is_said_of_a_confusion_matrix(confusion: list[list[int]], guessing: bool) -> None:
     assert bool(no_better_than_guessing(scored(confusion))) == guessing
 
 

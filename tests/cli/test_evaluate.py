@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from tests.helpers.tiny_runs import Runs
 
-from glassformer.tasks.head_reports import CLASSIFY
-
 
 def test_own_files_are_scored(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     message = cli("evaluate", runs.classify, "--test-file", runs.table, "--json")
@@ -75,8 +73,8 @@ def test_unknown_labels_are_named_with_file_and_line(cli: Callable, runs: Runs, 
     assert f"{path}:3" in json.loads(message.out)["error"]["message"]
 
 
-def test_help_counts_the_baselines_there_are(cli: Callable) -> None:
-    fitted = CLASSIFY.baselines.keys() - {"probe"}  # which is scored at the end of a fine-tuning alone
+def test_help_counts_the_baselines_there_are(cli: Callable, runs: Runs) -> None:
+    fitted = json.loads(cli("evaluate", runs.classify, "--split", "valid", "--json").out)["baselines"]
     count = ("no", "one", "two", "three", "four")[len(fitted)]
     assert f"classification and {count} baselines" in cli("evaluate", "--help").out
 

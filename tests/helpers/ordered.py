@@ -47,7 +47,7 @@ def scoring(scores):
     )
 
 
-SHOWN = {"metrics": (DISTANCE,), "headline": "distance", "table_metrics": ("distance", "accuracy"), "scored": scoring}
+SHOWN = {"metrics": (DISTANCE,), "table_metrics": ("distance", "accuracy"), "scored": scoring}
 REPORT = replace(CLASSIFY.report, model_name="rater", baselines={"median": "median class"}, **SHOWN)
 HOW = {"loss": earth_mover, "validated": validated, "scored": scored, "baselines": median, "report": REPORT}
-ORDERED = replace(CLASSIFY, name="ordered", metric="distance", ignores=CLASSIFY.ignores | CLASSES, **HOW)
+ORDERED = replace(CLASSIFY, name="ordered", ignores=CLASSIFY.ignores | CLASSES, **HOW)

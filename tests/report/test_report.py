@@ -149,7 +149,7 @@ def test_hostile_text_stays_text(fake_run: MakeRun) -> None:
     assert "<script>" not in text and "![x]" not in text and "\n# line" not in text
     rows = [line for line in text.split("\n") if line.startswith("| ")]
     widths = {len(re.findall(r"(?<!\\)\|", line)) for line in rows if "alert(1)" in line}
-    assert widths == {4}
+    assert widths == {5}
     assert (run / "plots" / "confusion.png").stat().st_size > 5000
 
 
@@ -248,7 +248,6 @@ def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: py
     tagging = TaskReport(
         model_name="tagger",
         metrics=(Metric("slips", "Slips", "tags a sentence", lambda value: f"{value:.2f} a line", False),),
-        headline="slips",
         plots={"tags": (lambda evaluation: b"a picture", "What is tagged as what.")},
     )
     monkeypatch.setattr(Classify, "report", tagging)

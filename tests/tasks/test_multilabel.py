@@ -179,7 +179,7 @@ def test_a_run_answers_as_it_was_evaluated(trained: Path) -> None:
     scores = run.evaluate()
     assert {"frequent", "tfidf_logistic"} <= scores["baselines"].keys() and scores["micro_f1_ci95"]
     report = (trained / "report.md").read_text("utf-8")
-    assert "Micro F1" in report and "most frequent labels" in report
+    assert "Micro F1" in report and "most frequent answer" in report
     assert main(["compare", str(trained), str(trained)]) == 0
 
 

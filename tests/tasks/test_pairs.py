@@ -283,7 +283,7 @@ def test_the_report_is_of_pairs(trained: Path) -> None:
     stored = json.loads((trained / "predictions.jsonl").read_text("utf-8").splitlines()[0])
     assert "label" in stored and not {"text", "pair"} & stored.keys()
     assert "what both share" in evaluation["baselines"]["tfidf_logistic"]["settings"]
-    assert " \\[SEP\\] there is " in (trained / "report.md").read_text("utf-8")
+    assert "| text | pair |" in (trained / "report.md").read_text("utf-8")
 
 
 def test_other_files_are_scored_with_the_columns_of_training(trained: Path, tmp_path: Path, capfd: Any) -> None:

@@ -107,7 +107,7 @@ def test_a_bad_number_is_named_with_its_line(bad: str, tmp_path: Path, capfd: An
 def test_equal_numbers_are_refused(tmp_path: Path, capfd: Any) -> None:
     path = write(tmp_path / "a.csv", [{"text": f"a {i}", "stars": 3} for i in range(20)])
     assert main(["train", "regress", "--train-file", str(path), "--out", str(tmp_path / "r")]) == DataError.exit_code
-    assert "all 20 numbers are 3, so there is nothing to learn" in capfd.readouterr().err
+    assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().err
 
 
 def test_a_check_prints_the_distribution(tmp_path: Path, capfd: Any) -> None:
@@ -209,7 +209,6 @@ def test_a_run_answers_as_it_was_evaluated(trained: Path, capfd: Any) -> None:
     assert scores["mae"] < scores["baselines"]["mean"]["mae"] and scores["spearman_ci95"]
     report = (trained / "report.md").read_text("utf-8")
     assert "Mean absolute error" in report and "TF-IDF + ridge regression" in report
-    assert (trained / "plots" / "scatter.png").stat().st_size > 1000
     assert main(["predict", str(trained), "good great", "--json"]) == 0
     assert set(json.loads(capfd.readouterr().out)) == {"text", "number", "precision"}
     assert main(["compare", str(trained), str(trained)]) == 0

@@ -74,7 +74,7 @@ def test_a_run_is_scored_beside_both_baselines(trained: Path) -> None:
     assert scores["headline"] == "span_f1" and scores["baselines"].keys() == {"frequent", "window"}
     assert scores["baselines"]["frequent"]["span_f1"] < scores["baselines"]["window"]["span_f1"]
     report = (trained / "report.md").read_text("utf-8")
-    assert all(text in report for text in ("Span F1", "linear model of a window", "| LOC |", ": LOC\\]"))
+    assert all(text in report for text in ("Span F1", "linear model of a window", "| LOC |", "B-LOC"))
     assert (trained / "plots" / "confusion.png").is_file()
     other = DataConfig(files=FilesConfig(test_file=str(write(trained.parent / "o.conll", 10, seed=3))))
     assert run.evaluate(data=other)["n"] == 10

@@ -119,7 +119,7 @@ def test_a_run_stores_its_temperature_and_reports_what_it_changes(trained: Path)
     assert "`predict --calibrated`" in (trained / "report.md").read_text("utf-8")
     again = run.evaluate()
     assert again["ece_calibrated"] == pytest.approx(scores["ece_calibrated"], abs=1e-6)
-    assert (trained / "plots" / "coverage.png").is_file() == (run.task.name == "classify")
+    assert (trained / "plots" / "reliability.png").is_file() == (run.task.name == "classify")
 
 
 def test_the_temperature_is_that_of_the_mean_of_the_members(trained: Path) -> None:

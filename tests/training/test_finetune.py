@@ -16,7 +16,7 @@ from tests.interop.test_import_refusals import folder_of, put
 import glassformer
 from glassformer.errors import UsageError
 from glassformer.interop import import_check
-from glassformer.tasks.probe import fit_classes
+from glassformer.tasks.probe import fit_layer
 from glassformer.tasks.settings import suggest_from_pretrained
 
 SIZED = {name: value for name, value in SMALL.items() if name not in ("model", "text")} | {"ensemble_size": 1}
@@ -136,7 +136,7 @@ def test_steps_that_make_a_probe_worse_are_not_kept(encoder: Path, tmp_path: Pat
         assert kept and all(torch.equal(p, source[name]) for name, p in kept)
     evaluation = (tmp_path / "whole" / "report.md").read_text(encoding="utf-8")
     assert (
-        "“frozen encoder + logistic regression” does as well or better" in evaluation
+        "“frozen encoder + linear model” does as well or better" in evaluation
         and "Kept: the weights before the first step" in evaluation
     )
 
@@ -263,7 +263,7 @@ def test_a_probe_is_the_same_in_any_unit_of_the_vectors() -> None:
     labels = np.arange(60) % 3
     vectors = generator.normal(size=(60, 5)) + np.eye(5)[labels] * 3
     for factor in (1.0, 1e-3, 1e3):
-        weight, bias = fit_classes(vectors * factor + 7, labels)
+        weight, bias = fit_layer(vectors * factor + 7, labels)
         assert weight.shape == (3, 5) and bias.shape == (3,)
         right = ((vectors * factor + 7) @ weight.T + bias).argmax(axis=1) == labels
         assert right.mean() > 0.9

@@ -10,9 +10,6 @@ from glassformer.config.validation import TASK_NAMES, nearest
 from glassformer.errors import UsageError
 from glassformer.tasks.base import Task
 
-OF_THEIR_OWN = ("translate", "lm", "pretrain")
-"""Tasks that have a file of their own; the others are heads of an encoder."""
-
 
 class _Tasks(Mapping[str, type[Task]]):
     """The tasks by name. The file of one, which registers it, is imported when it is asked for."""
@@ -22,7 +19,7 @@ class _Tasks(Mapping[str, type[Task]]):
 
     def __getitem__(self, name: str) -> type[Task]:
         if name not in self.registered and name in TASK_NAMES:
-            import_module(f"{__name__}.{name if name in OF_THEIR_OWN else 'encoder'}")
+            import_module(f"{__name__}.{name if name in ('translate', 'lm', 'pretrain') else 'encoder'}")
         return self.registered[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -51,8 +48,7 @@ def task_class(name: str) -> type[Task]:
         UsageError: there is none, with the nearest name.
     """
     if name not in TASKS:
-        message = f"there is no task {name!r}" if name else "the configuration names no task"
-        raise UsageError(message, f"{nearest(name, TASKS)}there are: {', '.join(TASKS)}")
+        raise UsageError(f"there is no task {name!r}", f"{nearest(name, TASKS)}there are: {', '.join(TASKS)}")
     return TASKS[name]
 
 

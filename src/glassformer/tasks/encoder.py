@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -17,26 +18,28 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import DataSchema
+from glassformer.data.datasets.tagged import read_tagged
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.errors import DivergedError, UsageError
+from glassformer.errors import DataError, DivergedError, UsageError
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode, members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.tasks import register
 from glassformer.tasks.base import Task, corpus_vectors
-from glassformer.tasks.heads import HEADS, Head, Known, scale_of
-from glassformer.text.answers import cut_message, encoder_answer
+from glassformer.tasks.heads import HEADS, Head, Known, count_tags, scale_of
+from glassformer.tasks.probe import fit_layer
+from glassformer.tasks.settings import suggest_for_texts, suggest_for_words
+from glassformer.text.answers import cut_message, encode, encoder_answer, unknown_mark
 from glassformer.text.pairs import PairTokenizer, split_pairs
 from glassformer.text.tags import are_plain, outside_of
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.words import NO_TOKEN, EncodedWords, ReadText, encoded_words, read_running
+from glassformer.text.words import EncodedWords, ReadText, encoded_words, read_running
 from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
@@ -57,11 +60,12 @@ class EncoderTask(Task):
     @staticmethod
     def of(head: Head) -> type[EncoderTask]:
         """Return the task of a head."""
-        schema = DataSchema(head.name, head.columns, check=head.check_rows, read=head.read, count=head.count)
-        of_head = {"name": head.name, "metric": head.metric, "report": head.report, "ignores": head.ignores}
-        auto = ("adversarial",) if head.pools else ()
-        more = {"explain_as": head.kind, "pools": head.pools, "imported_auto": auto, "schema": schema, "head": head}
-        return type(head.name, (EncoderTask,), of_head | more)
+        reading = {"read": read_tagged, "count": count_tags} if head.per_word else {}
+        schema = DataSchema(head.name, head.columns, check=head.check_rows, **reading)
+        of_head = {"name": head.name, "metric": head.report.headline, "report": head.report, "ignores": head.ignores}
+        auto = () if head.per_word else ("adversarial",)
+        more = {"explain_as": head.kind, "pools": not head.per_word, "imported_auto": auto}
+        return type(head.name, (EncoderTask,), of_head | more | {"schema": schema, "head": head})
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
         super().__init__(config, tokenizer, label_names)
@@ -88,12 +92,19 @@ class EncoderTask(Task):
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[dict[str, Any], str]:
-        names = cls.head.names(data.train.answers) or []
-        return cls.head.suggest(data.train, config, names, cls.head.several)
+        names = cls.classes_of(data.train) or []
+        if cls.head.per_word:
+            return suggest_for_words(data.train, config, names)
+        return suggest_for_texts(data.train, config, names, cls.head.several)
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str] | None:
-        return None if cls.head.parts is None else cls.head.names(train.answers, train.source)
+        if not cls.head.unit:
+            return None
+        if len(names := cls.head.names(train.answers)) < 2:
+            message = f"{train.source}: two or more {cls.head.unit}s are needed, found {names}"
+            raise DataError(message, "choose the column with --label-column")
+        return names
 
     @property
     def names(self) -> list[str]:
@@ -102,8 +113,7 @@ class EncoderTask(Task):
 
     @property
     def eval_schema(self) -> DataSchema:
-        known = self.label_names
-        return self.schema if known is None else replace(self.schema, check=partial(self.head.check_rows, known=known))
+        return replace(self.schema, check=partial(self.head.check_rows, known=self.names))
 
     # --- data -----------------------------------------------------------------------------------------------
 
@@ -113,74 +123,72 @@ class EncoderTask(Task):
         That is labels, the number of its name, or its number; or target, the numbers of its names; of words the place
         of each one's first token, and then the number of each one's tag.
         """
-        known = split.answer is not None
-        rows = self.head.rows(split.answers, self.label_names, split.source) if known else None
-        if self.head.per_word:
-            texts = (of_joined(text) for text in split.text)
-            self._write_words(writer, encoded_words(self.tokenizer, texts, self.config.text.max_len), rows)
-            writer.stats["n"] += len(split)
-            return
-        text, ids, surfaces = self.config.text, writer.sequences("ids"), writer.surfaces()
-        for chunk in writer.chunks(split):
-            if surfaces is None:
-                for tokens in self.tokenizer.encode_batch(chunk.text):
-                    ids.append(writer.truncate(tokens, text.truncate))
-                continue
-            for tokens, forms in self.tokenizer.encode_with_surfaces(chunk.text):
-                ids.append(writer.truncate(tokens, text.truncate))
-                surfaces.append_surfaces(self.tokenizer.truncate(tokens, text.max_len, text.truncate, forms))
-        if rows is not None and self.head.several:
-            target = writer.numbers("target")
-            for row in rows:
-                target.append(sorted({*row}))
-        elif rows is not None:
-            writer.scalars("labels", rows, "<i4" if self.label_names else "<f8")
+        rows = None if split.answer is None else self.head.rows(split.answer, self.label_names, split.source)
+        deque(self._write(writer, split, rows, of_joined), maxlen=0)
 
-    def _write_words(
-        self, writer: CorpusWriter, encoded: Iterable[EncodedWords], rows: Sequence[Sequence[int]] | None
-    ) -> None:
-        ids, target, surfaces = writer.sequences("ids"), writer.numbers("target"), writer.surfaces()
-        writer.stats["n_words_cut"] = 0
+    def _write(
+        self, writer: CorpusWriter, split: Split, rows: Sequence[Any] | None, read: Callable[[str], ReadText]
+    ) -> Iterator[dict[str, Any]]:
+        """Write texts, their words as `read` finds them, and what is true of them; yield the marks of their answers."""
+        t, text, ids, surfaces = self.tokenizer, self.config.text, writer.sequences("ids"), writer.surfaces()
+        target = writer.numbers("target") if self.head.several or self.head.per_word else None
+        if target is None:
+            writer.scalars("labels", rows or [0] * len(split), "<i4" if self.label_names else "<f8")
+        encoded = (found for chunk in writer.chunks(split) for found in self._encoded(chunk.text, read))
         for number, found in enumerate(encoded):
-            ids.append(writer.truncate(found.ids))
+            kept = writer.truncate(found.ids, text.truncate)
+            ids.append(kept)
             if surfaces is not None:
-                surfaces.append_surfaces(found.surfaces)
-            writer.stats["n_words_cut"] += found.places.count(NO_TOKEN)
-            target.append([*found.places, *(rows[number] if rows else [outside_of(self.names)] * len(found.places))])
+                surfaces.append_surfaces(t.truncate(found.ids, text.max_len, text.truncate, found.surfaces))
+            if target is not None:
+                outside = [outside_of(self.names)] * len(found.places)
+                target.append([*found.places, *(rows[number] if rows else outside)])
+            cut = {"truncated": True} if len(found.ids) > t.room(text.max_len) else {}
+            yield cut | unknown_mark(t, kept)
 
-    def truth(self, corpus: EncodedCorpus) -> Any:
-        """Return what is true of all texts, as the head's `array`; of words a list of arrays."""
+    def _encoded(self, texts: Sequence[str], read: Callable[[str], ReadText]) -> Iterable[EncodedWords]:
         if self.head.per_word:
-            return [places_and_tags(corpus, i)[1] for i in range(len(corpus))]
-        return self.head.array(self._rows(corpus, np.arange(len(corpus))), len(self.names))
+            return encoded_words(self.tokenizer, map(read, texts), self.config.text.max_len)
+        return (EncodedWords(ids, surfaces, []) for ids, surfaces in encode(self.tokenizer, texts))
 
-    def _rows(self, corpus: EncodedCorpus, index: np.ndarray) -> Any:
-        if corpus.labels is not None:
-            return corpus.labels[index]
-        unknown = [] if self.head.several else 0
-        return [unknown if corpus.target is None else corpus.target[int(i)] for i in index]
+    def truth(self, corpus: EncodedCorpus, index: Sequence[int] | np.ndarray | None = None) -> Any:
+        """Return what is true of texts, of all by default, as the head's `array`."""
+        index = range(len(corpus)) if index is None else index
+        if self.head.per_word:
+            rows = [places_and_tags(corpus, int(i))[1] for i in index]
+        else:
+            known = corpus.targets if corpus.labels is None else corpus.labels
+            rows = [known[int(i)] for i in index]
+        return self.head.array(rows, len(self.names))
+
+    def targets(self, truth: np.ndarray) -> Tensor:
+        """Return what the loss takes."""
+        if self.label_names is None:
+            return torch.from_numpy(self.decision.standardised(truth).astype(np.float32))
+        return torch.from_numpy(truth).long()
+
+    def places(self, corpus: EncodedCorpus) -> list[np.ndarray]:
+        """Return where each text is answered: at the first tokens of its words, or once, as at one token."""
+        n = len(corpus)
+        return [places_and_tags(corpus, i)[0] for i in range(n)] if self.head.per_word else [np.zeros(1, np.int64)] * n
 
     def make_batch(self, corpus: EncodedCorpus, index: np.ndarray) -> Batch:
-        """Make a batch; labels are the head's `tensor`, of words (B, S) the tags at the first token of each."""
+        """Make a batch; labels are `targets`, of words (B, S) the tags at the first token of each."""
         ids, real = corpus.ids.padded(index, self.tokenizer.pad_id)
-        if self.head.per_word:
-            labels = torch.full(ids.shape, IGNORE_INDEX)
-            for row, i in enumerate(index):
-                places, tags = places_and_tags(corpus, int(i))
-                labels[row, places[places >= 0]] = torch.from_numpy(tags[places >= 0])
-            n_labels = int((labels != IGNORE_INDEX).sum())
-        else:
-            labels = self.head.tensor(self.head.array(self._rows(corpus, index), len(self.names)), self.decision)
-            n_labels = labels.numel()
+        labels = torch.full(ids.shape, IGNORE_INDEX) if self.head.per_word else self.targets(self.truth(corpus, index))
+        for row, i in enumerate(index if self.head.per_word else ()):
+            places, tags = places_and_tags(corpus, int(i))
+            labels[row, places[places >= 0]] = torch.from_numpy(tags[places >= 0])
         shared = torch.from_numpy(ids), padding_mask_of(real), labels, None, index, int(real.sum())
-        return Batch(*shared, n_labels, ngrams_of_batch(corpus, index))
+        return Batch(*shared, int((labels != IGNORE_INDEX).sum()), ngrams_of_batch(corpus, index))
 
     # --- model and loss -------------------------------------------------------------------------------------
 
     def build_single_model(self) -> nn.Module:
         c, t = self.config, self.tokenizer
         n_ngrams = len(t.ngrams) if t.ngrams else 0
-        model: Any = self.head.model(c.model, t.vocab_size, len(self.names), c.text.max_len, n_ngrams, t.bigrams)
+        n_outputs = max(1, len(self.names))
+        model: Any = self.head.model(c.model, t.vocab_size, n_outputs, c.text.max_len, n_ngrams, t.bigrams)
         return model.of_pairs(t.separator) if t.separator else model
 
     def forward_flops(self, length: float) -> float:
@@ -191,11 +199,12 @@ class EncoderTask(Task):
 
     def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         """Return the head's loss, summed over a batch; in training weighted by class where that is set."""
-        self._check_scored()
         logits = self.logits(model, batch)
         if self.class_weights is None or not model.training:
             return self.head.loss(logits, batch.labels, label_smoothing)
-        losses = F.cross_entropy(logits.float(), batch.labels, reduction="none", label_smoothing=label_smoothing)
+        losses = nn.functional.cross_entropy(
+            logits.float(), batch.labels, reduction="none", label_smoothing=label_smoothing
+        )
         return (losses * self.class_weights.to(losses.device)[batch.labels]).sum()
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
@@ -206,14 +215,14 @@ class EncoderTask(Task):
 
     def start_head(self, model: nn.Module, corpus: EncodedCorpus) -> bool:
         """Set the head of each member to a linear model of the pooled vectors of the training texts."""
-        if self.head.fit is None:
+        if self.head.per_word:
             return False
         logger.info(f"fitting a probe to the vectors of {counted(len(corpus), 'training texts')}")
         truth = self.truth(corpus) if self.label_names else self.decision.standardised(self.truth(corpus))
         for member in members_of(model):
             layer = cast(nn.Linear, member.head)
             vectors, index = corpus_vectors(self, member, corpus)
-            weight, bias = self.head.fit(vectors.astype(np.float64), truth[index])
+            weight, bias = fit_layer(vectors.astype(np.float64), truth[index])
             with torch.no_grad():
                 layer.weight.copy_(torch.from_numpy(weight))
                 layer.bias.copy_(torch.from_numpy(bias))
@@ -223,26 +232,20 @@ class EncoderTask(Task):
 
     def all_logits(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Tensor:
         """Return the logits of all texts, (N, …), on the CPU and in their order; of words (W, C), text after text."""
-        places = [places_and_tags(corpus, i)[0] for i in range(len(corpus))] if self.head.per_word else []
-        start = np.cumsum([0, *map(len, places)])
+        places = self.places(corpus)
+        ends = np.cumsum([0, *map(len, places)])
+        n_outputs, found = max(1, len(self.names)), None
         with evaluation_mode(model):
-            found: Tensor | None = None
             for batch in self.batches(model, corpus, group):
-                logits = self.logits(model, batch).float().cpu()
-                if found is None:
-                    shape = (int(start[-1]), logits.shape[-1]) if places else (len(corpus), *logits.shape[1:])
-                    found = torch.zeros(shape)
-                if not places:
-                    found[torch.from_numpy(batch.index)] = logits
-                    continue
-                for row, i in enumerate(batch.index):
-                    read = np.flatnonzero(places[i] >= 0)
-                    found[torch.from_numpy(start[i] + read)] = logits[row, torch.from_numpy(places[i][read])]
+                logits = self.logits(model, batch).float()
+                logits = (logits[batch.labels != IGNORE_INDEX] if self.head.per_word else logits).cpu()
+                found = torch.zeros(int(ends[-1]), *logits.shape[1:]) if found is None else found
+                rows = [ends[i] + np.flatnonzero(places[i] >= 0) for i in batch.index]
+                found[torch.from_numpy(np.concatenate(rows))] = logits
             if found is None:  # as where there are fewer batches than processes
-                shape = (len(self.names), 2) if self.head.several else (max(1, len(self.names)),)
-                found = torch.zeros(int(start[-1]) if places else len(corpus), *shape)
+                found = torch.zeros(int(ends[-1]), n_outputs, *([2] if self.head.several else []))
             found = group.all_reduce_tensor(found)
-            if places:  # a word that is not read is outside of all
+            if self.head.per_word and places:  # a word that is not read is outside of all
                 unread = torch.from_numpy(np.concatenate(places) < 0)
                 found[unread] = NEVER
                 found[unread, outside_of(self.names)] = 0.0
@@ -260,48 +263,45 @@ class EncoderTask(Task):
             raise DivergedError(message, "use an earlier checkpoint")
         if not self.head.per_word:
             return outputs
-        n_words = [len(corpus.targets[i]) // 2 for i in range(len(corpus))]
-        return np.split(outputs, np.cumsum(n_words)[:-1]) if n_words else []
+        ends = np.cumsum([len(places) for places in self.places(corpus)])
+        return np.split(outputs, ends)[: len(ends)]
 
     def validate(
         self, model: nn.Module, corpus: EncodedCorpus, split: Split, group: ProcessGroup = SINGLE_PROCESS
     ) -> dict[str, float]:
-        self._check_scored()
         logits, truth = self.all_logits(model, corpus, group), self.truth(corpus)
-        flat = np.concatenate(truth) if self.head.per_word else truth
-        targets = self.head.tensor(flat, self.decision)
-        n_labels = targets.numel()
-        if self.head.per_word:
-            unread = np.concatenate([places_and_tags(corpus, i)[0] for i in range(len(corpus))]) < 0
-            targets[torch.from_numpy(unread)] = IGNORE_INDEX
-            n_labels -= int(unread.sum())
-        loss = self.head.loss(logits, targets, 0.0).item() / max(1, n_labels)
+        targets = self.targets(np.concatenate(truth) if self.head.per_word else truth)
+        unread = torch.from_numpy(np.concatenate(self.places(corpus)) < 0)
+        targets[unread] = IGNORE_INDEX
+        loss = self.head.loss(logits, targets, 0.0).item() / max(1, targets.numel() - int(unread.sum()))
         return {"loss": loss} | self.head.validated(truth, self.outputs(logits, corpus), self.names)
 
     def decided(self, model: nn.Module, corpus: EncodedCorpus) -> EncoderTask:
         """Return the task with what its head chooses on the validation texts: thresholds, a temperature."""
         if self.head.decided is None:
             return self
-        task = copy.copy(self)
-        outputs = self.outputs(self.all_logits(model, corpus), corpus)
+        task, outputs = copy.copy(self), self.outputs(self.all_logits(model, corpus), corpus)
         task.decision = replace(self.decision, **self.head.decided(self.truth(corpus), outputs))
         return task
 
     def evaluate(
         self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
     ) -> dict[str, Any]:
-        scored = self._check_scored()
         corpus = self.encode(split, training=False)
         truth, outputs = self.truth(corpus), self.outputs(self.all_logits(model, corpus), corpus)
-        scores = scored(truth, outputs, self.names, self.decision) | self._count_cut(corpus, len(split))
+        n_cut, n_unread = corpus.stats["n_truncated"], sum(int((places < 0).sum()) for places in self.places(corpus))
+        unread = f"{counted(n_unread, 'words')} beyond the longest text, or without a token, are not read"
+        if message := unread if n_unread else cut_message(n_cut, len(split), self.config.text.max_len):
+            logger.warning(message)
+        scores = self.head.scored(truth, outputs, self.names, self.decision) | {"n_truncated": n_cut}
+        scores |= {"n_words_cut": n_unread} if self.head.per_word else {}
         if train is not None:
             logger.info(f"fitting the baselines to {counted(len(train), f'training {self.report.unit}')}")
             pairs = bool(self.tokenizer.separator)
             rows = self.head.rows(train.answers, self.label_names, train.source)
-            of_train = [np.array(row) for row in rows] if self.head.per_word else self.head.array(rows, len(self.names))
-            known = Known(train.text, of_train, pairs), Known(split.text, truth, pairs)
+            known = Known(train.text, self.head.array(rows, len(self.names)), pairs), Known(split.text, truth, pairs)
             scores["baselines"] = self.head.baselines(*known, outputs, self.names, self.decision)
-        texts = map(of_joined, split.text) if self.head.per_word else map(self.tokenizer.text_fields, split.text)
+        texts = map(of_joined if self.head.per_word else self.tokenizer.text_fields, split.text)
         rows = [
             self.head.kept(self._answer(text, each)) | {"truth": self.head.true(answer)}
             for text, each, answer in zip(texts, outputs, split.answers, strict=True)
@@ -312,17 +312,6 @@ class EncoderTask(Task):
         ]
         return scores | {"examples": rows[:8], "predictions": stored}
 
-    def _count_cut(self, corpus: EncodedCorpus, n: int) -> dict[str, int]:
-        """Return how many of the n texts of a corpus were cut, and how many words, after a warning."""
-        n_cut, n_words = (corpus.stats.get(name, 0) for name in ("n_truncated", "n_words_cut"))
-        if n_words:
-            longest, outside = counted(self.config.text.max_len, "tokens"), self.names[outside_of(self.names)]
-            beyond = f"{counted(n_words, 'words')} beyond {longest} of their text, or without a token"
-            logger.warning(f"{beyond}, get the tag {outside}")
-        elif message := cut_message(n_cut, n, self.config.text.max_len):
-            logger.warning(message)
-        return {"n_truncated": n_cut} | ({"n_words_cut": n_words} if self.head.per_word else {})
-
     def predict(
         self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
     ) -> list[dict[str, Any]]:
@@ -331,34 +320,17 @@ class EncoderTask(Task):
         A text longer than `max_len` is cut, and has "truncated": True; "unknown" counts the tokens that the vocabulary
         lacks. Words are found in a text by `text/words.py`.
         """
-        arrays, text, t = ArrayWriter(), self.config.text, self.tokenizer
-        writer = CorpusWriter(arrays, t, text)
-        if self.head.per_word:
-            fields: list[Any] = [read_running(each) for each in texts]
-            encoded = list(encoded_words(t, fields, text.max_len))
-            self._write_words(writer, encoded, None)
-            marks = [found.mark(t, text.max_len) for found in encoded]
-        else:
-            fields, cuts = [t.text_fields(each) for each in texts], t.encode_cut(texts, text.max_len, text.truncate)
-            ids, surfaces = writer.sequences("ids"), writer.surfaces()
-            for cut in cuts:
-                ids.append(cut.ids)
-                if surfaces is not None:
-                    surfaces.append_surfaces(cut.surfaces)
-            marks = [cut.mark for cut in cuts]
+        arrays = ArrayWriter()
+        writer = CorpusWriter(arrays, self.tokenizer, self.config.text)
+        marks = list(self._write(writer, Split(list(texts)), None, read_running))
         corpus = EncodedCorpus.from_arrays(arrays.arrays(), writer.stats)
         outputs = self.outputs(self.all_logits(model, corpus), corpus)
+        fields = map(read_running if self.head.per_word else self.tokenizer.text_fields, texts)
         answers = zip(fields, outputs, marks, strict=True)
         return [self._answer(given, each) | mark for given, each, mark in answers]
 
     def _answer(self, given: Any, outputs: Any) -> dict[str, Any]:
         return encoder_answer(self.head.kind, given, outputs, self.names, self.decision)
-
-    def _check_scored(self) -> Callable[..., dict[str, Any]]:
-        if self.head.scored is None:
-            hint = "fine-tune it: glassformer train classify --init-from with the folder of its run"
-            raise UsageError("a bare encoder gives vectors, and no answer to score", hint)
-        return self.head.scored
 
 
 Classify, MultiLabel, Regress, Tag, Embed = (register(EncoderTask.of(head)) for head in HEADS)

@@ -139,7 +139,6 @@ REPORT = TaskReport(
     family="decoder-only",
     unit="tokens",
     loss_unit="nats per token",
-    headline="bits_per_char",
     table_metrics=("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity"),
     limits="It continues text in the manner of its training text. It knows no facts and follows no instructions.",
     examples_note="The model continues a prompt.",

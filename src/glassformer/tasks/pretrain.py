@@ -102,7 +102,6 @@ REPORT = TaskReport(
         Metric("nats_per_masked_token", "Nats per masked token", "lower is better", number, False),
         Metric("masked_accuracy", "Masked-token accuracy", "share of masked tokens predicted right", percent),
     ),
-    headline="nats_per_masked_token",
     limits="It fills in words in the manner of its training texts. It is meant to be fine-tuned: "
     "glassformer train classify --init-from with the folder of its run.",
     examples_note="Beginnings of the first texts, and a token after each.",

@@ -16,7 +16,7 @@ from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.scoring import Counted, Predictions, Scoring, share
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.text.answers import answer_lines
-from glassformer.utils.formatting import Number, table
+from glassformer.utils.formatting import Number, number, table
 
 SHARES = "accuracy", "exact_match"
 """Scores that are shares of right answers."""
@@ -40,14 +40,11 @@ def answer_text(value: object) -> str:
 
 
 def plain_table(examples: Sequence[JsonObject]) -> str:
-    """Return what is plain in examples as a table in Markdown."""
-    keys = [key for key, value in examples[0].items() if isinstance(value, str | int | float)]
-    return table(keys, [[row.get(key, "") for key in keys] for row in examples], left=len(keys))
-
-
-def no_sentences(evaluation: Evaluation) -> list[str]:
-    """Return none."""
-    return []
+    """Return what is plain in examples as a table in Markdown, of several labels one after another in a cell."""
+    keys = [key for key, value in examples[0].items() if isinstance(value, str | int | float | list)]
+    write = {list: "; ".join, float: number}
+    rows = [[write.get(type(row.get(key)), str)(row.get(key, "")) for key in keys] for row in examples]
+    return table(keys, rows, left=len(keys))
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,7 @@ class TaskReport:
         loss_unit: unit of the training loss.
         better_truncation: the `text.truncate` that helps if many texts are truncated; "" if there is no choice.
         metrics: metrics of this task, in addition to the common ones.
-        headline: the headline score, unless the evaluation names another.
-        table_metrics: scores of the result table; every known one if empty.
+        table_metrics: scores of the result table, the headline first; every known one if empty.
         baselines: titles of the baselines.
         rivals: those that a model should be better than; all if empty.
         limits: limits of the models.
@@ -71,7 +67,6 @@ class TaskReport:
         guesses_evenly: whether an untrained model gives all answers about the same probability, so that its loss is the
             logarithm of their number.
         averaged: what an ensemble averages, one and several of them.
-        probe: what the head is fitted by before the first step, where a pretrained encoder is new to the task.
         comparison_keys: keys of a stored prediction that hold target and prediction; None if runs are not compared
             example by example.
         details: what follows the result table, such as how answers were decoded, or a table of classes.
@@ -91,7 +86,6 @@ class TaskReport:
     loss_unit: str = "nats per label"
     better_truncation: str = ""
     metrics: tuple[Metric, ...] = ()
-    headline: str = ""
     table_metrics: tuple[str, ...] = ()
     baselines: Mapping[str, str] = field(default_factory=dict)
     rivals: tuple[str, ...] = ()
@@ -99,15 +93,19 @@ class TaskReport:
     examples_note: str = "The first of the split, not chosen."
     guesses_evenly: bool = True
     averaged: tuple[str, str] = ("probability", "probabilities")
-    probe: str = "a logistic regression"
     comparison_keys: tuple[str, str] | None = None
-    details: Callable[[Evaluation], list[str]] = no_sentences
-    cautions: Callable[[Evaluation], list[str]] = no_sentences
+    details: Callable[[Evaluation], list[str]] = lambda evaluation: []
+    cautions: Callable[[Evaluation], list[str]] = lambda evaluation: []
     plots: Mapping[str, tuple[Callable[[Evaluation], bytes | None], str]] = field(default_factory=dict)
     example_table: Callable[[Sequence[JsonObject]], str] = plain_table
     example_text: str = '"a text of yours" --json'
     answer_lines: Callable[[JsonObject], list[str]] = answer_lines
     scored: Callable[[JsonObject], Scoring | None] | None = None
+
+    @property
+    def headline(self) -> str:
+        """Return the name of the headline score, where an evaluation names no other; "" for its first one."""
+        return next(iter([*self.table_metrics, *(metric.name for metric in self.metrics)]), "")
 
     def metric(self, name: str) -> Metric:
         return metric(name, self.metrics)
@@ -129,9 +127,8 @@ class TaskReport:
         for key in self.rivals or self.baselines:
             rival = evaluation.baselines.get(key, {}).get(metric.name)
             if score is not None and rival is not None and not metric.better(score, rival):
-                found.append(
-                    f"“{self.baselines[key]}” does as well or better here ({metric.title} {metric.write(rival)})."
-                )
+                scored = f"{metric.title} {metric.write(rival)}"
+                found.append(f"“{self.baselines[key]}” does as well or better here ({scored}).")
         return found
 
     def drawn(self, evaluation: Evaluation) -> dict[str, bytes]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from glassformer.config import Config
-from glassformer.data.datasets.labels import labels_of
 from glassformer.data.splits import Split
 from glassformer.text.ngrams import mean_words
 
@@ -85,7 +84,7 @@ def suggest_from_pretrained(n_texts: int, n_classes: int) -> dict[str, Any]:
 def suggest_for_texts(train: Split, config: Config, names: Sequence[str], several: bool) -> tuple[dict[str, Any], str]:
     """Return the settings of a head that answers once a text, and what was counted."""
     n, n_words = len(train), mean_words(train.text)
-    n_classes = len(names) if names and not several else max(CLASSES_ALIKE, len(names))
+    n_classes = max(len(names), CLASSES_ALIKE if several or not names else 0)
     suggested = suggest(n, n_classes, n_words, several or config.data.files.pair_column is not None)
     if several:
         suggested["batch_size"] = min(32, suggested["batch_size"])
@@ -93,24 +92,16 @@ def suggest_for_texts(train: Split, config: Config, names: Sequence[str], severa
         suggested["bigrams"] = 0
     if config.train.init_from and config.text.tokenizer == "imported":
         suggested |= suggest_from_pretrained(n, n_classes)
-    size = f"{n:,} texts of {len(names)} classes" if names else f"{n:,} texts with a number each"
-    if several:
-        n_labels = sum(len(labels_of(answer)) for answer in train.answers)
-        size = f"{n:,} texts, {len(names)} labels, {n_labels / max(1, n):.1f} a text"
-    return suggested, f"{size}, {n_words:.0f} words each"
+    answers = f"of {len(names)} classes" if names else "with a number each"
+    return suggested, f"{n:,} texts {answers}, {n_words:.0f} words each"
 
 
-def suggest_for_words(train: Split, config: Config, names: Sequence[str], several: bool) -> tuple[dict[str, Any], str]:
+def suggest_for_words(train: Split, config: Config, names: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Return settings for about 2,500 steps; a pretrained model needs fewer, at a tenth of the rate."""
-    n, n_words = len(train), sum(len(labels_of(answer)) for answer in train.answers)
+    n = max(1, len(train))
     batch_size = 32 if n >= 3000 else 16 if n >= 800 else 8
     pretrained = config.train.init_from and config.text.tokenizer == "imported"
-    steps = 1000 if pretrained else 2500
-    suggested: dict[str, Any] = {
-        "epochs": round(min(30.0, max(3.0, steps * batch_size / max(1, n))), 1),
-        "batch_size": batch_size,
-        "lr": 2e-4 if pretrained else 1e-3,
-        "dropout": 0.1 if pretrained else 0.2,
-        "embedding_dropout": 0.1 if pretrained else 0.3,
-    }
-    return suggested, f"{n:,} sentences, {n_words:,} words, {len(names)} tags"
+    steps, lr, dropout, embedding_dropout = (1000, 2e-4, 0.1, 0.1) if pretrained else (2500, 1e-3, 0.2, 0.3)
+    epochs = round(min(30.0, max(3.0, steps * batch_size / n)), 1)
+    rates = {"lr": lr, "dropout": dropout, "embedding_dropout": embedding_dropout}
+    return {"epochs": epochs, "batch_size": batch_size} | rates, f"{n:,} sentences, {len(names)} tags"

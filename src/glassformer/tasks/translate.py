@@ -94,7 +94,6 @@ REPORT = TaskReport(
     family="encoder–decoder",
     unit="sentences",
     loss_unit="nats per target token",
-    headline="bleu",
     table_metrics=("bleu", "bleu_lc", "chrf", "exact_match", "length_ratio"),
     baselines={"copy": "copying the source"},
     limits="It translates sentences of the kind it was trained on. Others may come out fluent and wrong.",

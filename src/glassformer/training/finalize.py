@@ -143,7 +143,7 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
     model = cast_for_inference(model, context.precision)
     scores = context.task.decided(model, context.valid).evaluate(model, split, context.config.decode)
     report = context.task.report
-    settings = f"the pretrained encoder as it was, and {report.probe} on its vectors of the training texts"
+    settings = "the pretrained encoder as it was, and a linear model on its vectors of the training texts"
     wanted = report.headline, interval_key(report.headline), "macro_f1", "rmse", "r2", "pearson", "spearman"
     return {name: scores[name] for name in wanted if name in scores} | {"settings": settings}
 

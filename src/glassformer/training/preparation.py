@@ -127,7 +127,7 @@ def new_state(context: RunContext) -> TrainState:
     if probe:
         scores = context.task.validate(model, context.valid, context.data.valid)
         value = f"{context.task.metric} {scores[context.task.metric]:.4f}"
-        logger.info(f"probe       valid {value}: {context.task.report.probe} on the vectors of the encoder as it is")
+        logger.info(f"probe       valid {value}: a linear model on the vectors of the encoder as it is")
     freeze(model, context.config.train.frozen_layers)
     state = TrainState.start(model, context.task, context.group)
     if probe:  # steps that make it worse, as on few examples, are not kept

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from glassformer.data.datasets.labels import normalised_label
 
 LARGEST = 1e300
 """Numbers beyond it are refused: their sums and differences would be infinite."""
-NUMERIC_SHARE = 0.5
-"""Share of numbers from which a column may be that of the numbers."""
 QUANTILES = {"min": 0.0, "q25": 0.25, "median": 0.5, "q75": 0.75, "max": 1.0}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -35,16 +32,6 @@ def why_no_number(cell: str) -> str:
         hint = "; write it with a decimal point and without a comma" if comma else ""
         return f"{cell[:40]!r} is not a number{hint}"
     return "" if abs(float(cell)) <= LARGEST else f"{cell[:40]!r} is beyond {LARGEST:g} in size"
-
-
-def number_rank(values: Sequence[str]) -> tuple[bool, bool, bool]:
-    """Rank a column, smallest for the likeliest targets: numbers, several different ones, and no running numbers."""
-    of_numbers = [cell for cell in values if is_number(cell)]
-    if len(of_numbers) < NUMERIC_SHARE * len(values) or not of_numbers:
-        return True, True, True
-    numbers = [float(cell) for cell in of_numbers]
-    running = len(numbers) > 2 and all(b - a == 1 for a, b in pairwise(numbers))
-    return False, len(set(numbers)) < 2, running
 
 
 def summary(cells: Sequence[str]) -> dict[str, float]:
