@@ -111,7 +111,7 @@ def test_a_missing_file_and_a_folder_are_problems(tmp_path):
 
 def test_the_first_of_many_problems_is_raised_and_the_others_counted(tmp_path):
     diagnostics = Diagnostics()
-    read_lines(write(tmp_path / "a.txt", b"ok\n" + b"\xff\n" * 3000), diagnostics)
+    read_lines(write(tmp_path / "a.txt", b"ok\n" + b"\0\n" * 3000), diagnostics)
     assert len(diagnostics.issues) == MAX_KEPT
     with pytest.raises(DataError, match=r"a\.txt:2: .*\(and 2,999 more issues\)"):
         diagnostics.raise_if_any()

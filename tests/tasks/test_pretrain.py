@@ -241,7 +241,7 @@ def test_scores_compare_with_guessing_blindly(base: Path) -> None:
     [
         ("a.csv", "id,review,stars\n1,so good,5\n2,so bad,1\n3,so so,3\n"),
         ("a.csv", "what people said\nso good\nso bad\nso so\n"),
-        ("a.tsv", "id\tnote\n1\tso good\n2\tso bad\n3\tso so\n"),
+        ("a.tsv", "id\ttext\n1\tso good\n2\tso bad\n3\tso so\n"),
         ("a.jsonl", '{"id": "1", "text": "so good"}\n{"text": "so bad", "id": "2"}\n{"id": "3", "text": "so so"}\n'),
         ("a.txt", "so good\n\nso bad\r\n   \nso so"),
     ],

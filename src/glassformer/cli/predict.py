@@ -245,10 +245,30 @@ def _names_table(arguments: PredictArguments, texts: list[str]) -> bool:
     given = [name for name in (*OF_TABLES, *OF_OUTPUT) if getattr(arguments, name)]
     if arguments.file is None and not given:
         return False
-    from glassformer.cli.predict_table import check_table_flags
-
-    check_table_flags(arguments, texts, given)
+    _check_table_flags(arguments, texts, given)
     return True
+
+
+def _check_table_flags(arguments: Any, texts: list[str], given: Sequence[str]) -> None:
+    """Raise UsageError where the flags of a table, those `given`, contradict each other, or the output exists."""
+    if arguments.file is None:
+        flag = "--" + given[0].replace("_", "-")
+        raise UsageError(f"{flag} goes with --file", "name the table: --file in.csv --out out.csv")
+    if texts:
+        raise UsageError("texts and --file were given", "give one of them")
+    if arguments.most_uncertain is not None:
+        if wrong := [name for name in given if name in OF_OUTPUT]:
+            message = f"--most-uncertain prints its answers, and --{wrong[0].replace('_', '-')} is of a table"
+            raise UsageError(message, "leave out one of them; --json prints the texts, too")
+        return
+    if arguments.out is None:
+        raise UsageError("--file needs --out", "name the table to write, as in: --out out.csv")
+    from glassformer.data.answered_table import format_for
+
+    out = Path(arguments.out)
+    format_for(out)
+    if out.exists() or out.is_symlink():
+        raise UsageError(f"{out} exists", "name a new file, or remove this one")
 
 
 def _answers(

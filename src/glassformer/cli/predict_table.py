@@ -10,14 +10,13 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from glassformer.cli.predict import OF_OUTPUT
-from glassformer.data.answered_table import InputTable, TableWriter, format_for, refuse_unwritable, scan_table
+from glassformer.data.answered_table import InputTable, TableWriter, refuse_unwritable, scan_table
 from glassformer.data.datasets.columns import SOURCE, Columns, ColumnSpec, text_specs
 from glassformer.data.diagnostics import TableForm
 from glassformer.data.sources import pipes_kept
@@ -83,26 +82,6 @@ class Answerer:
         columns = (SOURCE,) if facts.kind == "translator" else None
         pairs = bool(model.tokenizer.separator)
         return Answerer(model, options, engine, columns, facts.labels or None, None, pairs)
-
-
-def check_table_flags(arguments: Any, texts: list[str], given: Sequence[str]) -> None:
-    """Raise UsageError where the flags of a table, those `given`, contradict each other, or the output exists."""
-    if arguments.file is None:
-        flag = "--" + given[0].replace("_", "-")
-        raise UsageError(f"{flag} goes with --file", "name the table: --file in.csv --out out.csv")
-    if texts:
-        raise UsageError("texts and --file were given", "give one of them")
-    if arguments.most_uncertain is not None:
-        if wrong := [name for name in given if name in OF_OUTPUT]:
-            message = f"--most-uncertain prints its answers, and --{wrong[0].replace('_', '-')} is of a table"
-            raise UsageError(message, "leave out one of them; --json prints the texts, too")
-        return
-    if arguments.out is None:
-        raise UsageError("--file needs --out", "name the table to write, as in: --out out.csv")
-    out = Path(arguments.out)
-    format_for(out)
-    if out.exists() or out.is_symlink():
-        raise UsageError(f"{out} exists", "name a new file, or remove this one")
 
 
 def table_of(arguments: Any, answerer: Answerer) -> InputTable:

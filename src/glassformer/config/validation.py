@@ -98,8 +98,7 @@ def _items(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: 
         tables = enumerate(value, start=1)
         return [v if isinstance(v, of) else build_request(of, v, f"{where}, {key} {n}") for n, v in tables]
     if not isinstance(value, list | tuple) or (of is str and not all(isinstance(item, str) for item in value)):
-        what = "strings" if of is str else "whole numbers"
-        raise UsageError(f"{where}: {key} must be an array of {what}; got {shown(value)}")
+        raise UsageError(f"{where}: {key} must be an array, each item {_IN_WORDS[of]}; got {shown(value)}")
     if len(value) > metadata.get("longest", len(value)):
         raise UsageError(f"{where}: {key} has {len(value):,} items, more than {metadata['longest']:,}")
     each = metadata.get("items", {})
@@ -150,8 +149,6 @@ def shown(value: Any) -> str:
     """Return a value for a message, where an integer of a million digits or a long text would not fit."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= MAX_EXACT:
         return "a far larger number"
-    if isinstance(value, list | tuple | dict) and len(value) > 8:
-        return f"{type(value).__name__} of {len(value):,}"
     try:
         return text if len(text := repr(value)) <= 100 else text[:97] + "…"
     except (ValueError, RecursionError):  # an integer of many digits inside

@@ -26,7 +26,6 @@ PERHAPS_MISSING = frozenset("na n/a none null nil ? . -- unknown unlabeled (blan
 """How else a missing value is written; a class may be called so too."""
 MAX_SHOWN = 5
 
-_BINARY = re.compile(r"[\[(]?\s*[01](\s*[,;\s]\s*[01])+\s*[\])]?")
 _IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)", re.DOTALL)
 _DASHES = str.maketrans(
     dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212_ ", "-") | dict.fromkeys("\u2018\u2019`", "'")
@@ -86,7 +85,7 @@ def why_no_label(label: str) -> str:
         return f"the label {label[:40]!r} holds a line break"
     if label.casefold() in MISSING:
         return f"the label is {label!r}, a missing value; remove the row, or give the class another name"
-    if _BINARY.fullmatch(label) and len(label) > 2:
+    if len(parts := re.split(r"[,;\s]+", label.strip("[]() "))) > 1 and {*parts} <= {"0", "1"}:
         return f"the label {label[:40]!r} is a vector of 0 and 1; write the names of the labels, parted by ;"
     return ""
 
