@@ -343,6 +343,7 @@ EMBED = Head(
     unit="",
     model=lambda config, vocab_size, n_outputs, max_len, *_: TextEmbedder(config, vocab_size, max_len),
     loss=_no_score,
+    array=REGRESS.array,  # of texts without answers
     probabilities=lambda vectors, decision: vectors.numpy(),
 )
 HEADS = CLASSIFY, MULTILABEL, REGRESS, TAG, EMBED

@@ -41,8 +41,8 @@ def answer_text(value: object) -> str:
 
 def plain_table(examples: Sequence[JsonObject]) -> str:
     """Return what is plain in examples as a table in Markdown, names of several labels one after another in a cell."""
-    plain = (str, int, float)
-    keys = [key for key, value in examples[0].items() if isinstance(value, plain) or {*map(type, value)} <= {str}]
+    names = [key for key, value in examples[0].items() if isinstance(value, list) and {*map(type, value)} <= {str}]
+    keys = [key for key, value in examples[0].items() if key in names or isinstance(value, str | int | float)]
     write = {list: "; ".join, float: number}
     rows = [[write.get(type(row.get(key)), str)(row.get(key, "")) for key in keys] for row in examples]
     return table(keys, rows, left=len(keys))
