@@ -108,6 +108,8 @@ def test_equal_numbers_are_refused(tmp_path: Path, capfd: Any) -> None:
     path = write(tmp_path / "a.csv", [{"text": f"a {i}", "stars": 3} for i in range(20)])
     assert main(["train", "regress", "--train-file", str(path), "--out", str(tmp_path / "r")]) == DataError.exit_code
     assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().err
+    assert main(["data", "check", "regress", "--train-file", str(path)]) == DataError.exit_code
+    assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().out
 
 
 def test_a_check_prints_the_distribution(tmp_path: Path, capfd: Any) -> None:

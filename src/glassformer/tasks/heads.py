@@ -141,7 +141,8 @@ class Head:
         if self.unit and not known:
             train, known = rows["train"], self.names(rows["train"].answer)
             if len(known) < 2:
-                return diagnostics.error(train.path, 0, "label", f"two or more {self.unit}s are needed, found {known}")
+                found = f"two or more {self.unit}s are needed, found {known}; --label-column names another column"
+                return diagnostics.error(train.path, 0, "label", found)
             if not self.several and len(known) >= MANY_NUMBERS and all(map(is_number, known)):
                 amounts = "if they are amounts, train regress answers with a number"
                 diagnostics.notes.append(f"the {len(known)} {self.unit}s are numbers; {amounts}")
@@ -155,6 +156,10 @@ class Head:
                         what = f"{word}{self.unit} {name!r} is not one of the training data's ({shown})"
                     if what:
                         diagnostics.error(part.path, line, "label", what)
+        if not (self.unit or diagnostics.n_issues) and (train := rows.get("train")) and len({*train.answer}) == 1:
+            diagnostics.error(
+                train.path, 0, "label", f"all numbers are {train.answer[0]}, so there is nothing to learn"
+            )
 
 
 def class_names(labels: set[str]) -> list[str]:
