@@ -282,8 +282,10 @@ def has_header(
     if not usual.intersection(lowered) or known:
         last = specs[-1]
         number = _number(last, names)
-        place = number if number is not None else last.place[0] if last.place else len(names) - 1
-        if place < len(names) and last.recurs(last, names[place], [row[place] for row in below]):
+        known = last.place[0] if last.place else None
+        places = [i for i in (number, known) if i is not None] or range(len(names))
+        places = [i for i in places if i < len(names) and not last.doubt([row[i] for row in (names, *below)])]
+        if places and last.recurs(last, names[places[-1]], [row[places[-1]] for row in below]):
             return False
     shown = ", ".join(repr(name[:40]) for name in names[:6])
     message = f"{path}: its first row may be a header or an example ({shown})"
@@ -327,20 +329,25 @@ def _places(
                 message = f"{path}: {twice} columns have the name {names[place]!r}"
                 raise DataError(message, "give each column a name of its own")
         places.append(place)
-    for k, spec in enumerate(specs):
+    for k in reversed(range(len(specs))):
         if places[k] is None:
-            free = [i for i in range(len(names)) if i not in places]
             if len(names) != len(specs):
-                raise _missing(path, spec, names, table)
-            if doubt := spec.doubt([row[free[0]] for row in table]):
-                what = f"{path}: the {spec.name} is not known; column {free[0] + 1} has {doubt}"
-                raise UsageError(what, f"name it, or give its number from 1: {spec.flag}")
-            places[k] = free[0]
+                raise _missing(path, specs[k], names, table)
+            places[k] = _by_position(path, specs[k], [i for i in range(len(names)) if i not in places], table)
     found = [i for i in places if i is not None]
     if len({*found}) < len(found):
         first, second = (spec.flag for spec, i in zip(specs, found, strict=True) if found.count(i) > 1)
         raise UsageError(f"{path}: {first} and {second} name one column", "name another for one")
     return tuple(found)
+
+
+def _by_position(path: Path, spec: ColumnSpec, free: Sequence[int], table: Sequence[Sequence[str]]) -> int:
+    """Return the last of the free columns whose values are not doubtful; raise UsageError where all are."""
+    doubts = {i: spec.doubt([row[i] for row in table]) for i in free}
+    if (found := max((i for i in free if not doubts[i]), default=None)) is not None:
+        return found
+    what = f"{path}: the {spec.name} is not known; column {free[-1] + 1} has {doubts[free[-1]]}"
+    raise UsageError(what, f"name it, or give its number from 1: {spec.flag}")
 
 
 def _missing(path: Path, spec: ColumnSpec, names: Sequence[str], table: Sequence[Sequence[str]] = ()) -> UsageError:
