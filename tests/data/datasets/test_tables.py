@@ -186,6 +186,11 @@ def test_texts_of_invisible_characters_are_empty(tmp_path: Path, text: str) -> N
     assert found.report.counts["train: empty"] == 2
 
 
+def test_texts_that_spell_a_missing_value_are_counted(tmp_path: Path) -> None:
+    found = read(tmp_path, table([*ROWS, ("nan", "pos"), ("#NAME?", "neg"), ("nan", "pos")], HEADER))
+    assert found.report.counts["texts spelled as a missing value"] == 3 and found.noted("'nan' (2), '#NAME?' (1)")
+
+
 # --- delimiters and quotes -------------------------------------------------------------------------------------
 
 

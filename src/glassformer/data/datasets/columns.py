@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 from glassformer.data.datasets.labels import (
     clean_label_sets,
     clean_labels,
+    count_missing,
     joined_labels,
     label_of_number,
     normalised_label,
@@ -210,6 +211,7 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
             texts.append(values[0])
             answers += values[1:]
     last = specs[-1]
+    count_missing(path, texts, diagnostics)
     if last.clean is not None:
         answers = last.clean(path, lines, answers, last.separator or "", diagnostics)
     return Rows(texts, answers, lines, path, columns.headers, columns, last.requested is None)
@@ -455,7 +457,7 @@ def row_values(
         if issue := encoding_issue(value):
             diagnostics.error(path, row.line, *issue)
             return None
-        values.append(value if value.isascii() or visible(value) else "")
+        values.append(visible(value))
     if len(specs) > 1 and specs[1].name == SECOND.name:
         if issue := pair_issue(values[0], values[1]):
             diagnostics.error(path, row.line, "pair", issue)

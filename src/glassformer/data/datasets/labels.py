@@ -40,9 +40,19 @@ def normalised_label(label: str) -> str:
     return unicodedata.normalize("NFC", "".join(kept)).strip(JOINERS + " \t\r\n\u00a0")
 
 
-def visible(text: str) -> bool:
-    """Return whether a text holds anything but spaces and invisible characters."""
-    return any(not c.isspace() and unicodedata.category(c) != "Cf" for c in text)
+def visible(text: str) -> str:
+    """Return a text, or "" for one of invisible characters alone."""
+    seen = text.isascii() or text.isspace() or any(not c.isspace() and unicodedata.category(c) != "Cf" for c in text)
+    return text if seen else ""
+
+
+def count_missing(path: Path, texts: Sequence[str], diagnostics: Diagnostics) -> None:
+    """Count and note the texts that are spelled as a missing value."""
+    found = Counter(text for text in texts if len(text) < 12 and text.strip().casefold() in MISSING | PERHAPS_MISSING)
+    if found:
+        diagnostics.counts["texts spelled as a missing value"] += found.total()
+        shown = ", ".join(f"{text!r} ({n:,})" for text, n in found.most_common(MAX_SHOWN))
+        diagnostics.notes.append(f"{path.name}: texts that are spelled as a missing value: {shown}")
 
 
 def label_of_number(value: float) -> str:

@@ -27,7 +27,7 @@ from glassformer.data.datasets.columns import (
     with_second,
 )
 from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
-from glassformer.data.datasets.labels import labels_of, rarest_labels
+from glassformer.data.datasets.labels import labels_of, rarest_labels, visible
 from glassformer.data.diagnostics import Diagnostics, TableForm, read_lines
 from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
 from glassformer.data.sources import (
@@ -231,7 +231,7 @@ def _read_part(
         if len(specs) == 1 and _is_lines(part, specs[0]):
             return read_texts(part, diagnostics)
         return read_table(part, specs, diagnostics)
-    src, tgt = (read_lines(path, diagnostics) for path in part)
+    src, tgt = ([*map(visible, read_lines(path, diagnostics))] for path in part)
     n = min(len(src), len(tgt))
     if len(src) != len(tgt) and n:
         counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"
