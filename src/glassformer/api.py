@@ -104,7 +104,8 @@ def train_checked(
         message = f"a dry run, overfit_batch and seeds are the work of one process, and {n} were started"
         raise UsageError(message, "start it without torchrun; with it, one run of one seed at a time")
     if (dry_run or overfit_batch) and (track is not None or seeds is not None):
-        raise UsageError("a dry run and overfit_batch log nothing, and look at one run", "leave out track and seeds")
+        what = "nothing is logged of a dry run or overfit_batch, and seeds trains several runs"
+        raise UsageError(what, "leave out track and seeds")
     _check_tracker(track)
     if seeds is not None:
         from glassformer.training.multi_seed import start_seeds

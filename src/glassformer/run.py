@@ -116,7 +116,7 @@ class Run:
             if rule.token_probabilities:
                 raise UsageError("token_probabilities is without edits", "leave one of them out")
             if rule.calibrated and isinstance(self.model, Ensemble):
-                raise UsageError("the temperature is of all models, and with edits one answers", "leave out calibrated")
+                raise UsageError("the temperature is of the whole ensemble, not of one", "leave out calibrated")
             answers = [*rule.apply(predict_edited(self, several, edits, self._decode(options), member))]
             return answers[0] if alone else answers
         if member != 1:

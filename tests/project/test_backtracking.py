@@ -26,7 +26,6 @@ BUILT = {
     "explain/page/saved_page.py: pattern": "literals of the same module, on the built page alone",
     "text/backends.py: '|'.join(map(re.escape, extra_tokens))": "literals apart by |",
     "evaluate/translation.py: ''": "",
-    "data/datasets/tables.py: f'(^|{re.escape(delimiter)}) +\"(?!\")'": "spaces behind one character",
     "text/backends.py: '|'.join((f'{run}{{{n},}}' for run in runs))": "disjoint classes",
     "interop/export.py: f'\\\\.tmp-{re.escape(out.name)}-(\\\\d{{1,9}})-(?:new)?\\\\d+'": "no choice",
 }

@@ -24,7 +24,7 @@ from glassformer.tasks.reporting import TaskReport
 MakeRun = Callable[..., Path]
 
 PLOTS = {
-    "classify": {"loss", "metric", "confusion", "coverage", "reliability"},
+    "classify": {"loss", "metric", "confusion", "reliability"},
     "translate": {"loss", "metric"},
     "lm": {"loss", "metric"},
 }

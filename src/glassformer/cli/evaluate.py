@@ -108,7 +108,7 @@ def _interval(interval: list[float | int] | None) -> str:
 
 @dataclass(frozen=True)
 class EvaluateArguments:
-    """Score a run: classification and three baselines, translation with signatures, text in nats and bits.
+    """Score a run: classification and two baselines, translation with signatures, text in nats and bits.
 
     Several runs of one recipe, separated by commas, are scored as one, by the mean of their probabilities.
     """

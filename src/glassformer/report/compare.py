@@ -13,12 +13,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.scoring import paired
 from glassformer.evaluate.significance import CHANCE, holm, welch
 from glassformer.report.run_record import RunRecord, load_run_record, readable_records
 from glassformer.report.seeds import SeedsRecord, load_seeds, summary_stats
 from glassformer.runs.folder import RunFolder, SeedsFolder
+from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import answer_text
 
 OTHER_EXAMPLES = "they were not evaluated on the same examples."
@@ -117,6 +119,14 @@ def _row(one: SeedsRecord) -> dict[str, Any]:
     }
 
 
+def _predictions(folder: RunFolder, keys: Sequence[str]) -> list[JsonObject]:
+    """Return what was predicted, each with what was right; raise CheckpointError for lines that do not hold both."""
+    rows = [*(folder.read_predictions() or [])]
+    if not all(isinstance(row, dict) and row.keys() >= {*keys} for row in rows):
+        raise CheckpointError(f"{folder.predictions} does not hold {' and '.join(keys)} in each line")
+    return rows
+
+
 def _tested(first: SeedsRecord, second: SeedsRecord) -> dict[str, Any] | str:
     """Return the test of two runs or of two sets of seeds, or the reason why there is none."""
     one, two, keys = first.best, second.best, first.best.task_report.comparison_keys
@@ -134,7 +144,7 @@ def _tested(first: SeedsRecord, second: SeedsRecord) -> dict[str, Any] | str:
         return welch(first.scores, second.scores) | {"metric": one.score.metric.name}
     if keys is None:
         return f"there is no paired test of a {one.task_report.model_name}."
-    of_first, of_second = ([*(RunFolder(run.path).read_predictions() or [])] for run in (one, two))
+    of_first, of_second = (_predictions(RunFolder(run.path), keys) for run in (one, two))
     if not (of_first and of_second):
         where = " or ".join(str(run.path) for run, of in ((one, of_first), (two, of_second)) if not of)
         return f"no predictions.jsonl in {where}, which `glassformer train --resume` would finish."

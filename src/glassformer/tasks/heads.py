@@ -321,6 +321,7 @@ TAG = Head(
     unit="tag",
     per_word=True,
     model=TokenClassifier,
+    array=lambda rows, n_names: [np.asarray(row, np.int64) for row in rows],
     true=lambda answer: " ".join(labels_of(answer)),
     kept=lambda answer: {"text": answer["text"], "tags": " ".join(answer["tags"])},
     validated=_validated_tags,

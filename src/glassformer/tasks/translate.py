@@ -243,7 +243,7 @@ class Translate(Task):
             elif means:
                 answer |= answers.mean_probability(best.token_log_probs)
             n_best = rows if text.strip() else rows * decode.n_best  # an empty text is not decoded
-            written.append(answer | ({"n_best": n_best} if decode.n_best > 1 else {}))
+            written.append(answer | ({"n_best": [*map(dict, n_best)]} if decode.n_best > 1 else {}))
         return written
 
     def _translate(

@@ -223,13 +223,15 @@ def _quote_problem(
     A text that begins with a quote opens a field, which ends at the next quote, perhaps many rows below. Such a row
     differs from a text of several lines in this: its lines, taken alone, are rows of the table.
     """
-    spaced = any(field.startswith(" ") and field.lstrip(" ").startswith('"') for field in fields)
-    if spaced and any(re.search(f'(^|{re.escape(delimiter)}) +"(?!")', line) for _, line in taken):
-        return "a space stands before a quoted field; remove it, or, if quotes are characters: --quotes no"
+    text, at = "\n".join(line for _, line in taken), 0
+    for field in fields:
+        quoted = text[at : at + 1] == '"'
+        if not quoted and field.startswith(" ") and field.lstrip(" ").startswith('"'):
+            return "a space stands before a quoted field; remove it, or, if quotes are characters: --quotes no"
+        at += len(field) + 1 + quoted * (2 + field.count('"'))
     lines = [line.split(delimiter) for _, line in taken if line.strip()]
     alike = [len(cells) == width and not any(cell.startswith(" ") for cell in cells[1:]) for cells in lines]
-    n_quotes = sum(line.count('"') for _, line in taken)
-    all_quoted = n_quotes == sum(2 + 2 * field.count('"') for field in fields)  # then none is stray
+    all_quoted = text.count('"') == sum(2 + 2 * field.count('"') for field in fields)  # then none is stray
     if certain or all_quoted or width == 1 or len(taken) == 1 or not all(alike):
         return ""
     return (
