@@ -174,7 +174,7 @@ class Run:
 
         Args:
             table: a data frame, a list of dictionaries, or a dictionary of lists; the result is of the same kind.
-            text_column: the column of the texts; as in training, or guessed, when absent.
+            text_column: the column of the texts; as in training when absent.
             pair_column: the column of the second texts, where the model reads pairs; as in training when absent.
             probabilities: whether a column is added for the probability of each class.
             prefix: what stands before the names of the new columns.

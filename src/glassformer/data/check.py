@@ -39,7 +39,7 @@ class CheckReport:
         n_errors: number of all errors.
         counts: counts above 0 by name, such as "train: duplicates".
         sizes: readable examples (running text: characters; shards: tokens) of each part.
-        notes: messages, such as which columns were guessed.
+        notes: messages, such as which columns are read.
         numbers: where targets are numbers, mean, sd and quantiles of those of each part.
     """
 

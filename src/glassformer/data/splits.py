@@ -123,7 +123,7 @@ class TextData:
         train: trains the tokenizer and the model.
         valid: selects the checkpoint.
         test: is scored once at the end; None if there is none.
-        notes: messages for the user (guessed columns, sizes of a seeded split, …).
+        notes: messages for the user (the columns, sizes of a seeded split, …).
         hashes: SHA-256 of what was read, by file name.
         extra_tokens: tokens the tokenizer must keep whole, such as the locale tags of `dates`.
         tokenizer: tokenizer of a pretokenized training part.

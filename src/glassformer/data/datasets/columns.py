@@ -175,10 +175,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Rows:
-    """Texts with their targets (none, if they stand alone), the line each row begins on, and the columns' headers.
-
-    `label_guessed` says that no flag named the column of labels.
-    """
+    """Texts with their targets (none, if they stand alone), the line each row begins on, and the columns' headers."""
 
     text: list[str]
     answer: list[str]
@@ -186,7 +183,6 @@ class Rows:
     path: Path
     columns: tuple[str | None, ...] = (None, None)
     resolved: Columns | None = None
-    label_guessed: bool = False
 
     def split(self) -> Split:
         return Split(self.text, self.answer if len(self.columns) > 1 else None, str(self.path))
@@ -214,7 +210,7 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
     count_missing(path, texts, diagnostics)
     if last.clean is not None:
         answers = last.clean(path, lines, answers, last.separator or "", diagnostics)
-    return Rows(texts, answers, lines, path, columns.headers, columns, last.requested is None)
+    return Rows(texts, answers, lines, path, columns.headers, columns)
 
 
 def plain(name: str) -> str:

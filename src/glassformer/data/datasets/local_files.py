@@ -3,7 +3,7 @@
 Each data set is read in a file of its own; nothing here knows a format.
 
 A table (CSV, TSV, JSON Lines), or two parallel files, of texts with answers; texts alone, also one a line; or running
-text, a .txt or a folder of them: a task's `DataSchema` says which. What is guessed or set aside is announced in the
+text, a .txt or a folder of them: a task's `DataSchema` says which. What is decided or set aside is announced in the
 notes; what is wrong is raised with file and line. The same functions, given `Diagnostics`, serve `check.py`, which
 reports everything.
 """
