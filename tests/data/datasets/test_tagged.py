@@ -77,7 +77,38 @@ def test_words_that_running_text_would_cut_are_noted(tmp_path: Path) -> None:
     assert found.counts["sentences whose words running text cuts otherwise"] == 2
     [note] = [note for note in found.notes if "predict would cut" in note]
     assert "in 2 of 3 sentences" in note and "'Dr.' into 'Dr .'" in note
-    assert not read(write(tmp_path / "b.conll", "Lee B-X\ndon't O\n3.5 O\n! O\n"))[2].notes
+    whole = read(write(tmp_path / "b.conll", "Lee B-X\ndon't O\n3.5 O\n! O\n"))[2].notes
+    assert whole == ["b.conll: words are 1, tags are 2; first example: 'Lee' | 'B-X'"]
+
+
+@pytest.mark.parametrize("suffix", [".conll", ".jsonl"])
+def test_the_columns_of_training_are_read_again(suffix: str, tmp_path: Path) -> None:
+    train, test = tmp_path / f"a{suffix}", tmp_path / f"t{suffix}"
+    words = [[f"Anna{i}", "sees"] for i in range(20)]
+    if suffix == ".conll":
+        write(train, *(f"{name} B-X\n{verb} O\n\n" for name, verb in words))
+        write(test, *(f"{name} B-X O\n{verb} O B-X\n\n" for name, verb in words))
+    else:
+        right, wrong = {"ner_tags": ["B-X", "O"]}, {"tags": ["O", "B-X"]}
+        write(train, *({"tokens": each} | right for each in words))
+        write(test, *({"tokens": each} | wrong | right for each in words))
+    data = load_text_data(Tag.schema, DataConfig(files=FilesConfig(train_file=str(train), test_file=str(test))))
+    assert data.test is not None and {*data.test.answers} == {"B-X\nO"}
+
+
+def test_headers_and_comments_are_no_words_and_counts_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "token\tupos\n# newdoc\na\tDET\ndog\tNOUN\n\n#\tSYM\n")
+    texts, tags, diagnostics = read(path)
+    assert (texts, tags) == (["a dog", "#"], ["DET NOUN", "SYM"])
+    assert diagnostics.counts["headers"] == diagnostics.counts["comments"] == 1
+    counted = read(write(tmp_path / "b.conll", "1 a DET\n2 dog NOUN\n\n1 b DET\n"))[2]
+    assert "the first column counts the words of each sentence" in counted.issues[0].message
+    assert read(path=tmp_path / "b.conll", words="2")[0] == ["a dog", "b"]
+
+
+def test_a_field_that_is_empty_does_not_hide_another(tmp_path: Path) -> None:
+    row = {"text": "Anna sees", "labels": [], "entities": [[0, 4, "X"]]}
+    assert read(write(tmp_path / "a.jsonl", row))[1] == ["B-X O"]
 
 
 @for_each(

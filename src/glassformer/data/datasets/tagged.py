@@ -1,7 +1,7 @@
 """Sentences with a tag for each word: CoNLL columns, and JSON Lines of words and tags, or of texts and spans.
 
 Tags are read as IOB2 (`text/tags.py`). A sentence is kept as its words joined by single spaces, and its tags one a
-line.
+line. The columns, or fields, that training read are read in every file later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.columns import ColumnSpec, ColumnSpecs, Rows
+from glassformer.data.datasets.columns import Columns, ColumnSpec, ColumnSpecs, Rows, plain
 from glassformer.data.datasets.labels import normalised_label, note_spellings
 from glassformer.data.datasets.tables import read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue, numbered_lines
@@ -25,6 +25,8 @@ from glassformer.text.words import Span, read_running
 from glassformer.utils.formatting import counted
 
 WORDS = ColumnSpec("words", "--text-column", ("tokens", "words", "text", "sentence"))
+HEADERS = {"word", "words", "token", "tokens", "form", "text"}
+"""How a header calls the column of words."""
 TAGS = ColumnSpec("tags", "--label-column", ("tags", "ner_tags", "pos_tags", "labels", "ner", "pos", "upos"))
 SPANS = ("spans", "entities", "label", "labels", "ents")
 """Usual names of the field of spans."""
@@ -35,7 +37,7 @@ CONLLU_COLUMNS = 2, 4
 """Columns of the form and of the part of speech in CoNLL-U, counted from 1."""
 
 
-_COMMENT = re.compile(r"# ?[\w.]+ = ")
+_COMMENT = re.compile(r"#\s?[\w.]+ = ")
 """A line about a sentence, as in CoNLL-U: "# text = …"."""
 
 
@@ -49,6 +51,7 @@ class _Sentences:
     answers: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     written: Counter[str] = field(default_factory=Counter)
+    resolved: Columns | None = None
     changed: list[str] = field(default_factory=list)
     cut_otherwise: list[str] = field(default_factory=list)
 
@@ -84,7 +87,13 @@ class _Sentences:
                 f"{self.path.name}: in {n:,} of {counted(len(self.texts), 'sentences')} predict would cut words, such "
                 f"as {word[:40]!r} into {_cut(word)[:40]!r}; scores are of the words of the file"
             )
-        return Rows(self.texts, self.answers, self.lines, self.path)
+        if self.resolved:
+            named = zip(("words", "tags"), self.resolved.keys, strict=True)
+            shown = ", ".join(f"{what} are {key + 1 if isinstance(key, int) else repr(key)}" for what, key in named)
+            first = f"{self.texts[0].split()[0]!r} | {self.answers[0].split()[0]!r}" if self.texts else "none"
+            notes.append(f"{self.path.name}: {shown}; first example: {first}")
+        headers = self.resolved.headers if self.resolved else (None, None)
+        return Rows(self.texts, self.answers, self.lines, self.path, headers, self.resolved)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -134,16 +143,19 @@ def read_tagged(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Row
 def _read_columns(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None:
     """Read lines of columns, separated by tabs or blanks; an empty line, or one of DOCUMENT_START, ends a sentence."""
     of_conllu = path.name.lower().removesuffix(".gz").endswith(".conllu")
-    word_at, tag_at = (_column(spec) for spec in specs)
+    word_at, tag_at = (_column(spec) or (spec.place and spec.place[0] + 1) for spec in specs)
     if of_conllu:
         word_at, tag_at = word_at or CONLLU_COLUMNS[0], tag_at or CONLLU_COLUMNS[1]
-    diagnostics, width = sentences.diagnostics, 0
+    diagnostics, width, n_numbers, n_words = sentences.diagnostics, 0, 0, 0
     words, tags, begins, broken = list[str](), list[str](), 0, False
     for number, fields in _fields(path, of_conllu, diagnostics):
         if not fields or fields[0] == DOCUMENT_START:
             if words and not broken:
                 sentences.add(begins, words, tags)
             words, tags, begins, broken = [], [], 0, False
+            continue
+        if not width and plain(fields[(word_at or 1) - 1]) in HEADERS and plain(fields[-1]) in TAGS.usual:
+            diagnostics.counts["headers"] += 1
             continue
         width, begins = width or len(fields), begins or number
         wanted = max(2, word_at or 0, tag_at or 0, width)
@@ -152,10 +164,17 @@ def _read_columns(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None
             diagnostics.error(path, number, "columns", message)
             broken = True
             continue
+        if not sentences.resolved:
+            keys = ((word_at or 1) - 1, (tag_at or width) - 1)
+            sentences.resolved = Columns(keys, (None, None), width)
+        n_words, n_numbers = n_words + 1, n_numbers + (fields[0] == str(len(words)) or fields[0] == str(len(words) + 1))
         words.append(fields[(word_at or 1) - 1])
         tags.append(fields[(tag_at or 0) - 1])
     if words and not broken:
         sentences.add(begins, words, tags)
+    if not word_at and n_words > 2 and n_numbers == n_words:
+        message = "the first column counts the words of each sentence; --text-column names that of the words, as 2"
+        diagnostics.error(path, 0, "columns", message)
 
 
 def _fields(path: Path, of_conllu: bool, diagnostics: Diagnostics) -> Iterator[tuple[int, list[str]]]:
@@ -165,7 +184,8 @@ def _fields(path: Path, of_conllu: bool, diagnostics: Diagnostics) -> Iterator[t
         if not line.strip():
             yield number, []
             continue
-        if line.startswith("#") and (of_conllu or _COMMENT.match(line)):
+        if line.startswith("#") and (of_conllu or _COMMENT.match(line) or (by_tabs and "\t" not in line)):
+            diagnostics.counts["comments"] += not of_conllu
             continue
         by_tabs = "\t" in line if by_tabs is None else by_tabs
         fields = [cell.strip() for cell in line.split("\t")] if by_tabs else line.split()
@@ -193,7 +213,10 @@ def _read_objects(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None
     diagnostics = sentences.diagnostics
     for row in read_rows(path, diagnostics):
         fields = row.fields if isinstance(row.fields, dict) else {}
-        words, answer = _field(fields, words_spec, ()), _field(fields, tags_spec, SPANS)
+        if not sentences.resolved and fields:
+            names = _name(fields, words_spec, ()), _name(fields, tags_spec, SPANS)
+            sentences.resolved = Columns(names, names) if all(names) else None
+        words, answer = (fields.get(str(key)) for key in (sentences.resolved.keys if sentences.resolved else ("", "")))
         if words is None or answer is None:
             what = "a list of words with one of tags, or a text with a list of spans"
             has = ", ".join(map(repr, fields)) or "no field"
@@ -207,11 +230,10 @@ def _read_objects(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None
             sentences.add(row.line, words, answer)
 
 
-def _field(fields: dict[str, Any], spec: ColumnSpec, also: Sequence[str]) -> Any:
-    """Return the field that a flag names, or the first of the usual ones that is there; None for none."""
-    if spec.requested is not None:
-        return fields.get(spec.requested)
-    return next((fields[name] for name in (*spec.usual, *also) if fields.get(name) is not None), None)
+def _name(fields: dict[str, Any], spec: ColumnSpec, also: Sequence[str]) -> str:
+    """Return the field that a flag names, or training read, or the first of the usual ones that is there."""
+    usual = [name for name in (*spec.usual, *also) if fields.get(name) is not None]
+    return spec.requested or spec.trained or next(iter(sorted(usual, key=lambda name: not fields[name])), "")
 
 
 def _not_strings(what: str, values: Any) -> str:
