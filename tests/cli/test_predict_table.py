@@ -104,7 +104,7 @@ def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
 def test_an_exported_model_answers_without_torch(runs: Runs, cli: Callable, table: Path, tmp_path: Path) -> None:
     exported = tmp_path / "exported"
     assert cli("export", runs.classify, exported, "--to", "onnx").code == 0
-    arguments = ["predict", str(exported), "--file", str(table), "--out", str(tmp_path / "out.tsv")]
+    arguments = ["predict", str(exported), "--file", str(table), "--out", str(tmp_path / "out.csv")]
     code = f"import sys; from glassformer.cli.main import main; code = main({arguments!r})"
     command = [sys.executable, "-c", f"{code}; sys.exit(code or 'torch' in sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -112,9 +112,9 @@ def test_an_exported_model_answers_without_torch(runs: Runs, cli: Callable, tabl
     cli("predict", runs.classify, "--file", table, "--out", tmp_path / "run.csv")
     [answered] = glassformer.load(exported).predict_table([{"text": "a good film"}], probabilities=True)
     assert [*answered] == ["text", "label", "probability", "probability_neg", "probability_pos"]
-    with (tmp_path / "out.tsv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    assert [row["label"] for row in rows] == [row["label"] for row in rows_of(tmp_path / "run.csv")]
+    assert [row["label"] for row in rows_of(tmp_path / "out.csv")] == [
+        row["label"] for row in rows_of(tmp_path / "run.csv")
+    ]
 
 
 def test_joined_runs_and_ensembles_answer_together(runs: Runs, cli: Callable, table: Path, tmp_path: Path) -> None:
@@ -253,6 +253,8 @@ def test_bytes_are_refused_before_an_answer(
         (["--out", "out.csv"], "--out goes with --file"),
         (["--probabilities"], "--probabilities goes with --file"),
         (["--file", "in.csv", "--out", "out.xlsx"], "the name of a table ends in"),
+        (["--file", "in.csv", "--out", "out.csv", "--skip-rows", "-1"], "is a number of rows, not -1"),
+        (["--file", "in.csv", "--out", "gone/out.csv"], "there is no folder gone"),
         (["--file", "in.csv", "--out", "in.csv"], "in.csv exists"),
         (["a text", "--file", "in.csv", "--out", "out.csv"], "texts and --file were given"),
         (["--file", "in.csv", "--out", "out.csv", "--text-column", "txt"], "there is no column 'txt'"),

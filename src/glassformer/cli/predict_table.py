@@ -113,7 +113,14 @@ def predict_table(arguments: Any, answerer: Answerer) -> int:
         Interrupted: a signal came; the message says how to go on.
     """
     out, first = Path(arguments.out), arguments.skip_rows or 0
-    partial = out.with_name(f"{out.name}.partial")
+    partial, suffix = (
+        out.with_name(f"{out.name}.partial"),
+        "".join(out.suffixes[-2:] if out.suffix == ".gz" else [out.suffix]),
+    )
+    if first < 0:
+        raise UsageError(f"--skip-rows is a number of rows, not {first}", "leave it out to answer all")
+    if not out.parent.is_dir():
+        raise UsageError(f"there is no folder {out.parent}", "make it, or name another one")
     if arguments.probabilities and not answerer.labels:
         raise UsageError("--probabilities is for classifiers", "leave it out")
     if partial.exists():
@@ -125,7 +132,7 @@ def predict_table(arguments: Any, answerer: Answerer) -> int:
         if n_done == first:
             return "; nothing was answered yet", "give the same command again"
         kept = f"rows {first + 1:,} to {n_done:,} are answered, and kept in {partial}"
-        return f"; {kept}", f"rename it, and answer the rest: --skip-rows {n_done} --out ANOTHER{out.suffix}"
+        return f"; {kept}", f"rename it, and answer the rest: --skip-rows {n_done} --out ANOTHER{suffix}"
 
     with stop_requests(where_stopped):
         table = table_of(arguments, answerer)

@@ -286,7 +286,10 @@ def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> s
         end = " and holds carriage returns: save the file with line feeds" if b"\r" in raw[:-1] else ""
         kind, what = "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes{end}"
     elif b"\0" in raw:
-        kind, what = "nul", f"byte {raw.index(0) + 1} of the line is NUL, which no text holds"
+        kind, what = (
+            "nul",
+            f"byte {raw.index(0) + 1} of the line is NUL, which no text holds (in UTF-16: --encoding utf-16-le)",
+        )
     else:
         try:
             return raw.decode("utf-8")

@@ -161,7 +161,7 @@ def report_markdown(facts: RunRecord, plots: Collection[str]) -> str:
         *("## Result", *_result(facts), *(image for name, image in images.items() if name in report.plots)),
         *("## Training", steps, *(image for name, image in images.items() if name in CAPTIONS)),
         *("## Data", *_data(facts)),
-        *("## Use it", "From the folder that holds this one:", *use(facts, facts.path.name)),
+        *("## Use it", "From the folder around it; to evaluate, of the training:", *use(facts, facts.path.name)),
         *("## Reproduce it", fenced(glassformer_command("train", again, "--out", "another-run"), "sh")),
         "`config.toml` holds every setting, the chosen kernels too. From the folder of the first training, with the "
         "versions and processor of `env.json`, the files of `data.json` and the same number of threads, which follows "

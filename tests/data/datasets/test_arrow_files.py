@@ -18,6 +18,7 @@ from glassformer.config.recipes import recipe_for_files
 from glassformer.data.datasets.columns import LABEL, SOURCE, TARGET, TEXT, DataSchema
 from glassformer.data.datasets.local_files import load_test, load_text_data
 from glassformer.errors import DataError, UsageError
+from glassformer.tasks import TASKS
 
 pa = pytest.importorskip("pyarrow")
 CLASSIFY = DataSchema("classify", (TEXT, LABEL))
@@ -206,3 +207,9 @@ def test_a_run_knows_its_files_again(cli: Callable, tmp_path: Path) -> None:
     save(folder / "test", table[31:])
     changed = cli("evaluate", run, "--split", "valid")
     assert changed.code == 3 and "changed since the run began" in changed.err
+
+
+def test_lists_are_labels_of_a_text(tmp_path: Path) -> None:
+    rows = [{"text": f"a film {i}", "labels": ["a", "b"][: i % 3]} for i in range(30)]
+    path = write(tmp_path / "a.parquet", pa.Table.from_pylist(rows))
+    assert {*load_text_data(TASKS["multilabel"].schema, files(train_file=path)).train.answers} == {"", "a", "a\nb"}

@@ -73,6 +73,8 @@ def test_a_clear_first_row_is_understood(
         (table([("a film", "odd"), *ROWS]), "classify"),
         (table([("to", "von"), *PAIRS]), "translate"),
         (table([("text", "y"), *reviews("y", "n")]), "classify"),
+        (table(PAIRS, ("en", "de")), "translate"),
+        (table([row[:1] for row in ROWS], ("Kommentar",)), "pretrain"),
     ],
 )
 def test_an_unclear_one_is_refused_until_a_flag_says_it(tmp_path: Path, content: str, task: str) -> None:

@@ -217,6 +217,8 @@ def _is_read(field: Any) -> bool:
     kind = field.type.value_type if t.is_dictionary(field.type) else field.type
     number = t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind)
     pair = field.name == "translation" and t.is_struct(kind)
+    if t.is_list(kind) or t.is_large_list(kind):  # of labels or of words
+        return t.is_string(kind.value_type) or t.is_large_string(kind.value_type) or t.is_integer(kind.value_type)
     return number or pair or t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind) or t.is_null(kind)
 
 

@@ -234,7 +234,8 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
         needed = (
             f"{counted(len(specs), 'columns')} are needed ({' and '.join(spec.name for spec in specs)}), but {there}"
         )
-        also = "; --delimiter says what else parts them" if isinstance(first, list) else ""
+        parted = isinstance(first, list) and any(character in names[0] for character in ",;\t|:~^")
+        also = "; --delimiter says what else parts them" if parted else ""
         diagnostics.error(path, sample[0].line, "columns", needed + also)
         return None
     if isinstance(first, dict):
@@ -277,7 +278,8 @@ def has_header(
     ):
         return True
     known = all(spec.place is not None for spec in specs)
-    if not usual.intersection(lowered) or known:
+    doubtful = any(spec.trained and not spec.requested for spec in specs) or _unlike_texts(names, below)
+    if known or not (doubtful or usual.intersection(lowered)):
         last = specs[-1]
         number = _number(last, names)
         known = last.place[0] if last.place else None
@@ -288,6 +290,12 @@ def has_header(
     shown = ", ".join(repr(name[:40]) for name in names[:6])
     message = f"{path}: its first row may be a header or an example ({shown})"
     raise UsageError(message, "say which: --header yes or --header no")
+
+
+def _unlike_texts(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether a first row of single words stands above texts of several words in every column."""
+    several = all(2 * sum(" " in row[i].strip() for row in below) > len(below) for i in range(len(names)))
+    return several and len(below) > 1 and not any(" " in name.strip() for name in names)
 
 
 def _named(spec: ColumnSpec, names: Sequence[str]) -> int | None:
@@ -352,7 +360,7 @@ def _missing(path: Path, spec: ColumnSpec, names: Sequence[str], table: Sequence
     """Return the error of a column that is not there, or not known."""
     wanted = spec.requested or spec.trained
     close = difflib.get_close_matches(wanted or "", names, 1)
-    shown = ", ".join(names) if names else "it has no header"
+    shown = f"its columns: {', '.join(names)}" if names else "it has no header (if it has one: --header yes)"
     binary = [name for i, name in enumerate(names) if table and {row[i].strip() for row in table} == {"0", "1"}]
     hint = f"name it, or give its number from 1: {spec.flag}"
     if spec.requested and close:
@@ -361,7 +369,7 @@ def _missing(path: Path, spec: ColumnSpec, names: Sequence[str], table: Sequence
         hint = f"{', '.join(binary)} hold 0 and 1: write the names of each text's labels into one column, parted by ;"
     trained = ", which the training data has" if wanted and not spec.requested else ""
     what = f"no column {wanted!r}{trained}" if wanted else f"no column that is known to hold the {spec.name}"
-    return UsageError(f"{path}: there is {what}; its columns: {shown}", hint)
+    return UsageError(f"{path}: there is {what}; {shown}", hint)
 
 
 def _note(

@@ -24,6 +24,7 @@ LARGEST_FIELD = 1 << 30
 """Characters; `csv` refuses fields over 131,072 unless told."""
 HEAD_LINES, HEAD_ROWS = 1000, 101
 """Lines that are read before the delimiter is known, and the rows among them that it must part alike."""
+ADVICE = 'double the quotes in texts (""), or, if quotes are characters: --quotes no'
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _SEPARATOR = re.compile(r'"?sep=(\\t|[^\w"]|"[^\w"]")"?[,;\t ]*', re.IGNORECASE)
 
@@ -243,10 +244,10 @@ def _quote_problem(
 
 def _reason(error: csv.Error) -> str:
     if "unexpected end" in str(error):
-        return "a quote is not closed"
+        return f"a quote is not closed; {ADVICE}"
     if "new-line" in str(error):
         return "a carriage return stands outside quotes"
-    return f"a stray quote ({error})"
+    return f"a stray quote ({error}); {ADVICE}"
 
 
 def _separator(line: str) -> str | None:
