@@ -161,7 +161,7 @@ def scored(confusion: list[list[int]], majority: int = 0) -> Evaluation:
         ([[60, 0], [1, 39]], False),
         ([[48, 12], [20, 20]], True),
         ([[0, 60], [0, 40]], True),
-        ([[100, 0], [0, 0]], True),  # only one class was asked about
+        ([[100, 0], [0, 0]], True),  # the examples have one class only
     ],
 )
 def test_what_is_said_of_a_confusion_matrix(confusion: list[list[int]], guessing: bool) -> None:

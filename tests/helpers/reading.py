@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +69,13 @@ def read(folder: Path, content: str | bytes, name: str = "a.csv", task: str = "c
 def table(rows: list[tuple[str, ...]], header: tuple[str, ...] | None = None, delimiter: str = ",") -> str:
     """Rows as lines, with no quotes."""
     return "".join(delimiter.join(row) + "\n" for row in ([header] if header else []) + rows)
+
+
+def written(rows: list[tuple[str, ...]], delimiter: str = ",", quoting: int = csv.QUOTE_MINIMAL) -> str:
+    """Rows as the text of a CSV or TSV, quoted where needed."""
+    file = io.StringIO()
+    csv.writer(file, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
+    return file.getvalue()
 
 
 def reviews(*labels: str, n: int = 24) -> list[tuple[str, str]]:

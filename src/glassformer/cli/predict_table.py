@@ -88,8 +88,7 @@ def table_of(arguments: Any, answerer: Answerer) -> InputTable:
     """Read the table that the flags name, and log what was found; errors as of `scan_table`."""
     requested = arguments.text_column, arguments.pair_column
     specs = text_specs(answerer.columns, answerer.known, requested, answerer.pairs)
-    delimiter = arguments.delimiter and arguments.delimiter.replace("\\t", "\t")
-    form = TableForm(arguments.header, delimiter, arguments.quotes, arguments.encoding or "utf-8")
+    form = TableForm(arguments.header, arguments.delimiter, arguments.quotes, arguments.encoding or "utf-8")
     table = scan_table(Path(arguments.file), specs, form)
     for note in table.notes:
         logger.info(note)
@@ -113,10 +112,8 @@ def predict_table(arguments: Any, answerer: Answerer) -> int:
         Interrupted: a signal came; the message says how to go on.
     """
     out, first = Path(arguments.out), arguments.skip_rows or 0
-    partial, suffix = (
-        out.with_name(f"{out.name}.partial"),
-        "".join(out.suffixes[-2:] if out.suffix == ".gz" else [out.suffix]),
-    )
+    partial = out.with_name(f"{out.name}.partial")
+    suffix = "".join(out.suffixes[-2:] if out.suffix == ".gz" else [out.suffix])
     if first < 0:
         raise UsageError(f"--skip-rows is a number of rows, not {first}", "leave it out to answer all")
     if not out.parent.is_dir():

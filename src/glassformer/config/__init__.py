@@ -133,11 +133,11 @@ class FilesConfig:
     encoding: str = "utf-8"
     """Encoding of all files, by Python's name, such as cp1252."""
     text_column: str | None = None
-    """Name of the text column, or its number from 1; without it, a usual name or the position tells."""
+    """Name of the text column, or its number from 1; without it, a usual name or the position decides."""
     pair_column: str | None = None
     """Name of the column of second texts (hypothesis, answer), where each text is a pair; without it, none is."""
     label_column: str | None = None
-    """Name of the label column, or its number from 1; without it, a usual name or the position tells."""
+    """Name of the label column, or its number from 1; without it, a usual name or the position decides."""
     label_separator: str = string(8, ";", (".+", "one character or more"))
     """What parts the labels of a cell, where a text may have several; JSONL may hold lists instead."""
     src_column: str | None = None

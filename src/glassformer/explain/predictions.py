@@ -54,7 +54,7 @@ class EnsembleMember:
     """Answer of all models together; the answer of an explanation is that of this member."""
 
     def warning(self, own: Answer) -> str:
-        """Return the answer of all models, and beside it that of the one which is looked into."""
+        """Return the answer of all models and that of the one that is explained."""
         all_of = f"{shortened(self.answer['headline'], 80)} ({self.answer['detail']})"
         one = f"{shortened(own['headline'], 80)} ({own['detail']})"
         return f"all {self.size} models together answer {all_of}; member {self.member}, shown here, answers {one}"

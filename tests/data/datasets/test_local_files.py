@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import replace
 from functools import partial
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
+from tests.helpers.reading import written
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets import documents
@@ -33,12 +32,6 @@ def write(path: Path, text: str, encoding: str = "utf-8") -> str:
     return str(path)
 
 
-def as_csv(rows: list[tuple], delimiter: str = ",") -> str:
-    file = io.StringIO()
-    csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
-    return file.getvalue()
-
-
 def examples(data) -> set[tuple[str, str]]:
     return {
         (text, label)
@@ -52,19 +45,19 @@ def test_classify_forms_give_the_same_examples(tmp_path, form):
     flags = {}
     match form:
         case "csv":
-            path = write(tmp_path / "a.csv", as_csv([("label", "text"), *((b, a) for a, b in REVIEWS)]))
+            path = write(tmp_path / "a.csv", written([("label", "text"), *((b, a) for a, b in REVIEWS)]))
         case "semicolons":
-            path = write(tmp_path / "a.csv", as_csv([("review", "sentiment"), *REVIEWS], ";"))
+            path = write(tmp_path / "a.csv", written([("review", "sentiment"), *REVIEWS], ";"))
         case "jsonl":
             rows = [json.dumps({"id": i, "text": a, "label": b}) for i, (a, b) in enumerate(REVIEWS)]
             path = write(tmp_path / "a.jsonl", "\n".join(rows) + "\n")
         case "no header":
-            path = write(tmp_path / "a.csv", as_csv(REVIEWS))
+            path = write(tmp_path / "a.csv", written(REVIEWS))
         case "odd names":
-            path, flags = write(tmp_path / "a.csv", as_csv([("meinung", "urteil"), *REVIEWS])), {"header": "yes"}
+            path, flags = write(tmp_path / "a.csv", written([("meinung", "urteil"), *REVIEWS])), {"header": "yes"}
         case _:
             rows = [(i, "de", b, a) for i, (a, b) in enumerate(REVIEWS)]
-            path = write(tmp_path / "a.csv", as_csv([("nr", "lang", "urteil", "meinung"), *rows]))
+            path = write(tmp_path / "a.csv", written([("nr", "lang", "urteil", "meinung"), *rows]))
             flags = {"text_column": "meinung", "label_column": "urteil"}
     data = load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path, **flags)))
     assert TASKS["classify"].classes_of(data.train) == ["neg", "pos"]
@@ -79,7 +72,7 @@ def test_classify_forms_give_the_same_examples(tmp_path, form):
 @given(st.lists(st.tuples(CELL, st.sampled_from(["a", "b", " c "])), min_size=3, max_size=12))
 def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
     labels = {label.strip() for _, label in rows}
-    path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
+    path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
     config = DataConfig(files=FilesConfig(train_file=path, test_file=path, valid_file=path))
     if len(labels) < 2:
         with pytest.raises(DataError, match="two or more labels"):
@@ -94,7 +87,7 @@ def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
 def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
     path = write(
         tmp_path / "a.csv",
-        as_csv([("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]),
+        written([("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]),
     )
     data = load(
         TASKS["classify"].schema,
@@ -117,13 +110,13 @@ def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_p
 @pytest.mark.parametrize("odd", ["--5", "+", "9" * 5000])
 def test_labels_that_only_look_like_numbers_are_names(tmp_path, odd):
     rows = [(f"text {i}", [odd, "1"][i % 2]) for i in range(40)]
-    path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
+    path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
     data = load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
     assert TASKS["classify"].classes_of(data.train) == sorted([odd, "1"])
 
 
 def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
-    train = write(tmp_path / "a.csv", as_csv([("text", "label"), *REVIEWS]))
+    train = write(tmp_path / "a.csv", written([("text", "label"), *REVIEWS]))
     test = write(tmp_path / "t.csv", "text,label\ngood,pos\nodd,maybe\n")
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe' is not one of .*neg, pos"):
         load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=train, test_file=test)))
@@ -134,7 +127,7 @@ def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
 
 def test_a_column_of_numbers_is_not_taken_for_labels(tmp_path):
     rows = [(f"some longer text {i}", i) for i in range(50)]
-    path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
+    path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
     with pytest.raises(DataError, match="each of 50 labels has a single text"):
         load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
 
@@ -191,7 +184,7 @@ def test_empty_lines_of_parallel_files_keep_their_place(tmp_path):
 
 def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
     rows = [(f"text {i % 20}", ("a", "b")[i % 2]) for i in range(100)]
-    path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
+    path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
     first, again, other = (
         load(TASKS["classify"].schema, DataConfig(split_seed=seed, files=FilesConfig(train_file=path)))
         for seed in (0, 0, 1)
@@ -217,7 +210,7 @@ def test_one_text_left_to_train_on_is_refused_by_what_the_file_holds(tmp_path):
 
 def test_limit_takes_a_seeded_sample_of_training(tmp_path):
     rows = sorted(REVIEWS, key=lambda row: row[1])
-    path = write(tmp_path / "a.csv", as_csv([("text", "label"), *rows]))
+    path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
     data = load_text_data(TASKS["classify"].schema, DataConfig(limit=12, files=FilesConfig(train_file=path)))
     assert len(data.train) == 12 and len(set(data.train.answers)) == 2
     assert any("only 12 of 36" in found.matter for found in data.findings)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from pathlib import Path
 
 import pytest
 from tests.helpers.for_each import for_each
-from tests.helpers.reading import read, reviews, table
+from tests.helpers.reading import read, reviews, table, written
 
 from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
@@ -21,12 +20,6 @@ from glassformer.tasks import TASKS
 ROWS, HEADER = reviews("pos", "neg"), ("text", "label")
 PAIRS = [(f"the shoe {i} was red", f"der Schuh {i} war rot") for i in range(24)]
 FORMS = [("a.csv", ","), ("a.csv", ";"), ("a.csv", "|"), ("a.tsv", "\t")]
-
-
-def written(rows: list[tuple[str, ...]], delimiter: str = ",", quoting: int = csv.QUOTE_MINIMAL) -> str:
-    file = io.StringIO()
-    csv.writer(file, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
-    return file.getvalue()
 
 
 # --- the first row ---------------------------------------------------------------------------------------------
@@ -202,6 +195,8 @@ def test_two_delimiters_that_fit_are_refused(tmp_path: Path) -> None:
     assert read(tmp_path, content, delimiter=";").classes == {"p", "n"}
     assert read(tmp_path, table(ROWS, None, "~"), delimiter="~").examples == sorted(ROWS)
     assert read(tmp_path, table(ROWS, None, "\t"), delimiter="\\t").examples == sorted(ROWS)
+    for wrong in ("", "||", '"', "\n"):
+        assert "--delimiter is one character, not" in read(tmp_path, content, delimiter=wrong).message
     assert "--delimiter says what else parts them" in read(tmp_path, table(ROWS, HEADER), "a.tsv").message
 
 

@@ -277,13 +277,11 @@ def has_header(
         for spec, places in zip(specs, looked_at, strict=True)
     ):
         return True
-    known = all(spec.place is not None for spec in specs)
     doubtful = any(spec.trained and not spec.requested for spec in specs) or _unlike_texts(names, below)
-    if known or not (doubtful or usual.intersection(lowered)):
+    if all(spec.place is not None for spec in specs) or not (doubtful or usual.intersection(lowered)):
         last = specs[-1]
-        number = _number(last, names)
-        known = last.place[0] if last.place else None
-        places = [i for i in (number, known) if i is not None] or range(len(names))
+        places = [i for i in (_number(last, names), last.place and last.place[0]) if i is not None]
+        places = places or range(len(names))
         places = [i for i in places if i < len(names) and not last.doubt([row[i] for row in (names, *below)])]
         if places and last.recurs(last, names[places[-1]], [row[places[-1]] for row in below]):
             return False

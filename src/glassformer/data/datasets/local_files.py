@@ -211,8 +211,7 @@ def read_parts(
 
 def form_of(files: FilesConfig) -> TableForm:
     """Return how files are written, as the flags say."""
-    delimiter = files.delimiter and files.delimiter.replace("\\t", "\t")
-    return TableForm(files.header, delimiter, files.quotes, files.encoding)
+    return TableForm(files.header, files.delimiter, files.quotes, files.encoding)
 
 
 def _columns_of(schema: DataSchema, data: DataConfig, known: Columns | None) -> ColumnSpecs:

@@ -92,17 +92,20 @@ def layout_of(path: Path, diagnostics: Diagnostics) -> Layout:
     """Return how a CSV or TSV is parted, by its first lines and by what flags say.
 
     Raises:
-        UsageError: two delimiters part the first rows into as many fields.
+        UsageError: two delimiters part the first rows into as many fields, or --delimiter is not one character.
     """
     silent = Diagnostics(form=diagnostics.form)
     lines = [line for _, line in itertools.islice(numbered_lines(path, silent), HEAD_LINES)]
-    return _layout(path, [line for line in lines if line.strip()], diagnostics)
+    return _layout(path, [*filter(str.strip, lines)], diagnostics)
 
 
 def _layout(path: Path, lines: list[str], diagnostics: Diagnostics) -> Layout:
     form, of_tabs = diagnostics.form, format_of(path) != ".csv"
     named = _separator(lines[0]) if lines else None
-    delimiter = form.delimiter or named or ("\t" if of_tabs else None)
+    given = form.delimiter and form.delimiter.replace("\\t", "\t")
+    if given is not None and not re.fullmatch(r'[^"\r\n]', given):
+        raise UsageError(f"--delimiter is one character, not {given!r}", "name it, such as --delimiter ';'")
+    delimiter = given or named or ("\t" if of_tabs else None)
     quotes = form.quotes == "yes" or (form.quotes is None and not (of_tabs and delimiter == "\t"))
     if delimiter is None:
         delimiter = _delimiter(path, lines, quotes)
@@ -114,7 +117,7 @@ def _delimiter(path: Path, lines: list[str], quotes: bool) -> str:
     widths = {delimiter: _widths(lines, delimiter, quotes) for delimiter in DELIMITERS}
     fitting = [delimiter for delimiter, found in widths.items() if len({*found}) == 1 and found[0] > 1]
     if len(fitting) > 1:
-        first, second = (written_delimiter(delimiter) for delimiter in fitting[:2])
+        first, second = (delimiter.replace("\t", "\\t") for delimiter in fitting[:2])
         what = f"{path}: both {DELIMITERS[fitting[0]]} and {DELIMITERS[fitting[1]]} part its rows into columns"
         raise UsageError(what, f"say which: --delimiter '{first}' or --delimiter '{second}'")
     return fitting[0] if fitting else max(DELIMITERS, key=lambda delimiter: max(widths[delimiter][:1], default=0))
@@ -130,11 +133,6 @@ def _widths(lines: list[str], delimiter: str, quotes: bool) -> list[int]:
     except csv.Error:
         pass  # reported where the row is read
     return widths
-
-
-def written_delimiter(delimiter: str) -> str:
-    r"""Return a delimiter as a flag has it: a tab as \t."""
-    return delimiter.replace("\t", "\\t")
 
 
 def _delimited_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
