@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joblib.externals.loky import get_reusable_executor
 from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import Runs
 
@@ -148,3 +149,4 @@ def test_the_guide_to_scikit_learn(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert names["search"].best_params_.keys() == {"options__train__lr"}
     assert glassformer.load("runs/best").predict("a good film, number 1")["label"] in ("0", "1")
     assert names["best"].classes_.tolist() == [0, 1]
+    get_reusable_executor().shutdown()  # ends the processes of n_jobs
