@@ -1,4 +1,4 @@
-"""A model folder takes no more memory than its weights, and its tokenizer is one that this package writes."""
+"""A model folder takes no more memory than its weights, and its tokenizer has known parts alone."""
 
 from __future__ import annotations
 
@@ -39,15 +39,9 @@ TOKENIZERS: dict[str, Edit] = {
     "a text that grows": normalizer(type="Sequence", normalizers=[GROWS] * 6),
     "a pattern that backtracks": normalizer(type="Replace", pattern={"Regex": "(a+)+$"}, content=""),
     "a pattern of its own": lambda c: c["pre_tokenizer"].update(pattern={"Regex": "(a|aa)+$"}),
-    "a known component elsewhere": normalizer(type="Prepend", prepend="x"),
     "a precompiled map": normalizer(type="Precompiled", precompiled_charsmap="AAAA"),
-    "another pre-tokenizer": lambda c: c.update(pre_tokenizer={"type": "Metaspace"}),
-    "another decoder": lambda c: c.update(decoder={"type": "Fuse"}),
-    "another post-processor": lambda c: c.update(post_processor={"type": "ByteLevel"}),
-    "truncation": lambda c: c.update(truncation={"max_length": 1}),
-    "padding": lambda c: c.update(padding={"strategy": {"Fixed": 10**9}}),
-    "an unknown setting": lambda c: c["model"].update(dropout=0.5),
-    "another unknown token": lambda c: c["model"].update(unk_token="film"),
+    "an unknown pre-tokenizer": lambda c: c.update(pre_tokenizer={"type": "UnicodeScripts"}),
+    "merges dropped by chance": lambda c: c["model"].update(dropout=0.5),
     "an id beyond the vocabulary": lambda c: c["model"]["vocab"].update(film=10**6),
     "a negative id": lambda c: c["model"]["vocab"].update(film=-1),
     "an id twice": lambda c: c["model"]["vocab"].update(film=5),
@@ -57,7 +51,6 @@ TOKENIZERS: dict[str, Edit] = {
     "an n-gram more": lambda c: c["model"]["vocab"].update({" <xy": len(c["model"]["vocab"])}),
     "an added token beyond": lambda c: c["added_tokens"].append({"id": 10**9, "content": "[x]"}),
     "an added token without text": lambda c: c["added_tokens"].append({"id": 5, "content": ""}),
-    "an added token with spaces": lambda c: c["added_tokens"][4].update(rstrip=True),
     "two names of one id": lambda c: c["added_tokens"].append({"id": 5, "content": "[x]"}),
     "other special tokens": lambda c: c["added_tokens"][0].update(content="[NONE]"),
 }
@@ -67,6 +60,16 @@ TOKENIZERS: dict[str, Edit] = {
 def test_a_tokenizer_of_other_parts_or_ids_is_refused(victims: Victims, tmp_path: Path, edit: Edit) -> None:
     answer = query("predict", forged(victims, tmp_path, "model/tokenizer.json", edit), "aaaa")
     assert answer.code == 4, answer.err
+
+
+def test_what_a_file_does_around_a_text_is_left_out(victims: Victims, tmp_path: Path) -> None:
+    def edit(content: dict[str, Any]) -> None:
+        content.update(truncation={"max_length": 1}, padding={"strategy": {"Fixed": 10**9}})
+        content.update(post_processor={"type": "ByteLevel"})
+
+    sound = query("predict", forged(victims, tmp_path / "sound", "model/tokenizer.json", lambda content: None), TEXT)
+    found = query("predict", forged(victims, tmp_path / "edited", "model/tokenizer.json", edit), TEXT)
+    assert (found.code, found.out) == (0, sound.out)
 
 
 SIZES: dict[str, Edit] = {

@@ -175,10 +175,10 @@ def test_a_damaged_file_is_a_checkpoint_error(kind, tmp_path):
     path = tmp_path / "tokenizer.json"
     for cut in range(0, len(whole) - 1, len(whole) // 20):
         path.write_text(whole[:cut], encoding="utf-8")
-        with pytest.raises(CheckpointError, match="not a readable tokenizer"):
+        with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
             Tokenizer.load(path)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(CheckpointError, match="not a readable tokenizer"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
         Tokenizer.load(path)
 
 

@@ -11,9 +11,9 @@ import tokenizers
 from glassformer.errors import CheckpointError
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
-from glassformer.text.imported_tokenizer import check_parts
 from glassformer.text.special_tokens import NONE, SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer_file import check_parts
 
 KEYS = {
     "pad": ("pad_token",),

@@ -48,7 +48,7 @@ def own_tokenizer(folder: SourceFolder, facts: ExportFacts) -> Tokenizer:
         special = SpecialTokens.from_json(facts.special, folder.path / FACTS)
         sides = [folder.json(name, "tokenizer") for name in SIDE_FILES if folder.has(name)]
         return imported_tokenizer(content, sides, special, path)
-    return Tokenizer.written(_as_in_run(content), path)
+    return Tokenizer.of_content(_as_in_run(content), path)
 
 
 def _as_in_run(content: dict[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ And characters of a text: a longer one is given to the backend in parts, cut bet
 SPACE = "▁"  # U+2581, the mark for a space inside a token
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]  # they spell a character that has no token of its own
 
+BREAKS = r"<[bB][rR]\s*/?>"  # of HTML
 # A word may hold apostrophes ("don't"); any other mark is a token of its own, and so is a character of a script
 # without spaces, which would make one word of a whole clause. White space is only a border.
 WORDS = rf"[{UNSPACED}]\p{{M}}*|[\w&&[^{UNSPACED}]]+(?:['’][\w&&[^{UNSPACED}]]+)*|[^\w\s]"
@@ -155,21 +156,10 @@ def readable_bytes(token: str) -> str:
         return f"<{raw.hex().upper()}>"
 
 
-def written_backends() -> Iterator[tokenizers.Tokenizer]:
-    """Yield a backend of every form that training makes, with an empty vocabulary: what a file may hold."""
-    for lowercase in (False, True):
-        config = TextConfig(lowercase=lowercase)
-        yield _word_backend(config)
-        yield _char_backend({}, config)
-        yield _byte_bpe_backend(config)
-        yield _bpe_backend(config, mark_start=True)
-        yield _bpe_backend(config, mark_start=False)
-
-
 def _word_backend(config: TextConfig) -> tokenizers.Tokenizer:
     vocabulary = {token: i for i, token in enumerate(SPECIAL_TOKENS)}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
-    breaks = normalizers.Replace(Regex(r"<[bB][rR]\s*/?>"), " ")
+    breaks = normalizers.Replace(Regex(BREAKS), " ")
     backend.normalizer = normalizers.Sequence([breaks, *_lowercase(config)])
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)
     return backend

@@ -1,16 +1,10 @@
-"""Long texts encoded in parts at bounded memory, with the ids of the whole; lines of text as they arrive.
+"""Long texts encoded in windows at bounded memory, with the ids of the whole; lines of text as they arrive.
 
 The backend takes some 300 bytes for each character. A long text is therefore encoded in windows. A window ends where
-the whole text has a border between tokens, and that is proved before it is used:
-
-- before a space between two words, and behind a line break between two: no kind of tokenizer joins these;
-- anywhere, in a tokenizer of characters;
-- between two characters of a script without spaces, in a tokenizer of words; a word longer than any in the vocabulary
-  is read as far as matters;
-- within a word, in byte-pair encoding, between tokens that its merges do not join: a sequence of tokens is that of its
-  text if each two neighbours are those of theirs, since the first merge across a border is one of the two tokens there.
-
-No border may be within an extra token ("[de_DE]"), which is found before all else.
+no kind of tokenizer joins what is before and behind: before a space between two words, and behind a line break between
+two; in a tokenizer of characters anywhere; in a tokenizer of words also between two characters of a script without
+spaces. A text without such a border is encoded as a whole. No border may be within an extra token ("[de_DE]"), which
+is found before all else.
 """
 
 from __future__ import annotations
@@ -27,8 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 import tokenizers
 
 from glassformer.errors import DataError, UsageError
-from glassformer.text.backends import SPACE
-from glassformer.text.ngrams import MOST_CHARACTERS, UNSPACED, surface_forms
+from glassformer.text.ngrams import UNSPACED, surface_forms
 
 LENGTH_RATIO, LENGTH_MARGIN = 2, 20
 """A translation has at most LENGTH_RATIO · source + LENGTH_MARGIN tokens: a longer one is a loop."""
@@ -147,15 +140,10 @@ def _at_most(lines: list[str], most: int) -> Iterator[list[str]]:
 
 WINDOW = 1 << 15
 """Characters encoded at a time."""
-TRIED = 16
-"""Borders between byte pairs that are tested before a window is made longer."""
 AHEAD = 8
 """Characters behind a window that its last surface forms may need."""
-SPACES = "\t\n\v\f\r\x85"
-
 _BORDER = re.compile(r"(?<=\w)(?= \w)|(?<=\w\n)(?=\w)")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-_WORD = re.compile(rf"[^\W{UNSPACED}]+(?:['’][^\W{UNSPACED}]+)*")
 
 
 class Part(NamedTuple):
@@ -204,133 +192,47 @@ class LongTextEncoder:
         self._further = _without_start_mark(backend) if tokenizer.kind == "bpe" else backend
         added = backend.get_added_tokens_decoder().values()
         self._extra = [token.content for token in added if not token.special]
-        self._long_word = MOST_CHARACTERS + 2
-        if tokenizer.kind == "word":
-            self._long_word += max(map(len, backend.get_vocab(with_added_tokens=True)), default=0)
 
     def parts(self, text: str, surfaces: bool = False) -> Iterator[Part]:
         """Yield the ids of a text, window by window, and with `surfaces` the surface forms of its tokens."""
-        if self._kind in ("bpe", "byte-bpe"):
-            yield from self._merged_parts(text)
-            return
         start = 0
         while start < len(text):
-            stop, following = self._next_window(text, start)
-            yield self._encode(text[:stop] if stop < following else text, start, stop, surfaces)
-            start = following
+            stop = self._end_of_window(text, start)
+            backend = self._further if start else self._first
+            if surfaces:
+                yield self._with_surfaces(text[start : stop + AHEAD], stop - start)
+            else:
+                yield Part(backend.encode(text[start:stop], add_special_tokens=False).ids, [])
+            start = stop
 
-    def _encode(self, text: str, start: int, stop: int, surfaces: bool) -> Part:
-        """Encode text[start:stop], whose borders are those of tokens."""
-        if not surfaces:
-            [encoding] = self._first.encode_batch_fast([text[start:stop]], add_special_tokens=False)
-            return Part(encoding.ids, [])
-        piece = text[start : stop + AHEAD]
-        [encoding] = self._first.encode_batch([piece], add_special_tokens=False)
-        words, n = surface_forms(piece, encoding.offsets), sum(end <= stop - start for _, end in encoding.offsets)
-        return Part(encoding.ids[:n], [word.lower() for word in words[:n]] if self._lowercases else words[:n])
+    def _with_surfaces(self, text: str, n_characters: int) -> Part:
+        """Return the tokens of the first characters of a text, of which the rest is only looked at."""
+        encoding = self._first.encode(text, add_special_tokens=False)
+        n = sum(end <= n_characters for _, end in encoding.offsets)
+        words = surface_forms(text, encoding.offsets)[:n]
+        return Part(encoding.ids[:n], [word.lower() for word in words] if self._lowercases else words)
 
-    def _next_window(self, text: str, start: int) -> tuple[int, int]:
-        """Return where the window from `start` on ends, and where the next one begins."""
+    def _end_of_window(self, text: str, start: int) -> int:
+        """Return where the window from `start` on ends: at a border of its second half, or one twice as long."""
         size = self.window
         while start + size < len(text):
-            stop = start + size
-            if (border := self._border(text, start + size // 2, stop)) is not None:
-                return border, border
-            if self._kind == "word" and (found := self._past_long_word(text, start, stop)) is not None:
-                return found
+            places = reversed(range(start + size // 2, start + size))
+            if (border := next((place for place in places if self._is_border(text, place)), None)) is not None:
+                return border
             size *= 2
-        return len(text), len(text)
+        return len(text)
 
-    def _border(self, text: str, first: int, stop: int) -> int | None:
-        """Return a place from `first` to `stop` where no token of characters or words continues; None without one."""
+    def _is_border(self, text: str, place: int) -> bool:
+        """Return whether no token has characters on both sides of a place, which is not the first."""
         if self._kind == "char":
-            return next((place for place in range(stop, first, -1) if self._outside_extra(text, place)), None)
-        found = [m.start() for m in _BORDER.finditer(text, first, stop)]
-        if self._kind == "word":
-            found += [place for place in range(max(first, stop - 256), stop) if self._between_unspaced(text, place)]
-        return next((place for place in sorted(found, reverse=True) if self._outside_extra(text, place)), None)
-
-    def _between_unspaced(self, text: str, place: int) -> bool:
-        before, behind = text[place - 1], text[place]
-        is_letter = unicodedata.category(behind)[0] == "L"  # a mark belongs to the letter before it
-        return is_letter and all(_UNSPACED.match(each) is not None for each in (before, behind))
-
-    def _past_long_word(self, text: str, start: int, stop: int) -> tuple[int, int] | None:
-        """Return how much of a word at `stop` matters, and its end, where it is longer than any that is known."""
-        begins = max((m.start() for m in re.finditer(rf"(?<![\w'’])\w|[{UNSPACED}]", text[start:stop])), default=None)
-        if self._extra or begins is None or not (word := _WORD.match(text, start + begins)):
-            return None
-        follows = text[word.end() : word.end() + 1]
-        cut = word.start() + self._long_word
-        if word.end() <= cut or unicodedata.category(follows or " ")[0] == "M" or "'" in text[cut - 1 : cut + 1]:
-            return None
-        return (cut, word.end()) if "’" not in text[cut - 1 : cut + 1] else None
-
-    def _outside_extra(self, text: str, place: int) -> bool:
-        """Return whether no extra token begins before a place and ends behind it."""
-        return all(text.find(e, max(0, place - len(e) + 1), place + len(e) - 1) < 0 for e in self._extra)
-
-    def _merged_parts(self, text: str) -> Iterator[Part]:
-        """Yield the ids of a text whose tokens are merged of bytes or characters."""
-        start, size = 0, self.window
-        this = self._merged(text, 0, size)
-        while start + size < len(text):
-            for n, place in self._borders(text, start, this):
-                following = self._merged(text, place, self.window)
-                if _BORDER.match(text, place) or self._splits(text, (start, place), this, n, following):
-                    yield Part(this.ids[:n], [])
-                    start, size, this = place, self.window, following
-                    break
-            else:
-                size *= 2
-                this = self._merged(text, start, size)
-        yield Part(this.ids, [])
-
-    def _merged(self, text: str, start: int, size: int) -> tokenizers.Encoding:
-        backend = self._further if start else self._first
-        return backend.encode(text[start : start + size], add_special_tokens=False)
-
-    def _borders(self, text: str, start: int, window: tokenizers.Encoding) -> Iterator[tuple[int, int]]:
-        """Yield the last places where the tokens of a window may be divided: how many before it, and the place."""
-        offsets, tried = window.offsets, 0
-        for n in range(len(offsets) - 2, len(offsets) // 2, -1):
-            place = start + offsets[n][0]
-            if offsets[n - 1][1] > offsets[n][0] or offsets[n - 1][0] == offsets[n][0]:
-                continue  # bytes of one character
-            safe = _BORDER.match(text, place) or self._class_of(text[place - 1], -1) == self._class_of(text[place], 0)
-            if safe and text[place] != "'" and self._outside_extra(text, place):
-                yield n, place
-                tried += 1
-                if tried == TRIED:
-                    return
-
-    def _splits(
-        self, text: str, ends: tuple[int, int], left: tokenizers.Encoding, n: int, right: tokenizers.Encoding
-    ) -> bool:
-        """Return whether the tokens on both sides of a place are those of the text that they make up."""
-        start, place = ends
-        k = n - 1
-        while k > 0 and left.offsets[k - 1][1] > left.offsets[k][0]:
-            k -= 1
-        m = 1
-        while m < len(right.offsets) and right.offsets[m][0] < right.offsets[m - 1][1]:
-            m += 1
-        around = text[start + left.offsets[k][0] : place + right.offsets[m - 1][1]]
-        # A contraction of English is a token's border in one text and not in another.
-        return "'" not in around and self._merged(f"\n{around}", 1, len(around)).ids == left.ids[k:n] + right.ids[:m]
-
-    def _class_of(self, character: str, at: int) -> str:
-        """Return the kind of characters that share tokens with a character: its own, where it is not known."""
-        character = character.lower()[at] if self._lowercases else character
-        category = unicodedata.category(character)
-        if category[0] == "Z" or character in SPACES or (character == SPACE and self._kind == "bpe"):
-            is_mark = self._kind == "bpe" and character in (" ", SPACE)
-            return "mark" if is_mark else "space"
-        if category == "Cn":
-            return character
-        if category[0] == "M" and self._kind == "bpe":
-            return "L"
-        return category[0] if category[0] in "LN" else "other"
+            found = True
+        elif self._kind == "word" and _UNSPACED.match(text, place):
+            letter = unicodedata.category(text[place])[0] == "L"  # a mark belongs to the letter before it
+            found = letter and _UNSPACED.match(text, place - 1) is not None
+        else:
+            found = _BORDER.match(text, place) is not None
+        # No extra token may begin before the place and end behind it.
+        return found and all(text.find(e, max(0, place - len(e) + 1), place + len(e) - 1) < 0 for e in self._extra)
 
 
 def cut_long(parts: Iterable[Part], max_len: int, keep: str) -> CutText:

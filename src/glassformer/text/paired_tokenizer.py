@@ -13,13 +13,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import tokenizers
-
 from glassformer.errors import CheckpointError
-from glassformer.text.imported_tokenizer import backend_of, check_parts
 from glassformer.text.long_text import Part, not_text
 from glassformer.text.special_tokens import SIDES, SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer_file import check_ids, read_backend, readable
 
 
 class PairedTokenizer(Tokenizer):
@@ -35,8 +33,11 @@ class PairedTokenizer(Tokenizer):
         sides = content.get(SIDES)
         if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, dict) for side in sides):
             raise CheckpointError(f"{where}: {SIDES} should be two tokenizers, of the source and of the target")
-        super().__init__(backend_of(content, special, where), special)
-        self._sides, self._side = [_side(side, where) for side in sides], 0
+        super().__init__(read_backend(content, where), special)
+        check_ids(content, special.n_ids, special.ids, where)
+        self._sides, self._side = [read_backend(side, where) for side in sides], 0
+        for side in self._sides:
+            side.encode_special_tokens = True
         self._ids = self._backend.get_vocab(with_added_tokens=True)
 
     @property
@@ -63,7 +64,8 @@ class PairedTokenizer(Tokenizer):
         try:
             codes = [self._code(text) for text in texts]
             rest = [text[n:] for text, n in zip(texts, codes, strict=True)]
-            encodings = self._sides[self._side].encode_batch(rest, add_special_tokens=False)
+            with readable("the tokenizer"):
+                encodings = self._sides[self._side].encode_batch(rest, add_special_tokens=False)
         except (AttributeError, TypeError, UnicodeEncodeError) as error:
             raise not_text(texts) from error
         for text, n, encoding in zip(texts, codes, encodings, strict=True):
@@ -78,19 +80,3 @@ class PairedTokenizer(Tokenizer):
 
     def _content(self) -> dict[str, Any]:
         return super()._content() | {SIDES: [json.loads(side.to_str()) for side in self._sides]}
-
-
-def _side(content: dict[str, Any], where: object) -> tokenizers.Tokenizer:
-    """Return the library's tokenizer of one side, its parts checked."""
-    if not isinstance(content.get("model"), dict):
-        raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
-    check_parts(content, where)
-    content = {**content, "padding": None, "truncation": None, "post_processor": None}
-    try:
-        backend = tokenizers.Tokenizer.from_str(json.dumps(content))
-    except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        raise CheckpointError(f"{where}: this is not a readable tokenizer ({str(error)[:200]})") from error
-    backend.encode_special_tokens = True
-    return backend

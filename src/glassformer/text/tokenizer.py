@@ -1,6 +1,6 @@
 """From text to ids and back: one thin wrapper around Hugging Face `tokenizers`, for the four kinds here.
 
-A file is checked before it is read: `written_tokenizer.py`, and of pretrained models `imported_tokenizer.py`.
+A file is checked before the library reads it: `tokenizer_file.py`.
 
 A tokenizer is trained on the training split alone and lives in one `tokenizer.json`, from which everything,
 its kind included, is restored. How each kind cuts text is in `backends.py`; [BOS] and [EOS] are put around
@@ -27,7 +27,7 @@ from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text, truncate
 from glassformer.text.ngrams import NgramVocabulary, bigrams_of_texts, surface_forms
 from glassformer.text.special_tokens import KEY, PAIRS, SIDES, SpecialTokens
-from glassformer.text.written_tokenizer import HINT, check_tokenizer_json
+from glassformer.text.tokenizer_file import check_ids, read_backend, readable
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS
 
@@ -89,9 +89,10 @@ class Tokenizer:
         Raises:
             CheckpointError: a part is none that is known, or an id has no row in the embedding.
         """
-        from glassformer.text.imported_tokenizer import imported_backend
-
-        return Tokenizer(imported_backend(text, special, where), special)
+        content = safe_read.parse_json(text.encode(), str(where))
+        backend = read_backend(content, where)
+        check_ids(content, special.n_ids, special.ids, where)
+        return Tokenizer(backend, special)
 
     @property
     def of_targets(self) -> Tokenizer:
@@ -155,20 +156,29 @@ class Tokenizer:
             DataError: a text holds half a surrogate pair, so it is not Unicode text.
         """
         texts = list(texts)
-        try:
-            long = {i for i, text in enumerate(texts) if isinstance(text, str) and len(text) > LONG}
-            short = ["" if i in long else text for i, text in enumerate(texts)] if long else texts
-            encodings = self._backend.encode_batch_fast(short, add_special_tokens=False)
-            ids = [encoding.ids for encoding in encodings]
-            for i in long:
-                ids[i] = [token for part in self.parts(texts[i]) for token in part.ids]
-        except (TypeError, UnicodeEncodeError) as error:
-            raise not_text(texts) from error
+        long = {i for i, text in enumerate(texts) if isinstance(text, str) and len(text) > LONG}
+        short = ["" if i in long else text for i, text in enumerate(texts)] if long else texts
+        ids = [encoding.ids for encoding in self._encodings(short, offsets=False)]
+        for i in long:
+            ids[i] = [token for part in self.parts(texts[i]) for token in part.ids]
         return ids
 
+    def _encodings(self, texts: Sequence[str], offsets: bool = True) -> list[tokenizers.Encoding]:
+        """Return what the library gives for texts; without `offsets` faster."""
+        encode = self._backend.encode_batch if offsets else self._backend.encode_batch_fast
+        try:
+            with readable("the tokenizer"):
+                return encode(texts, add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError) as error:
+            raise not_text(texts) from error
+
     def parts(self, text: str, surfaces: bool = False) -> Iterator[Part]:
-        """Yield the ids of a text of any length in parts, at bounded memory; with surface forms where asked for."""
-        return self._long_texts.parts(text, surfaces)
+        """Yield the ids of a text in parts, at bounded memory where it has borders; surface forms where asked for."""
+        try:
+            with readable("the tokenizer"):
+                yield from self._long_texts.parts(text, surfaces)
+        except UnicodeEncodeError as error:
+            raise not_text([text]) from error
 
     @cached_property
     def _long_texts(self) -> LongTextEncoder:
@@ -188,11 +198,8 @@ class Tokenizer:
         results, room = list[CutText](), self.room(max_len)
         for text in texts:
             if not self.separator and isinstance(text, str) and len(text) > LONG:
-                try:
-                    cut = cut_long(self.parts(text, bool(self.ngrams)), room, keep)
-                    results.append(cut._replace(ids=self.framed(cut.ids), n_unknown=self.n_unknown(cut.ids)))
-                except UnicodeEncodeError as error:
-                    raise not_text([text]) from error
+                cut = cut_long(self.parts(text, bool(self.ngrams)), room, keep)
+                results.append(cut._replace(ids=self.framed(cut.ids), n_unknown=self.n_unknown(cut.ids)))
                 continue
             found = next(encoded)
             ids, words = found if isinstance(found, tuple) else (found, [])
@@ -219,11 +226,7 @@ class Tokenizer:
         for start in range(0, len(texts), 1024):  # offsets take far more memory than ids
             some = list(texts[start : start + 1024])
             short = ["" if isinstance(text, str) and len(text) > LONG else text for text in some]
-            try:
-                encodings = self._backend.encode_batch(short, add_special_tokens=False)
-            except (TypeError, UnicodeEncodeError) as error:
-                raise not_text(some) from error
-            for text, encoding in zip(some, encodings, strict=True):
+            for text, encoding in zip(some, self._encodings(short), strict=True):
                 if len(text) > LONG:
                     found = list(self.parts(text, surfaces=True))
                     yield [i for part in found for i in part.ids], [w for part in found for w in part.surfaces]
@@ -233,11 +236,7 @@ class Tokenizer:
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Return the ids of each of a few texts, and the characters that each token covers (`offsets`)."""
-        try:
-            encodings = self._backend.encode_batch(list(texts), add_special_tokens=False)
-        except (TypeError, UnicodeEncodeError) as error:
-            raise not_text(texts) from error
-        return [(encoding.ids, encoding.offsets) for encoding in encodings]
+        return [(encoding.ids, encoding.offsets) for encoding in self._encodings(list(texts))]
 
     def id_of(self, role: str) -> int:
         """Return the id of a role ("pad", "unk", "bos", "eos", "mask"); negative where no token has it."""
@@ -290,10 +289,7 @@ class Tokenizer:
 
         Bytes of one character share its span; a marker that is not in the text has an empty one.
         """
-        try:
-            return list(self._backend.encode(text, add_special_tokens=False).offsets)
-        except (TypeError, UnicodeEncodeError) as error:
-            raise not_text([text]) from error
+        return list(self._encodings([text])[0].offsets)
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`, atomically."""
@@ -322,51 +318,29 @@ class Tokenizer:
         path = Path(path)
         if not path.exists():
             raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder")
-        data, again = safe_read.read_bytes(path, LIMITS["tokenizer"]), "restore it from a copy or train again"
-        try:
-            content = safe_read.parse_json(data, path)
-        except CheckpointError as error:
-            raise CheckpointError(f"{path}: this is not a readable tokenizer ({error})", again) from error
-        if isinstance(content, dict) and content.pop(PAIRS, False) is True:
-            pairs = import_module("glassformer.text.pairs")  # a subclass of this one
-            return pairs.PairTokenizer.of(Tokenizer._of_content(content, path))
-        return Tokenizer._of_content(content, path)
+        content = safe_read.parse_json(safe_read.read_bytes(path, LIMITS["tokenizer"]), path)
+        pairs = isinstance(content, dict) and content.pop(PAIRS, False) is True
+        tokenizer = Tokenizer.of_content(content, path)
+        return import_module("glassformer.text.pairs").PairTokenizer.of(tokenizer) if pairs else tokenizer
 
     @staticmethod
-    def _of_content(content: Any, path: Path) -> Tokenizer:
-        if isinstance(content, dict) and KEY in content:
-            from glassformer.text.imported_tokenizer import backend_of
-
-            special = SpecialTokens.from_json(content[KEY], path)
-            if SIDES in content:
-                paired = import_module("glassformer.text.paired_tokenizer")  # a subclass of this one
-                return paired.PairedTokenizer(content, special, path)
-            return Tokenizer(backend_of(content, special, path), special)
-        return Tokenizer.written(content, path)
-
-    @staticmethod
-    def written(content: Any, where: Path) -> Tokenizer:
-        """Return the tokenizer of the parsed content of a `tokenizer.json` that `save` wrote, which is checked.
+    def of_content(content: Any, where: object) -> Tokenizer:
+        """Return the tokenizer of the parsed content of a `tokenizer.json` that `save` wrote.
 
         Raises:
             CheckpointError: it is damaged, or has other special tokens than the five.
         """
-        check_tokenizer_json(content, where)
-        try:
-            backend = tokenizers.Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
-        except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
-            again = "restore it from a copy or train again"
-            raise CheckpointError(f"{where}: this is not a readable tokenizer ({error})", again) from error
-        tokens = [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]
-        if tokens != list(SPECIAL_TOKENS):
-            wanted = ", ".join(SPECIAL_TOKENS)
-            raise CheckpointError(f"{where}: the first tokens should be {wanted}, but are {tokens}", HINT)
-        try:
+        if isinstance(content, dict) and KEY in content:
+            special = SpecialTokens.from_json(content[KEY], where)
+            if SIDES in content:
+                return import_module("glassformer.text.paired_tokenizer").PairedTokenizer(content, special, where)
+            return Tokenizer.imported(json.dumps(content), special, where)
+        backend = read_backend(content, where)
+        check_ids(content, None, frozenset(range(len(SPECIAL_TOKENS))), where)
+        if (tokens := [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]) != list(SPECIAL_TOKENS):
+            raise CheckpointError(f"{where}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {tokens}")
+        with readable(where):
             return Tokenizer(backend)
-        except CheckpointError as error:
-            raise CheckpointError(f"{where}: {error.message}", HINT) from error
 
     @cached_property
     def sha256(self) -> str:

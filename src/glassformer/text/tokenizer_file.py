@@ -1,21 +1,25 @@
-"""The `tokenizer.json` of a pretrained model: which parts of the library it may use, before the library reads it.
+"""A `tokenizer.json` before the library reads it: which parts of the library it may use, and which ids it may have.
 
 The library runs whatever a file says: patterns that take exponential time, replacements that make a text longer at
-each step. So every part is compared with lists of types and patterns that are known. Padding and truncation that a
-file sets by itself are cleared, and so are the tokens that it puts around a text: those are kept as ids.
+each step. So every part is compared with lists of types and patterns that are known: those of pretrained models and
+those that training here writes. Padding and truncation that a file sets by itself are cleared, and so are the tokens
+that it puts around a text: those are kept as ids (`special_tokens.py`).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tokenizers
 
 from glassformer.errors import CheckpointError
-from glassformer.text.charsmap import check_charsmap
-from glassformer.text.special_tokens import KEY, SIDES, SpecialTokens
+from glassformer.text.backends import BREAKS, PIECES, WORDS
+from glassformer.text.special_tokens import KEY, SIDES
 
 NORMALIZERS = {
     "BertNormalizer",
@@ -43,6 +47,8 @@ PRE_TOKENIZERS = {
 MODELS = {"BPE", "Unigram", "WordLevel", "WordPiece"}
 DECODERS = {"BPEDecoder", "ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Strip", "WordPiece"}
 PATTERNS = {
+    WORDS,
+    PIECES,
     "",  # each character
     r"[\s\S]",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -52,51 +58,53 @@ PATTERNS = {
         for digits in (r"\p{N}{1,3}", r"\p{N}")
     ),
 }
-"""Patterns that texts are split by, which take linear time: of GPT-2, Llama 3 and Qwen, and one for characters."""
-SPACES = ((" {2,}", " "), (" {2,}", "▁"))
-"""Regular expressions of replacements, and what they are replaced by: several spaces become one."""
+"""Patterns that texts are split by, which take linear time: of words and pieces here, of characters, of GPT-2, Llama 3
+and Qwen."""
+REPLACEMENTS = ((" {2,}", " "), (" {2,}", "▁"), (BREAKS, " "))
+"""Regular expressions of replacements, and what they are replaced by: several spaces and a break become one space."""
 MOST_STEPS = 8
 """Most steps of a sequence; none is in itself a sequence."""
 MOST_CHARACTERS_OF_A_WORD = 1000
 """Of WordPiece, whose time grows with the square of a word."""
+MOST_BYTES, MOST_OF_A_CHARACTER = 4 << 20, 128
+"""Of a table of characters (that of XLM-RoBERTa has 240,000 bytes), and of a text in it: the longest of Unicode's NFKC
+has 18 characters."""
 
 
-def imported_backend(text: str, special: SpecialTokens, where: object) -> tokenizers.Tokenizer:
-    """Return the library's tokenizer of the JSON of a pretrained model, without what it does around a text.
+@contextmanager
+def readable(where: object) -> Iterator[None]:
+    """Raise CheckpointError for what the library cannot read or follow: it raises a bare Exception, or panics."""
+    try:
+        yield
+    except BaseException as error:  # a panic is not even an Exception
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        message = f"{where}: this is not a readable tokenizer ({str(error)[:200]})"
+        raise CheckpointError(message, "restore it from a copy, or train or import again") from error
+
+
+def read_backend(content: Any, where: object) -> tokenizers.Tokenizer:
+    """Return the library's tokenizer of the JSON data of a file, without what it does around a text.
 
     Raises:
-        CheckpointError: it is not readable, has a part that is on no list, or an id that the model has no row for.
+        CheckpointError: it is not readable, or has a part that is on no list.
     """
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{where}: this is not a readable tokenizer ({error})") from error
-    return backend_of(content, special, where)
+    with readable(where):
+        check_parts(content, where)
+        content = {name: value for name, value in content.items() if name not in (KEY, SIDES)}
+        content |= {"padding": None, "truncation": None, "post_processor": None}
+        return tokenizers.Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
 
 
-def backend_of(content: Any, special: SpecialTokens, where: object) -> tokenizers.Tokenizer:
-    """Do what `imported_backend` does, of parsed JSON."""
-    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-        raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
-    check_parts(content, where)
-    _check_ids(content, special, where)
-    content = {**content, "padding": None, "truncation": None, "post_processor": None}
-    content = {name: value for name, value in content.items() if name not in (KEY, SIDES)}
-    try:
-        return tokenizers.Tokenizer.from_str(json.dumps(content))
-    except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        raise CheckpointError(f"{where}: this is not a readable tokenizer ({str(error)[:200]})") from error
-
-
-def check_parts(content: dict[str, Any], where: object) -> None:
+def check_parts(content: Any, where: object) -> None:
     """Refuse a part of the library that is on no list, or a setting of it that takes unbounded time.
 
     Raises:
         CheckpointError: the part is named.
     """
-    model = content["model"]
+    model = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(model, dict):
+        raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
     if model.get("type") not in MODELS:
         raise _odd(where, "model", model)
     if model.get("dropout"):
@@ -113,7 +121,7 @@ def check_parts(content: dict[str, Any], where: object) -> None:
             if kind in ("Replace", "Split"):
                 _check_pattern(step, where)
             if kind == "Precompiled":
-                check_charsmap(step.get("precompiled_charsmap"), where)
+                _check_charsmap(step.get("precompiled_charsmap"), where)
 
 
 def _steps(part: Any, name: str, where: object) -> Iterator[Any]:
@@ -136,7 +144,7 @@ def _check_pattern(step: dict[str, Any], where: object) -> None:
     literal, expression = found.get("String"), found.get("Regex")
     if isinstance(expression, str) and step["type"] == "Split" and expression in PATTERNS:
         return
-    if isinstance(expression, str) and step["type"] == "Replace" and (expression, content) in SPACES:
+    if isinstance(expression, str) and step["type"] == "Replace" and (expression, content) in REPLACEMENTS:
         return
     if isinstance(literal, str) and isinstance(content, str) and len(content) <= max(1, len(literal)):
         return
@@ -144,8 +152,26 @@ def _check_pattern(step: dict[str, Any], where: object) -> None:
     raise CheckpointError(f"{where}: the pattern {shown} of its {step['type']} is none that is known")
 
 
-def _check_ids(content: dict[str, Any], special: SpecialTokens, where: object) -> None:
-    """Refuse ids that are not numbers below `n_ids`, or belong to two tokens."""
+def _check_charsmap(encoded: Any, where: object) -> None:
+    """Refuse a table of characters of SentencePiece that could make a text much longer; `encoded` is in base64.
+
+    4 bytes with the size of a trie, the trie, and texts that each end with a zero byte: one stands for a character.
+    """
+    try:
+        data = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    texts = data[4 + int.from_bytes(data[:4], "little") :]
+    if len(data) > MOST_BYTES or not texts.endswith(b"\0") or max(map(len, texts.split(b"\0"))) > MOST_OF_A_CHARACTER:
+        raise CheckpointError(f"{where}: its table of characters (Precompiled) is damaged, or makes a text much longer")
+
+
+def check_ids(content: dict[str, Any], n_ids: int | None, special: frozenset[int], where: object) -> None:
+    """Refuse ids that are not numbers below `n_ids`, by default the number of tokens, or belong to two tokens.
+
+    Raises:
+        CheckpointError: with the token, or if one of the `special` ids has no token.
+    """
     vocabulary, added = content["model"].get("vocab"), content.get("added_tokens", [])
     if isinstance(vocabulary, list):  # of Unigram: [piece, score] by id
         if not all(isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) for one in vocabulary):
@@ -160,11 +186,12 @@ def _check_ids(content: dict[str, Any], special: SpecialTokens, where: object) -
             raise CheckpointError(f"{where}: an added token has no text")
         if ids.setdefault(name, token.get("id")) != token.get("id"):
             raise CheckpointError(f"{where}: the token {name[:40]!r} has two ids")
-    if any(type(i) is not int or not 0 <= i < special.n_ids for i in ids.values()):
-        raise CheckpointError(f"{where}: a token has an id for which the embedding of {special.n_ids:,} rows has none")
+    n_ids = len(ids) if n_ids is None else n_ids
+    if any(type(i) is not int or not 0 <= i < n_ids for i in ids.values()):
+        raise CheckpointError(f"{where}: a token has an id for which the embedding of {n_ids:,} rows has none")
     if len({*ids.values()}) != len(ids):
         raise CheckpointError(f"{where}: two tokens have one id")
-    if missing := sorted(special.ids - {*ids.values()}):
+    if missing := sorted(special - {*ids.values()}):
         raise CheckpointError(f"{where}: the special token with the id {missing[0]} is not in the vocabulary")
 
 
