@@ -261,9 +261,9 @@ def test_columns_of_a_table_without_a_header_have_numbers(tmp_path, names):
     assert all(text.startswith("the film") and ("[SEP]" in text) == bool(pair) for text in everything)
 
 
-def test_a_number_is_the_header_where_a_column_is_called_so(tmp_path):
+def test_a_number_is_a_place_and_never_a_name(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("2,1\n" + "".join(f"the text {i},{'ab'[i % 2]}\n" for i in range(20)), encoding="utf-8")
+    path.write_text("2,1\n" + "".join(f"{'ab'[i % 2]},the text {i}\n" for i in range(20)), encoding="utf-8")
     files = FilesConfig(train_file=str(path), text_column="2", label_column="1", header="yes")
     assert {*load(TASKS["classify"].schema, DataConfig(files=files)).train.answers} == {"a", "b"}
     (tmp_path / "b.csv").write_text("".join(f"{i % 2 + 1},the text {i}\n" for i in range(20)), encoding="utf-8")
@@ -271,7 +271,9 @@ def test_a_number_is_the_header_where_a_column_is_called_so(tmp_path):
     read = load(TASKS["classify"].schema, DataConfig(files=files))
     assert len(read.train) + len(read.valid) == 20, "a value of the first row is no header"
     with pytest.raises(UsageError, match="there is no column '3'"):
-        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), text_column="3")))
+        load(
+            TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), text_column="3", header="no"))
+        )
 
 
 def test_another_separator_of_labels_is_named(tmp_path):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.data.splits import Split, TextData, limited, random_group_split, stratified_group_split
+from glassformer.data.splits import Split, TextData, group_split, limited
 from glassformer.errors import DataError
 
 
 @for_each(("n", "fraction", "n_valid"), [(10, 0.1, 1), (1000, 0.1, 100), (3, 0.001, 1)])
 def test_a_split_is_complete_disjoint_and_of_the_right_size(n, fraction, n_valid):
-    train, valid = random_group_split(range(n), fraction, seed=3)
+    train, valid = group_split(range(n), None, fraction, seed=3)
     assert len(valid) == n_valid
     assert sorted([*train, *valid]) == list(range(n))
     assert np.all(np.diff(train) > 0)
@@ -20,31 +20,31 @@ def test_a_split_is_complete_disjoint_and_of_the_right_size(n, fraction, n_valid
 
 def test_a_split_depends_on_the_seed_and_nothing_else():
     np.random.seed(1)
-    first = random_group_split(range(500), 0.2, seed=0)
+    first = group_split(range(500), None, 0.2, seed=0)
     np.random.seed(2)
-    again = random_group_split(range(500), 0.2, seed=0)
-    other = random_group_split(range(500), 0.2, seed=1)
+    again = group_split(range(500), None, 0.2, seed=0)
+    other = group_split(range(500), None, 0.2, seed=1)
     assert np.array_equal(first[1], again[1])
     assert not np.array_equal(first[1], other[1])
 
 
 def test_one_group_cannot_be_split():
-    with pytest.raises(DataError, match="1 group"):
-        random_group_split(["a", "a"], 0.5, seed=0)
+    with pytest.raises(DataError, match="of 1 different texts none can be set aside"):
+        group_split(["a", "a"], None, 0.5, seed=0)
 
 
 def test_a_group_never_parts_and_the_share_is_met():
     groups = [f"film{i % 97}" for i in range(2000)]
-    train, valid = random_group_split(groups, 0.1, seed=5)
+    train, valid = group_split(groups, None, 0.1, seed=5)
     assert sorted([*train, *valid]) == list(range(2000))
     assert {groups[i] for i in train}.isdisjoint({groups[i] for i in valid})
     assert 180 <= len(valid) <= 200
-    again = random_group_split(groups, 0.1, seed=5)
+    again = group_split(groups, None, 0.1, seed=5)
     assert np.array_equal(valid, again[1])
 
 
 def test_validation_is_never_empty_with_few_large_groups():
-    _, valid = random_group_split(["a"] * 10 + ["b"] * 5, 0.01, seed=0)
+    _, valid = group_split(["a"] * 10 + ["b"] * 5, None, 0.01, seed=0)
     assert list(valid) == list(range(10, 15))
 
 
@@ -75,31 +75,33 @@ def test_limit_draws_training_examples_by_seed_and_says_so():
 def test_a_stratified_split_keeps_every_label_in_training_and_gives_each_its_share():
     labels = [*(["a"] * 600), *(["b"] * 300), *(["c"] * 95), *(["d"] * 4), "e"]
     texts = [f"text {i}" if i % 10 else f"{label} {i // 100}" for i, label in enumerate(labels)]
-    train, valid = stratified_group_split(texts, labels, 0.1, seed=1)
+    train, valid = group_split(texts, labels, 0.1, seed=1)
     assert sorted([*train, *valid]) == list(range(1000))
     assert not {texts[i] for i in train} & {texts[i] for i in valid}, "equal texts stay together"
     assert {labels[i] for i in train} == set("abcde")
     counts = {label: sum(labels[i] == label for i in valid) for label in "abcde"}
     assert counts == {"a": 60, "b": 30, "c": 10, "d": 0, "e": 0}
-    again = stratified_group_split(texts, labels, 0.1, seed=1)
+    again = group_split(texts, labels, 0.1, seed=1)
     assert np.array_equal(valid, again[1])
-    assert not np.array_equal(valid, stratified_group_split(texts, labels, 0.1, seed=2)[1])
+    assert not np.array_equal(valid, group_split(texts, labels, 0.1, seed=2)[1])
 
 
 def test_small_labels_are_validated_in_turn_of_what_they_are_owed():
     """Ten labels of six: six validation examples for ten labels, none with two."""
     labels = [f"{i % 10}" for i in range(60)]
-    _, valid = stratified_group_split(range(60), labels, 0.1, seed=0)
+    _, valid = group_split(range(60), labels, 0.1, seed=0)
     assert len(valid) == 6 and len({labels[i] for i in valid}) == 6
 
 
 def test_where_each_label_has_one_text_nothing_can_be_set_aside():
-    with pytest.raises(DataError, match="each of 3 labels has a single text"):
-        stratified_group_split(list("xyz"), list("abc"), 0.5, seed=0)
+    with pytest.raises(
+        DataError, match="of 3 different texts none can be set aside, since each holds the last example of a label"
+    ):
+        group_split(list("xyz"), list("abc"), 0.5, seed=0)
 
 
 def test_a_text_that_has_every_label_is_set_aside_where_others_have_them_too() -> None:
-    train, valid = stratified_group_split("aabbcc", "XYYZZX", 0.3, seed=0)
+    train, valid = group_split("aabbcc", "XYYZZX", 0.3, seed=0)
     assert len(valid) == 2 and {"XYYZZX"[i] for i in train} == {*"XYZ"}
 
 
@@ -107,21 +109,21 @@ def test_the_last_example_of_a_label_is_given_back_to_training():
     """Equal texts labelled in two ways: the rarer label has no other example."""
     texts, labels = ["same", "same", *map(str, range(8))], ["a", "rare", *"aaaaaaaa"]
     for seed in range(20):
-        train, _ = stratified_group_split(texts, labels, 0.4, seed=seed)
+        train, _ = group_split(texts, labels, 0.4, seed=seed)
         assert "rare" in {labels[i] for i in train}
 
 
 @for_each(("texts", "labels"), [("aabbb", "XYXXX"), ("aabbbcc", "XYXXXXZ"), ("bbbaa", "XXXXY"), ("aabbc", "XYXYX")])
 @for_each("seed", range(3))
 def test_conflicting_labels_of_equal_texts_leave_something_to_validate_on(texts: str, labels: str, seed: int) -> None:
-    train, valid = stratified_group_split(texts, labels, 0.5, seed)
+    train, valid = group_split(texts, labels, 0.5, seed)
     assert len(valid) and {labels[i] for i in train} == set(labels)
     assert not {texts[i] for i in train} & {texts[i] for i in valid}
 
 
 def test_texts_that_each_hold_the_last_example_of_a_label_cannot_be_set_aside() -> None:
     with pytest.raises(DataError, match="the last example of a label"):
-        stratified_group_split("aabb", "XYXZ", 0.5, 0)
+        group_split("aabb", "XYXZ", 0.5, 0)
 
 
 def test_a_limit_leaves_an_example_of_each_label_where_there_is_room():

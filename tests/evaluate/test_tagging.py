@@ -10,7 +10,7 @@ from glassformer.evaluate.baselines import tag_baselines
 from glassformer.evaluate.scores import tag_counts, tag_scores
 from glassformer.evaluate.scoring import f1
 from glassformer.evaluate.significance import paired_bootstrap
-from glassformer.text.tags import as_iob2, spans_of, tag_names
+from glassformer.text.tags import spans_of, tag_names
 
 
 def spans(tags: str) -> list[tuple[int, int, str]]:
@@ -34,20 +34,6 @@ def spans(tags: str) -> list[tuple[int, int, str]]:
 )
 def test_spans_are_those_of_conlleval(tags: str, expected: list[tuple[int, int, str]]) -> None:
     assert spans(tags) == expected
-
-
-@for_each(
-    ("tags", "expected"),
-    [
-        ("I-X I-X O I-Y B-Y I-Y", "B-X I-X O B-Y B-Y I-Y"),  # IOB1: B- only between two spans of one label
-        ("S-X O B-Y I-Y E-Y S-Y", "B-X O B-Y I-Y I-Y B-Y"),  # BIOES
-        ("U-X B-Y L-Y I-Y", "B-X B-Y I-Y B-Y"),  # BILOU
-        ("B-X I-X O", "B-X I-X O"),
-        ("NOUN O X", "NOUN O X"),
-    ],
-)
-def test_other_schemes_are_brought_to_iob2(tags: str, expected: str) -> None:
-    assert as_iob2(tags.split()) == expected.split()
 
 
 def test_the_names_of_tags_are_whole() -> None:

@@ -75,20 +75,20 @@ def test_a_folder_is_read_whole_and_the_rest_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], recipe: str
 ) -> None:
     code, report, _ = check(capsys, recipe, folder_of(tmp_path / "folder"))
-    assert code == 0 and report["counts"]["other files not read"] == 4
-    assert any("4 other files not read (again, dangling, readme.md, …)" in note for note in report["notes"])
-    assert report["sizes"]["train"] == (len(TEXT) + 50 if recipe == "lm" else 22)
+    assert code == 0 and report["counts"]["other files not read"] == 5
+    assert any("5 other files not read (again, dangling, link, …)" in note for note in report["notes"])
+    assert report["sizes"]["train"] == (len(TEXT) + 24 if recipe == "lm" else 21)
 
 
 @unix
 def test_data_encode_reads_the_same_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = folder_of(tmp_path / "folder")
-    assert [s.name for s in find_source_files([folder])] == ["BOOK.TXT", "link/linked.txt", "sub/part.Txt.GZ"]
+    assert [s.name for s in find_source_files([folder])] == ["BOOK.TXT", "sub/part.Txt.GZ"]
     argv = ["data", "encode", str(folder), "--out", str(tmp_path / "out"), "--vocab-size", "300", "--jobs", "1"]
     assert main([*argv, "--valid-fraction", "0", "--json"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out)["not_read"] == {"n": 4, "names": ["again", "dangling", "readme.md"]}
-    assert "4 other files not read" in err and json.loads(out)["documents"] == 3
+    assert json.loads(out)["not_read"] == {"n": 5, "names": ["again", "dangling", "link"]}
+    assert "5 other files not read" in err and json.loads(out)["documents"] == 2
 
 
 OTHERS = {
@@ -245,7 +245,15 @@ def test_text_encoded_ahead_with_bpe_comes_back(tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize("is_folder", [False, True])
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(JSONL, "its lines are JSON objects"), (CSV, "the header of a table"), (TSV, "the header of a table"), (TEXT, "")],
+    [
+        (JSONL, "its lines are JSON objects"),
+        (CSV, "the header of a table"),
+        (TSV, "the header of a table"),
+        ("<doc id=1>\nOne line of it.\n</doc>\n" * 9, "hold markup"),
+        ("".join(f"<p>line {i}</p>\n" for i in range(9)), "hold markup"),
+        ("".join(f"Is {i} < 4 > 2?\n" for i in range(9)), ""),
+        (TEXT, ""),
+    ],
 )
 def test_a_table_named_txt_is_noted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], recipe: str, is_folder: bool, content: str, words: str

@@ -30,7 +30,7 @@ from glassformer.data.datasets.columns import (
 )
 from glassformer.data.datasets.tables import read_rows
 from glassformer.data.diagnostics import Diagnostics, TableForm, encoding_issue
-from glassformer.data.sources import is_columnar, is_saved_dataset, is_saved_splits, suffix_of, unreadable
+from glassformer.data.sources import is_columnar, suffix_of, unreadable
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import json_line
 
@@ -97,9 +97,7 @@ def scan_table(path: Path, specs: ColumnSpecs, form: TableForm) -> InputTable:
         DataError: something is wrong in it; with the file and the line.
         UsageError: its name does not show its format, a column is missing, or pyarrow is not installed.
     """
-    if is_saved_splits(path):
-        raise UsageError(f"{path} holds the splits of a data set", f"name one of them, as in: {path / 'test'}")
-    if message := unreadable(path) if not is_saved_dataset(path) else "":
+    if message := unreadable(path):
         raise DataError(f"{path}: {message}", "check the path")
     diagnostics = Diagnostics(form=form)
     rows = read_rows(path, diagnostics)

@@ -186,47 +186,20 @@ def limited(data: TextData, limit: int | None, seed: int) -> TextData:
     return replace(data, train=data.train.take(sorted(order[:limit])), findings=[*data.findings, finding])
 
 
-def random_group_split(groups: Sequence[Hashable], fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Hold out a random share of examples, keeping the examples of a group (reviews of one film) together.
-
-    Groups are taken in random order; one that would exceed the share stays in training. `groups` has the group of each
-    example, and `fraction` is in (0, 1). The indices of the training and of the validation examples are returned,
-    ascending.
-
-    Raises:
-        DataError: fewer than two groups.
-    """
-    numbers: dict[Hashable, int] = {}
-    group_of = np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
-    if len(numbers) < 2:
-        raise DataError(f"{len(numbers)} group(s) cannot be split into training and validation")
-    sizes = np.bincount(group_of)
-    order = np.random.default_rng([seed, len(group_of)]).permutation(len(numbers))
-    wanted = round(len(group_of) * fraction)
-    taken = np.zeros(len(numbers), dtype=bool)
-    for group in order:
-        if sizes[group] <= wanted:
-            taken[group] = True
-            wanted -= int(sizes[group])
-    # A small share of few large groups: take the smallest, so that validation is not empty.
-    if not taken.any():
-        taken[int(np.argmin(sizes))] = True
-    in_valid = taken[group_of]
-    return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)
-
-
-def stratified_group_split(
-    groups: Sequence[Hashable], labels: Sequence[Hashable], fraction: float, seed: int
+def group_split(
+    groups: Sequence[Hashable], labels: Sequence[Hashable] | None, fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hold out as `random_group_split` does, the same share of each label; every label stays in training.
+    """Hold out a random share of each label, keeping the examples of a group (reviews of one film) together.
 
-    Shares are rounded by largest remainder; a label with a single group gives nothing. A group counts for the label
-    of its first example.
+    Shares are rounded by largest remainder. Groups are taken in random order; one that would exceed the share stays in
+    training, and so do the last group of a label and its last example. A group counts for the label of its first
+    example. `groups` and `labels` (None: all have one) have one of each example, and `fraction` is in (0, 1). The
+    indices of the training and of the validation examples are returned, ascending.
 
     Raises:
-        DataError: no label has two groups.
+        DataError: no group can be held out, since each has the last example of a label.
     """
-    random_group_split(groups, fraction, seed)  # raises if nothing can be split
+    labels = [None] * len(groups) if labels is None else labels
     rng = np.random.default_rng([seed, len(groups)])
     members: dict[Hashable, list[int]] = {}
     for i, group in enumerate(groups):
@@ -246,25 +219,21 @@ def stratified_group_split(
             if len(rows) <= quota:
                 taken.append(rows)
                 quota -= len(rows)
-    taken = taken or [min((rows for stratum in divisible for rows in stratum), key=len)] if divisible else []
-    in_valid = np.zeros(len(groups), dtype=bool)
+    left = Counter(labels) - Counter(labels[i] for rows in taken for i in rows)
+    held_out = list[int]()
     for rows in taken:
-        in_valid[rows] = True
-    left = Counter(labels[int(i)] for i in np.flatnonzero(~in_valid))
-    # A text with two labels may hold the last example of one of them.
-    for rows in taken:
-        if not all(left[labels[i]] for i in rows):
-            in_valid[rows] = False
+        if all(left[labels[i]] for i in rows):
+            held_out += rows
+        else:  # a text with two labels may hold the last example of one of them
             left.update(labels[i] for i in rows)
-    if not in_valid.any():  # other texts may leave every label in training, though not in its share
+    if not held_out:  # a small share of few large groups
         count = Counter(labels)
         spare = (
-            rows for rows in members.values() if all(count[x] > n for x, n in Counter(labels[i] for i in rows).items())
+            rows for rows in members.values() if Counter(labels[i] for i in rows).items().isdisjoint(count.items())
         )
-        if (rows := min(spare, key=len, default=None)) is None:
-            only = "each text holds the last example of a label"
-            if not divisible and len(members) == len({*labels}):
-                only = f"each of {len(strata)} labels has a single text"
-            raise DataError(f"{only}, and a label must stay in training")
-        in_valid[rows] = True
+        held_out = min(spare, key=len, default=[])
+    if not held_out:
+        why = ", since each holds the last example of a label" if len({*labels}) > 1 else ""
+        raise DataError(f"of {len(members):,} different texts none can be set aside{why}")
+    in_valid = np.isin(np.arange(len(groups)), held_out)
     return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)

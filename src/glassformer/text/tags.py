@@ -1,7 +1,7 @@
 """Tags of words and the spans that they mark. No torch is imported here.
 
-Spans are written as IOB2: B-X begins a span of the label X, I-X continues it, O is outside of all. Other schemes are
-brought to it: IOB1 (I-X also begins a span), BIOES and BILOU (E-X, L-X end a span, S-X, U-X are one of one word).
+Spans are written as IOB2: B-X begins a span of the label X, I-X continues it, O is outside of all. An imported tagger
+may have other prefixes (E, S, L, U).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 OUTSIDE = "O"
-_OF_SPAN = re.compile(r"([BIESLU])-(.+)")
+_OF_SPAN = re.compile(r"[BIESLU]-.+")
 
 
 class TagSpan(NamedTuple):
@@ -30,20 +30,6 @@ def marks_span(tag: str) -> bool:
 def are_plain(names: Iterable[str]) -> bool:
     """Return whether tags stand for themselves, as parts of speech do, and mark no spans."""
     return not any(map(marks_span, names))
-
-
-def as_iob2(tags: Sequence[str]) -> list[str]:
-    """Return the tags of a sentence in IOB2; plain ones as they are."""
-    found, before = list[str](), ""  # the label of a span that the next word may continue
-    for tag in tags:
-        if (match := _OF_SPAN.fullmatch(tag)) is None:
-            found.append(tag)
-            before = ""
-            continue
-        prefix, label = match.groups()
-        found.append(f"{'I' if prefix in 'IEL' and label == before else 'B'}-{label}")
-        before = "" if prefix in "ESLU" else label
-    return found
 
 
 def spans_of(tags: Sequence[str]) -> list[TagSpan]:

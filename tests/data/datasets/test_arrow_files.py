@@ -1,4 +1,4 @@
-"""Training, evaluation and checks read Parquet, Arrow, and data sets of Hugging Face that were saved to disk."""
+"""Training, evaluation and checks read Parquet and Arrow files."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import SMALL
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.config.recipes import recipe_for_files
-from glassformer.data.datasets.columns import LABEL, SOURCE, TARGET, TEXT, DataSchema
-from glassformer.data.datasets.local_files import load_test, load_text_data
-from glassformer.errors import DataError, UsageError
+from glassformer.data.datasets.columns import LABEL, TEXT, DataSchema
+from glassformer.data.datasets.local_files import load_text_data
+from glassformer.errors import DataError
 from glassformer.tasks import TASKS
 
 pa = pytest.importorskip("pyarrow")
 CLASSIFY = DataSchema("classify", (TEXT, LABEL))
-TRANSLATE = DataSchema("translate", (SOURCE, TARGET), parallel=True)
 PRETRAIN = DataSchema("pretrain", (TEXT,))
 ROWS = [
     {"id": i, "text": f"a {'good' if i % 2 else 'bad'} film, number {i}", "label": i % 2, "raw": b"x", "tags": ["a"]}
     for i in range(40)
 ]
-CLASSES = {
-    b"huggingface": json.dumps({"info": {"features": {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}}})
-}
 
 
 def write(path: Path, table: Any) -> Path:
@@ -47,24 +46,6 @@ def write(path: Path, table: Any) -> Path:
     else:
         pyarrow.parquet.write_table(table, path, row_group_size=9)
     return path
-
-
-def save(folder: Path, table: Any, n_files: int = 1) -> Path:
-    """Write a data set as `datasets` saves one to disk."""
-    names = [f"data-{i:05}-of-{n_files:05}.arrow" for i in range(n_files)]
-    share = -(-table.num_rows // n_files)
-    for i, name in enumerate(names):
-        write(folder / name, table.slice(i * share, share).replace_schema_metadata(CLASSES))
-    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}), "utf-8")
-    (folder / "dataset_info.json").write_text("{}", "utf-8")
-    return folder
-
-
-def save_splits(folder: Path, **splits: Any) -> Path:
-    for name, table in splits.items():
-        save(folder / name, table)
-    (folder / "dataset_dict.json").write_text(json.dumps({"splits": [*splits]}), "utf-8")
-    return folder
 
 
 def files(**names: Path | str) -> DataConfig:
@@ -95,41 +76,61 @@ def test_a_gzip_of_each_text_format_is_read(tmp_path: Path) -> None:
     assert recipe_for_files([f"--train-file={tmp_path / 'a.csv.gz'}"], "x") == "classify"
 
 
-def test_a_saved_data_set_is_read_with_the_names_of_its_classes(tmp_path: Path) -> None:
-    folder = save(tmp_path / "saved", pa.Table.from_pylist(ROWS), n_files=3)
-    read = load_text_data(CLASSIFY, files(train_file=folder))
-    assert set(read.train.answers) == {"neg", "pos"} and len(read.train) + len(read.valid) == len(ROWS)
-    assert {Path(name).name for name in read.hashes} == {
-        "state.json",
-        *(f"data-0000{i}-of-00003.arrow" for i in range(3)),
-    }
-    assert any("label has the classes neg, pos" in note for note in read.notes)
-    with pytest.raises(UsageError, match="the files do not say what they are for"):
-        recipe_for_files([f"--train-file={folder}"], "x")
+def test_the_names_of_classes_are_read(tmp_path: Path) -> None:
+    label, tags = {"names": ["neg", "pos"], "_type": "ClassLabel"}, {"names": ["O", "B-X"], "_type": "ClassLabel"}
+    of_list = [{"feature": tags, "_type": "Sequence"}, {"feature": tags, "_type": "List"}, [tags]]
+    rows = [row | {"tokens": ["a", f"b{row['id']}"], "ner_tags": [0, 1]} for row in ROWS]
+    for inner in of_list:
+        described = json.dumps({"info": {"features": {"label": label, "ner_tags": inner}}}).encode()
+        path = write(
+            tmp_path / "a.parquet", pa.Table.from_pylist(rows).replace_schema_metadata({"huggingface": described})
+        )
+        read = load_text_data(CLASSIFY, files(train_file=path))
+        assert {*read.train.answers} == {"neg", "pos"}
+        assert any("label has the classes neg, pos" in note for note in read.notes)
+        tagged = load_text_data(
+            TASKS["tag"].schema, files(train_file=path, label_column="ner_tags", text_column="tokens")
+        )
+        assert {*tagged.train.answers} == {"O\nB-X"}
+    unnamed = pa.Table.from_pylist([*rows[:5], {**rows[5], "label": -1}]).replace_schema_metadata(
+        {"huggingface": described}
+    )
+    with pytest.raises(DataError, match=r"a\.parquet, row 6: 'label' is null"):
+        load_text_data(CLASSIFY, files(train_file=write(tmp_path / "a.parquet", unnamed)))
 
 
-def test_saved_splits_are_the_parts_of_the_data(tmp_path: Path) -> None:
-    table = pa.Table.from_pylist(ROWS)
-    folder = save_splits(tmp_path / "d", train=table[:20], validation=table[20:30], test=table[30:])
-    read = load_text_data(CLASSIFY, files(train_file=folder))
-    assert [len(part) for part in read.splits().values()] == [20, 10, 10]
-    assert load_test(CLASSIFY, files(test_file=folder)).text == read.splits()["test"].text
-    own = write(tmp_path / "own.parquet", table[:5])
-    assert len(load_text_data(CLASSIFY, files(train_file=folder, test_file=own)).splits()["test"]) == 5
-    few = save_splits(tmp_path / "few", train=table)
-    read = load_text_data(CLASSIFY, files(train_file=few))
-    assert [*read.splits()] == ["train", "valid"] and len(read.valid) == 4
-    with pytest.raises(UsageError, match="this data set has no test split") as error:
-        load_test(CLASSIFY, files(test_file=few))
-    assert error.value.hint == "name the folder of one: train"
+def test_a_column_of_another_type_is_named_and_refused_where_it_is_wanted(tmp_path: Path) -> None:
+    days = [date(2024, 1, 1 + i % 9) for i in range(len(ROWS))]
+    path = write(tmp_path / "a.parquet", pa.Table.from_pylist(ROWS).append_column("day", [days]))
+    notes = load_text_data(CLASSIFY, files(train_file=path)).notes
+    assert "a.parquet: day is of the type date32[day], which is not read" in notes
+    for flags in ({"label_column": "day"}, {"text_column": "raw"}):
+        with pytest.raises(
+            DataError, match=r"a\.parquet, row 1: '(day|raw)' is (date32|binary).*, which is not a string"
+        ):
+            load_text_data(CLASSIFY, files(train_file=path, **flags))
 
 
-def test_pairs_of_translations_are_found(tmp_path: Path) -> None:
-    rows = [{"id": i, "translation": {"en": f"word {i}", "de": f"Wort {i}"}} for i in range(20)]
+def test_decimal_numbers_are_numbers(tmp_path: Path) -> None:
+    rows = [{"text": f"a film {i}", "price": Decimal(f"{i}.50")} for i in range(30)]
     path = write(tmp_path / "a.parquet", pa.Table.from_pylist(rows))
-    data = DataConfig(files=FilesConfig(train_file=str(path), src_column="de", tgt_column="en"))
-    read = load_text_data(TRANSLATE, data)
-    assert read.train.text[0].startswith("Wort") and read.train.answers[0].startswith("word")
+    assert "1.50" in load_text_data(TASKS["regress"].schema, files(train_file=path)).train.answers
+
+
+@for_each("name", ["null.arrow", "dictionary.arrow", "dictionary.parquet"])
+def test_what_unpacks_to_too_much_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    if name == "null.arrow":
+        table = pa.table({"text": pa.nulls(2_000_000_000), "label": pa.nulls(2_000_000_000)})
+    else:
+        places = pa.array([0] * 30_000, pa.int32())
+        table = pa.table({key: pa.DictionaryArray.from_arrays(places, ["x" * 100_000]) for key in ("text", "label")})
+    if name.endswith("parquet"):
+        write(tmp_path / name, table)
+    else:
+        with pa.ipc.new_file(str(tmp_path / name), table.schema) as writer:
+            writer.write_table(table)
+    with pytest.raises(DataError, match="unpacks to more than"):
+        load_text_data(CLASSIFY, files(train_file=tmp_path / name))
 
 
 def broken(rows: list[dict[str, Any]]) -> Any:
@@ -141,7 +142,7 @@ def broken(rows: list[dict[str, Any]]) -> Any:
     [
         (broken([*ROWS[:3], {"text": None, "label": 1}]), "a.parquet, row 4: 'text' is null"),
         (broken([*ROWS[:3], {"text": "a", "label": None}]), "a.parquet, row 4: 'label' is null"),
-        (broken([{"label": 1, "raw": b"x"}]), "2 columns are needed"),
+        (broken([{"label": 1}]), "2 columns are needed"),
         (broken(ROWS)[:0], "the file is empty"),
     ],
     ids=["text", "label", "columns", "empty"],
@@ -150,31 +151,6 @@ def test_what_is_wrong_is_reported_with_its_row(tmp_path: Path, table: Any, mess
     path = write(tmp_path / "a.parquet", table)
     with pytest.raises(DataError) as error:
         load_text_data(CLASSIFY, files(train_file=path))
-    assert message in error.value.message
-
-
-def test_a_class_without_a_name_is_no_label(tmp_path: Path) -> None:
-    rows = [*ROWS[:5], {**ROWS[5], "label": -1}]
-    folder = save(tmp_path / "saved", pa.Table.from_pylist(rows))
-    with pytest.raises(DataError, match="saved, row 6: 'label' is null"):
-        load_text_data(CLASSIFY, files(train_file=folder))
-
-
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ({"_data_files": [{"filename": "../a.arrow"}]}, "names no files of this folder"),
-        ({"_data_files": 3}, "names no files of this folder"),
-        ({"_data_files": [{"filename": "gone.arrow"}]}, "there is no such file"),
-        ({"_data_files": [{"filename": "state.json"}]}, "this is no Parquet or Arrow file"),
-        ({"_data_files": [{"filename": "a"}], "_indices_data_files": [{"filename": "i"}]}, "chosen by an index"),
-    ],
-    ids=str,
-)
-def test_a_saved_data_set_that_is_none(tmp_path: Path, state: dict[str, Any], message: str) -> None:
-    (tmp_path / "state.json").write_text(json.dumps(state), "utf-8")
-    with pytest.raises(DataError) as error:
-        load_text_data(CLASSIFY, files(train_file=tmp_path))
     assert message in error.value.message
 
 
@@ -196,15 +172,15 @@ def test_a_cut_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_knows_its_files_again(cli: Callable, tmp_path: Path) -> None:
     table = pa.Table.from_pylist(ROWS)
-    folder = save_splits(tmp_path / "d", train=table[:20], validation=table[20:30], test=table[30:])
+    paths = [write(tmp_path / f"{i}.parquet", part) for i, part in enumerate((table[:20], table[20:30]))]
     run = tmp_path / "run"
-    done = cli("train", "classify", "--train-file", folder, "--out", run, *SMALL)
+    done = cli("train", "classify", "--train-file", paths[0], "--valid-file", paths[1], "--out", run, *SMALL)
     assert done.code == 0, done.err
     assert cli("evaluate", run, "--split", "valid").code == 0
-    other = write(tmp_path / "other.parquet", table[:6].set_column(2, "label", pa.array(["neg", "pos"] * 3)))
+    other = write(tmp_path / "other.parquet", table[:6])
     assert cli("evaluate", run, "--test-file", other).code == 0
-    assert cli("data", "check", "classify", "--train-file", folder).code == 0
-    save(folder / "test", table[31:])
+    assert cli("data", "check", "classify", "--train-file", paths[0]).code == 0
+    write(paths[1], table[31:])
     changed = cli("evaluate", run, "--split", "valid")
     assert changed.code == 3 and "changed since the run began" in changed.err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,32 +54,50 @@ def test_columns_of_conllu_are_its_own(tmp_path: Path) -> None:
 
 def test_words_and_spans_of_json_lines_are_read_alike(tmp_path: Path) -> None:
     words = {"tokens": ["Anna", "sees", "New", "York", "."], "tags": ["B-PER", "O", "B-LOC", "I-LOC", "O"]}
-    text = "Anna sees New York."
-    spans = {"text": text, "spans": [[10, 18, "LOC"], [0, 4, "PER"]]}
-    objects = {
-        "text": text,
-        "entities": [{"start": 0, "end": 5, "label": "PER"}, {"start": 10, "end": 18, "type": "LOC"}],
-    }
-    inside = {"text": text, "labels": [[1, 3, "PER"], [11, 15, "LOC"]]}
-    first, *others = [read(write(tmp_path / "a.jsonl", row)) for row in (words, spans, objects, inside)]
-    assert first[:2] == (["Anna sees New York ."], ["B-PER O B-LOC I-LOC O"])
-    assert all(other[:2] == first[:2] and not other[2].issues for other in others)
-    assert [other[2].counts["spans widened to whole words"] for other in others] == [0, 0, 2]
+    of_text = [{"start": 10, "end": 18, "label": "LOC", "text": "New York"}, {"start": 0, "end": 4, "label": "PER"}]
+    spans = {"text": "Anna sees New York.", "labels": ["news"], "spans": of_text, "answer": "accept"}
+    for row, flags in ((words, {}), (spans, {"tags": "spans"}), ({"text": spans["text"], "spans": of_text}, {})):
+        found = read(write(tmp_path / "a.jsonl", row), **flags)
+        assert found[:2] == (["Anna sees New York ."], ["B-PER O B-LOC I-LOC O"]) and not found[2].issues
+    with pytest.raises(UsageError, match="'spans' and 'labels' may both be the tags"):
+        read(write(tmp_path / "a.jsonl", spans))
 
 
-def test_tags_of_other_schemes_are_counted(tmp_path: Path) -> None:
-    _, tags, diagnostics = read(write(tmp_path / "a.conll", "a I-X\nb I-X\nc O\nd S-Y\n"))
-    assert tags == ["B-X I-X O B-Y"] and diagnostics.counts["tags brought to IOB2"] == 2
-    assert "a.conll: tags were brought to IOB2, the first in line 1, word 1 ('a'): I-X is B-X" in diagnostics.notes
+@for_each(
+    "tags",
+    [
+        "S-X O B-X E-X",
+        "U-X O B-X L-X",
+        "I-X I-X O O",
+        "B-X I-Y O O",
+        "B_PER I_PER O O",
+        "PER-B PER-I O O",
+        "B:PER I:PER O O",
+        "b-per i-per o o",
+        "B I O O",
+        "name=B-X name=I-X O O",
+        "B-X B-Y M-X O",
+    ],
+)
+def test_tags_of_spans_in_another_form_are_refused(tags: str, tmp_path: Path) -> None:
+    rows = [f"{word} {tag}\n" for word, tag in zip("abcd", tags.split(), strict=True)]
+    issues = read(write(tmp_path / "a.conll", "x O\n\n", *rows))[2].issues
+    assert len(issues) == 1 and issues[0].line == 3
+    assert "is no IOB2, at the word" in issues[0].message or "continues no span, at the word" in issues[0].message
 
 
-def test_words_that_running_text_would_cut_are_noted(tmp_path: Path) -> None:
+@for_each("tags", ["NOUN VERB O X", "B-X I-X B-X I-X", "B-X-Y I-X-Y O O", "NN -LRB- . ''", "S I V P"])
+def test_tags_in_iob2_and_plain_ones_are_read(tags: str, tmp_path: Path) -> None:
+    rows = [f"{word} {tag}\n" for word, tag in zip("abcd", tags.split(), strict=True)]
+    found = read(write(tmp_path / "a.conll", *rows))
+    assert found[1] == [tags] and not found[2].issues
+
+
+def test_words_that_running_text_would_cut_are_counted(tmp_path: Path) -> None:
     found = read(write(tmp_path / "a.conll", "Dr. B-X\nLee I-X\nsaw O\n\nit O\nis O\n\n'll O\n"))[2]
     assert found.counts["sentences whose words running text cuts otherwise"] == 2
-    [note] = [note for note in found.notes if "predict would cut" in note]
-    assert "in 2 of 3 sentences" in note and "'Dr.' into 'Dr .'" in note
-    whole = read(write(tmp_path / "b.conll", "Lee B-X\ndon't O\n3.5 O\n! O\n"))[2].notes
-    assert whole == ["b.conll: words are 1, tags are 2; first example: 'Lee' | 'B-X'"]
+    whole = read(write(tmp_path / "b.conll", "Lee B-X\ndon't O\n3.5 O\n! O\n"))[2]
+    assert not +whole.counts and whole.notes == ["b.conll: words are 1, tags are 2; first example: 'Lee' | 'B-X'"]
 
 
 @pytest.mark.parametrize("suffix", [".conll", ".jsonl"])
@@ -96,19 +115,73 @@ def test_the_columns_of_training_are_read_again(suffix: str, tmp_path: Path) -> 
     assert data.test is not None and {*data.test.answers} == {"B-X\nO"}
 
 
-def test_headers_and_comments_are_no_words_and_counts_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "token\tupos\n# newdoc\na\tDET\ndog\tNOUN\n\n#\tSYM\n")
-    texts, tags, diagnostics = read(path)
-    assert (texts, tags) == (["a dog", "#"], ["DET NOUN", "SYM"])
-    assert diagnostics.counts["headers"] == diagnostics.counts["comments"] == 1
-    counted = read(write(tmp_path / "b.conll", "1 a DET\n2 dog NOUN\n\n1 b DET\n"))[2]
-    assert "the first column counts the words of each sentence" in counted.issues[0].message
-    assert read(path=tmp_path / "b.conll", words="2")[0] == ["a dog", "b"]
+@for_each(
+    ("lines", "texts", "n"),
+    [
+        ("token\tupos\n# newdoc\na\tDET\ndog\tNOUN\n\n#\tDET\n", ["a dog", "#"], 2),
+        ("word\ttag\nAnna\tB-X\nsees\tO\n", ["Anna sees"], 1),
+        ("# newdoc\na D\nb N\n\n# newdoc\n#hash N\nc D\n", ["a b", "#hash c"], 2),
+        (
+            "# id 52-0\tdomain=en\nAnna _ _ B-X\nsees _ _ O\n\n# id 52-1\tdomain=en\nBob _ _ B-X\n",
+            ["Anna sees", "Bob"],
+            2,
+        ),
+        ("#begin document\nAnna B-X\n#one B-X\n\n#two B-RARE\n#end document\n", ["Anna #one", "#two"], 1),
+        ("Anna\tX\tB-X\n\n-DOCSTART- -X- -X- O\n\nsees\tX\tO\n", ["Anna", "sees"], 0),
+        ("-DOCSTART- (1 X)\n\nAnna\tB-X\t\nsees\tO\t\n", ["Anna sees"], 0),
+        ("text N\nand V\n\nof V\ntext N\n", ["text and", "of text"], 0),
+    ],
+)
+def test_headers_and_comments_are_no_words(lines: str, texts: list[str], n: int, tmp_path: Path) -> None:
+    if lines.startswith("#begin"):
+        lines = lines.replace("#end document", "")
+    found, _, diagnostics = read(write(tmp_path / "a.conll", lines))
+    assert (found, diagnostics.issues) == (texts, [])
+    assert diagnostics.counts["headers"] + diagnostics.counts["comments"] == n
+    assert any("is a header or a comment, no word" in note for note in diagnostics.notes) == bool(n)
 
 
-def test_a_field_that_is_empty_does_not_hide_another(tmp_path: Path) -> None:
-    row = {"text": "Anna sees", "labels": [], "entities": [[0, 4, "X"]]}
-    assert read(write(tmp_path / "a.jsonl", row))[1] == ["B-X O"]
+@for_each(
+    ("lines", "words", "message"),
+    [
+        ("1 a DET\n2 dog NOUN\n\n1 b DET\n", "2", "the first column counts the words, or repeats"),
+        ("7 a DET\n8 dog NOUN\n9 b DET\n", "2", "the first column counts"),
+        (
+            "bc/cnn_01 a DET\nbc/cnn_01 dog NOUN\nbc/cnn_01 b DET\n\n",
+            "2",
+            "the first column counts the words, or repeats",
+        ),
+    ],
+)
+def test_a_first_column_that_is_none_of_words_is_refused(lines: str, words: str, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "b.conll", lines)
+    assert message in read(path)[2].issues[0].message
+    assert not read(path, words=words)[2].issues
+
+
+def test_a_last_column_that_is_none_of_tags_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "b.conll", *(f"w{i % 9} {'ND'[i % 2]} 0.{i}\n" for i in range(60)))
+    assert "the last column is none of tags, with 60 different values in 60 rows" in read(path)[2].issues[0].message
+    assert not read(path, tags="2")[2].issues
+
+
+def test_words_with_spaces_are_written_with_another_character(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "a.conllu", "1\t10 000\t_\tNUM\n2\tmots\t_\tNOUN\n"))
+    assert found[0] == ["10_000 mots"] and found[2].counts["words with spaces, written with _"] == 1
+
+
+@for_each(
+    "row",
+    [
+        {"text": "Anna sees", "spans": [{"start": 0, "end": 4, "label": "X"}], "answer": "reject"},
+        {"text": "Anna sees", "spans": [{"start": 0, "end": 4, "label": "X"}], "answer": "ignore"},
+        {"tokens": ["Anna"], "tags": ["B-X"], "status": "Discarded"},
+        {"tokens": ["Anna"], "tags": ["B-X"], "was_cancelled": True},
+    ],
+)
+def test_rejected_annotations_are_refused(row: dict[str, Any], tmp_path: Path) -> None:
+    found = read(write(tmp_path / "a.jsonl", row, {"tokens": ["a"], "tags": ["O"]}))[2]
+    assert "so this annotation was rejected" in found.issues[0].message and found.issues[0].line == 1
 
 
 @for_each(
@@ -117,24 +190,96 @@ def test_a_field_that_is_empty_does_not_hide_another(tmp_path: Path) -> None:
         ("a.conll", "a O\nb\n", 2, "2 columns are expected, as a word and its tag or more, but there are 1"),
         ("a.conll", "a X O\nb O\n", 2, "3 columns are expected"),
         ("a.conll", "word\n", 1, "2 columns are expected"),
-        ("a.conll", "a\tO\nb c\tO\n", 1, "word 2 is 'b c': a word is not empty and holds no space"),
-        ("a.conll", "\n\na\t\n", 3, "has the tag '': a tag is not empty"),
+        ("a.conll", "a\tO\n\tO\n", 2, "2 columns are expected"),
+        ("a.conll", "\n\na\t\n", 3, "2 columns are expected"),
+        ("a.conll", "a\tb c\nd\tO\n", 1, "word 1 ('a') has the tag 'b c', which is no tag"),
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}\n', 1, "2 words, but 1 tags; each word has one"),
         ("a.jsonl", '{"tokens": ["a", ""], "tags": ["O", "O"]}\n', 1, "word 2 is ''"),
-        ("a.jsonl", '{"tokens": ["a"], "ner_tags": [3]}\n', 1, "the tags are strings, and 3 is of type int"),
-        ("a.jsonl", '{"tokens": "ab", "words": 3}\n', 1, "is expected .*, but there is 'tokens', 'words'"),
-        ("a.jsonl", '{"text": "ab c", "spans": [[0, 9, "X"]]}\n', 1, "lies outside of the text's 4 characters"),
-        ("a.jsonl", '{"text": "ab c", "spans": [[2, 2, "X"]]}\n', 1, "lies outside"),
-        ("a.jsonl", '{"text": "ab c", "spans": [[2, 3, "X"]]}\n', 1, "holds no word"),
-        ("a.jsonl", '{"text": "ab c", "spans": [[0, 1, "X"], [1, 4, "Y"]]}\n', 1, "the spans of X and Y overlap at"),
-        ("a.jsonl", '{"text": "ab c", "spans": [[0, "X"]]}\n', 1, r"a span is \[start, end, label\]"),
-        ("a.jsonl", '{"text": "ab c", "spans": {"start": 0}}\n', 1, "the spans of a text are a list, not dict"),
+        ("a.jsonl", '{"tokens": ["a"], "ner_tags": [3]}\n', 1, "the tags are a list of strings, and 3 is of type int"),
+        ("a.jsonl", '{"tokens": "ab", "words": 3}\n', 1, "are expected .*, but there is 'tokens', 'words'"),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [{"start": 0, "end": 9, "label": "X"}]}\n',
+            1,
+            "lies outside of the text's 4 characters",
+        ),
+        ("a.jsonl", '{"text": "ab c", "spans": [{"start": 2, "end": 2, "label": "X"}]}\n', 1, "lies outside"),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [{"start": 2, "end": 3, "label": "X"}]}\n',
+            1,
+            "begins or ends within a word, or at a space",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [{"start": 0, "end": 1, "label": "X"}]}\n',
+            1,
+            "begins or ends within a word",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [{"start": 0, "end": 3, "label": "X"}]}\n',
+            1,
+            "begins or ends within a word, or at a space",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [{"start": 0, "end": 2, "label": "X"}, {"start": 0, "end": 4, "label": "Y"}]}\n',
+            1,
+            "the spans of X and Y overlap at",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [{"start": 0, "end": 2, "label": "X"}, {"start": 0, "end": 2, "label": "X"}]}\n',
+            1,
+            "the spans of X and X overlap at",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "Köln für Eva", "spans": [{"start": 6, "end": 9, "label": "X", "text": "Eva"}]}\n',
+            1,
+            "is 'ür ', and its text is 'Eva'; count characters from 0",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [[0, 2, "X"]]}\n',
+            1,
+            'a span is {"start": 0, "end": 4, "label": "PER"}, not [0, 2,',
+        ),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [{"start_offset": 0, "end_offset": 2, "label": "X"}]}\n',
+            1,
+            'a span is {"start": 0',
+        ),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [{"start": 0, "end": 2, "labels": ["X"]}]}\n',
+            1,
+            'a span is {"start": 0',
+        ),
+        ("a.jsonl", '{"text": "ab c", "spans": {"start": 0}}\n', 1, 'a span is {"start": 0'),
+        ("a.jsonl", '{"words": "ab c", "tags": "O O"}\n', 1, "are expected"),
+        ("a.jsonl", '["ab c", {"entities": [[0, 2, "X"]]}]\n', 1, "a JSON object is expected, not list"),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "labels": [], "entities": [[0, 2, "X"]]}\n',
+            1,
+            "tokens with tags, or a text with spans, are expected",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "ab", "tokens": [{"text": "ab", "start": 0}], "tags": ["O"]}\n',
+            1,
+            "are a list of strings",
+        ),
     ],
 )
 def test_a_bad_line_is_named(name: str, lines: str, line: int, message: str, tmp_path: Path) -> None:
     path = write(tmp_path / name, lines)
-    with pytest.raises(DataError, match=message) as error:
+    with pytest.raises(DataError) as error:
         read(path)[2].raise_if_any()
+    assert re.search(message, str(error.value)) or message in str(error.value)
     assert str(error.value).startswith(f"{path}:{line}: ")
 
 

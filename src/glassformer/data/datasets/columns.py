@@ -16,6 +16,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,7 +29,7 @@ from glassformer.data.datasets.labels import (
     normalised_label,
     visible,
 )
-from glassformer.data.datasets.numbers import is_number
+from glassformer.data.datasets.numbers import clean_numbers, is_number
 from glassformer.data.datasets.tables import Row, read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.splits import Split
@@ -38,30 +39,27 @@ from glassformer.utils.formatting import counted
 
 SAMPLE_ROWS = 1000
 """Rows read before columns are chosen."""
+REJECTED = {"answer": ("reject", "ignore"), "status": ("discarded",), "was_cancelled": ("true",)}
+"""Fields by which Prodigy, Argilla and Label Studio mark an annotation that was rejected."""
 WORDS_OF_TEXT = 3
 """Mean number of words from which a column that is not read is named, since it may hold the second text of pairs."""
 Clean: TypeAlias = Callable[[Path, Sequence[int], Sequence[str], str, Diagnostics], list[str]]
 
 
 def text_cell(value: Any, separator: str | None) -> str:
-    """Return the value of a JSON field that holds a text; raise ValueError for another one."""
+    """Return the value of a field that holds a text; raise ValueError for another one."""
     if not isinstance(value, str):
-        raise ValueError("is not a string")
+        raise ValueError(f"is {str(value)[:40]}, which is not a string")
     return value
 
 
-def label_cell(value: Any, separator: str | None) -> str:
-    """Return the value of a JSON field that holds a label, or several, as a cell of a table; raise ValueError."""
+def answer_cell(value: Any, separator: str | None) -> str:
+    """Return the value of a field that holds a label, several, or a number, as a cell of a table; raise ValueError."""
     if isinstance(value, list):
         if separator is None:
             raise ValueError("is a list; `multilabel` reads texts with several labels")
         return joined_labels(value, separator)
-    return label_of_number(value) if isinstance(value, bool | int | float) else text_cell(value, separator)
-
-
-def number_cell(value: Any, separator: str | None) -> str:
-    """Return the value of a JSON field that holds a number; raise ValueError for what is neither that nor text."""
-    return str(value).lower() if isinstance(value, bool | int | float) else text_cell(value, separator)
+    return label_of_number(value) if isinstance(value, bool | int | float | Decimal) else text_cell(value, separator)
 
 
 def few_values(values: Sequence[str]) -> str:
@@ -106,6 +104,11 @@ class ColumnSpec:
     recurs: Callable[[ColumnSpec, str, Sequence[str]], bool] = lambda spec, first, below: True
     clean: Clean | None = None
 
+    @property
+    def position(self) -> int | None:
+        """Return the position that a flag names, which counts from 1; None where it names a header, or none does."""
+        return int(self.requested) - 1 if self.requested and self.requested.isdecimal() else None
+
     def parts(self, cell: str) -> list[str]:
         """Return the labels of a cell, as they are compared."""
         return [plain(part) for part in (cell.split(self.separator) if self.separator else [cell])]
@@ -131,22 +134,21 @@ LABEL = ColumnSpec(
     "label",
     "--label-column",
     tuple(_LABELS.split()),
-    cell=label_cell,
+    cell=answer_cell,
     doubt=few_values,
     recurs=_label_recurs,
-    clean=lambda path, lines, cells, separator, diagnostics: clean_labels(path, lines, cells, diagnostics),
+    clean=clean_labels,
 )
 LABELS = replace(
     LABEL, usual=("labels", "tags", "categories", "topics", *LABEL.usual), separator=";", clean=clean_label_sets
 )
-NUMBER = ColumnSpec(
-    "number",
-    "--label-column",
-    tuple(_NUMBERS.split()),
-    cell=number_cell,
+NUMBER = replace(
+    LABEL,
+    name="number",
+    usual=tuple(_NUMBERS.split()),
     doubt=all_numbers,
     recurs=lambda spec, first, below: is_number(first),
-    clean=lambda path, lines, cells, separator, diagnostics: list(map(normalised_label, cells)),
+    clean=clean_numbers,
 )
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
@@ -221,107 +223,108 @@ def plain(name: str) -> str:
 # --- which columns ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Sample:
+    """The cells of the first row of a table, the first rows of values, and whether there is a header."""
+
+    path: Path
+    names: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    header: bool
+
+    def column(self, i: int) -> list[str]:
+        return [row[i] for row in self.rows]
+
+    def called(self, i: int) -> str:
+        """Return how a flag names a column."""
+        return shlex.quote(self.names[i]) if self.header else str(i + 1)
+
+    def shown(self) -> str:
+        return f"its columns: {', '.join(self.names)}" if self.header else "it has no header (if it has: --header yes)"
+
+    def long_texts(self, free: Sequence[int]) -> list[int]:
+        n_words = {i: sum(len(cell.split()) for cell in self.column(i)) for i in free}
+        return [i for i in free if self.rows and n_words[i] >= WORDS_OF_TEXT * len(self.rows)]
+
+
 def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> Columns | None:
     """Choose the columns to read, with a note on them; None after reporting that there are too few.
 
     Raises:
         UsageError: a column is missing, or it is not clear what the first row is.
     """
-    first = sample[0].fields
-    names = list(first) if isinstance(first, list) else json_names(sample, specs)
+    first, header = sample[0].fields, diagnostics.form.header
+    of_json = isinstance(first, dict)
+    names = [*dict.fromkeys(name for row in sample for name in row.fields)] if of_json else [*first]
     if len(names) < len(specs):
-        there = f"there {'is' if len(names) == 1 else 'are'} {len(names)}"
-        needed = (
-            f"{counted(len(specs), 'columns')} are needed ({' and '.join(spec.name for spec in specs)}), but {there}"
-        )
-        parted = isinstance(first, list) and any(character in names[0] for character in ",;\t|:~^")
-        also = "; --delimiter says what else parts them" if parted else ""
-        diagnostics.error(path, sample[0].line, "columns", needed + also)
+        needed = f"{counted(len(specs), 'columns')} are needed ({' and '.join(spec.name for spec in specs)})"
+        also = "" if of_json else "; --delimiter says what parts them"
+        there = f"{needed}, but there {'is' if len(names) == 1 else 'are'} {len(names)}{also}"
+        diagnostics.error(path, sample[0].line, "columns", there)
         return None
-    if isinstance(first, dict):
-        below = [[_shown(_flat(row, specs).get(name)) for name in names] for row in sample]
-        header = True
+    if of_json:
+        below = [[_shown(row.fields.get(name)) for name in names] for row in sample if isinstance(row.fields, dict)]
     else:
         below = [row.fields for row in sample[1:] if isinstance(row.fields, list) and len(row.fields) == len(names)]
-        header = has_header(path, names, below, specs, diagnostics.form.header)
-    table = below if header else [names, *below]
-    places = _places(path, names, table, specs, header)
-    headers = tuple(names[i] if header else None for i in places)
-    keys: tuple[Any, ...] = headers if isinstance(first, dict) else places
-    columns = Columns(keys, headers, 0 if isinstance(first, dict) else len(names), header and isinstance(first, list))
-    _note(path, names, table, places, specs, header, diagnostics)
-    return columns
+    has_names = of_json or (header == "yes" if header else has_header(path, names, below, specs))
+    table = _Sample(path, names, below if has_names else [names, *below], has_names)
+    places = _places(table, specs)
+    _note(table, places, specs, diagnostics)
+    headers = tuple(names[i] if has_names else None for i in places)
+    return Columns(headers if of_json else places, headers, 0 if of_json else len(names), has_names and not of_json)
 
 
-def has_header(
-    path: Path, names: Sequence[str], below: Sequence[Sequence[str]], specs: ColumnSpecs, given: str | None = None
-) -> bool:
-    """Return whether the first row of a table is its header; `given` is what the flag --header says.
-
-    Raises:
-        UsageError: it may be one or not.
-    """
-    if given is not None:
-        return given == "yes"
-    lowered = [plain(name) for name in names]
-    if any(_number(spec, names) is None and _named(spec, names) is not None for spec in specs):
-        return True  # a name that is a number is that of a header where there is one
-    if unknown := next((spec for spec in specs if spec.requested and _number(spec, names) is None), None):
-        raise _missing(path, unknown, names)
-    below = [row for row in below if [plain(cell) for cell in row] != lowered]  # without a header that comes again
-    usual = {name for spec in specs for name in spec.usual}
-    values = [{part for row in below for part in specs[-1].parts(row[i])} for i in range(len(names))]
-    looked_at = [range(len(names)) if (i := _number(spec, names)) is None else (i,) for spec in specs]
-    if all(
-        any(lowered[i] in spec.usual and lowered[i] not in values[i] for i in places)
-        for spec, places in zip(specs, looked_at, strict=True)
-    ):
+def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]], specs: ColumnSpecs) -> bool:
+    """Return whether the first row of a table is its header; raise UsageError where it may be one or not."""
+    table, lowered, last = _Sample(path, names, below, True), [plain(name) for name in names], specs[-1]
+    if any(_named(spec, names) is not None for spec in specs):
         return True
-    doubtful = any(spec.trained and not spec.requested for spec in specs) or _unlike_texts(names, below)
-    if all(spec.place is not None for spec in specs) or not (doubtful or usual.intersection(lowered)):
-        last = specs[-1]
-        places = [i for i in (_number(last, names), last.place and last.place[0]) if i is not None]
-        places = places or range(len(names))
-        places = [i for i in places if i < len(names) and not last.doubt([row[i] for row in (names, *below)])]
+    if unknown := next((spec for spec in specs if spec.requested and spec.position is None), None):
+        raise _absent(table, unknown)
+    below = [row for row in below if [plain(cell) for cell in row] != lowered]  # without a header that comes again
+    values = [{part for row in below for part in last.parts(row[i])} for i in range(len(names))]
+    usual = [
+        [i for i, name in enumerate(lowered) if spec.position in (None, i) and name in spec.usual] for spec in specs
+    ]
+    if all(any(lowered[i] not in values[i] for i in places) for places in usual):
+        return True
+    single = not any(" " in name.strip() for name in names)  # words above texts of several
+    doubtful = (
+        single
+        and len(below) > 1
+        and all(2 * sum(" " in row[i].strip() for row in below) > len(below) for i in range(len(names)))
+    )
+    doubtful |= any(name in spec.usual for spec in specs for name in lowered)
+    doubtful |= any(spec.trained and not spec.requested for spec in specs)
+    if all(spec.place is not None for spec in specs) or not doubtful:
+        known = [i for i in (last.position, last.place and last.place[0]) if i is not None]
+        places = [i for i in known or range(len(names)) if i < len(names)]
+        places = [i for i in places if not last.doubt([row[i] for row in (names, *below)])]
         if places and last.recurs(last, names[places[-1]], [row[places[-1]] for row in below]):
             return False
     shown = ", ".join(repr(name[:40]) for name in names[:6])
+    flags = _flags(table, specs, [next(iter(places), None) for places in usual])
     message = f"{path}: its first row may be a header or an example ({shown})"
-    raise UsageError(message, "say which: --header yes or --header no")
-
-
-def _unlike_texts(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether a first row of single words stands above texts of several words in every column."""
-    several = all(2 * sum(" " in row[i].strip() for row in below) > len(below) for i in range(len(names)))
-    return several and len(below) > 1 and not any(" " in name.strip() for name in names)
+    raise UsageError(message, f"say which: --header yes or --header no{flags and f'; or name its cells: {flags}'}")
 
 
 def _named(spec: ColumnSpec, names: Sequence[str]) -> int | None:
     """Return the place of the column with the header that a flag, or else training, names; None for none."""
     wanted = spec.requested or spec.trained
-    if wanted is None:
+    if wanted is None or spec.position is not None:
         return None
     exact = [i for i, name in enumerate(names) if name == wanted]
-    found = exact or [i for i, name in enumerate(names) if plain(name) == plain(wanted)]
-    return found[0] if found else None
+    return next(iter(exact or [i for i, name in enumerate(names) if plain(name) == plain(wanted)]), None)
 
 
-def _number(spec: ColumnSpec, names: Sequence[str]) -> int | None:
-    """Return the place of the column that a flag names by its number, counted from 1; None for a name."""
-    wanted = spec.requested
-    return int(wanted) - 1 if wanted in [str(number + 1) for number in range(len(names))] else None
-
-
-def _places(
-    path: Path, names: Sequence[str], table: Sequence[Sequence[str]], specs: ColumnSpecs, header: bool
-) -> tuple[int, ...]:
-    """Return the place of each column; raise UsageError where one is not known."""
+def _places(table: _Sample, specs: ColumnSpecs) -> tuple[int, ...]:
+    """Return the place of each column; raise UsageError where some are not known."""
+    path, names, header = table.path, table.names, table.header
     lowered, places = [plain(name) for name in names], list[int | None]()
     for spec in specs:
-        place = _named(spec, names) if header else None
-        place = _number(spec, names) if place is None else place
-        if place is None and (spec.requested or spec.trained) and (spec.requested or len(names) > 1):
-            raise _missing(path, spec, names if header else ())
+        place = spec.position if spec.position in range(len(names)) else _named(spec, names) if header else None
+        if place is None and (spec.requested or (spec.trained and len(names) > 1)):
+            raise _absent(table, spec)
         if place is None and not header and spec.place and spec.place[1] == len(names):
             place = spec.place[0]
         if place is None and header:
@@ -333,11 +336,23 @@ def _places(
                 message = f"{path}: {twice} columns have the name {names[place]!r}"
                 raise DataError(message, "give each column a name of its own")
         places.append(place)
+    unknown = " and ".join(spec.name for spec, place in zip(specs, places, strict=True) if place is None)
+    hint = f"name what is read, or give numbers from 1: {_flags(table, specs, places)}"
+    if unknown and len(names) != len(specs):
+        binary = [name for i, name in enumerate(names) if {cell.strip() for cell in table.column(i)} == {"0", "1"}]
+        if len(binary) > 1:
+            hint = (
+                f"{', '.join(binary)} hold 0 and 1: write the names of each text's labels into one column, parted by ;"
+            )
+        what = f"{path}: there is no column that is known to hold the {unknown}"
+        raise UsageError(f"{what}; {table.shown()}", hint)
     for k in reversed(range(len(specs))):
         if places[k] is None:
-            if len(names) != len(specs):
-                raise _missing(path, specs[k], names, table)
-            places[k] = _by_position(path, specs[k], [i for i in range(len(names)) if i not in places], table)
+            doubts = {i: specs[k].doubt(table.column(i)) for i in range(len(names)) if i not in places}
+            if (place := max((i for i in doubts if not doubts[i]), default=None)) is None:
+                i, doubt = doubts.popitem()
+                raise UsageError(f"{path}: the {specs[k].name} is not known; column {i + 1} has {doubt}", hint)
+            places[k] = place
     found = [i for i in places if i is not None]
     if len({*found}) < len(found):
         first, second = (spec.flag for spec, i in zip(specs, found, strict=True) if found.count(i) > 1)
@@ -345,62 +360,48 @@ def _places(
     return tuple(found)
 
 
-def _by_position(path: Path, spec: ColumnSpec, free: Sequence[int], table: Sequence[Sequence[str]]) -> int:
-    """Return the last of the free columns whose values are not doubtful; raise UsageError where all are."""
-    doubts = {i: spec.doubt([row[i] for row in table]) for i in free}
-    if (found := max((i for i in free if not doubts[i]), default=None)) is not None:
-        return found
-    what = f"{path}: the {spec.name} is not known; column {free[-1] + 1} has {doubts[free[-1]]}"
-    raise UsageError(what, f"name it, or give its number from 1: {spec.flag}")
+def _absent(table: _Sample, spec: ColumnSpec) -> UsageError:
+    """Return the error of a column that a flag or training names, and that is not there."""
+    wanted = spec.requested or spec.trained or ""
+    trained = "" if spec.requested else ", which the training data has"
+    close = difflib.get_close_matches(wanted, table.names, 1) if spec.requested and table.header else []
+    near = f"did you mean {spec.flag} {shlex.quote(close[0])}?" if close else ""
+    hint = near or f"name it, or give its number from 1: {spec.flag}"
+    return UsageError(f"{table.path}: there is no column {wanted!r}{trained}; {table.shown()}", hint)
 
 
-def _missing(path: Path, spec: ColumnSpec, names: Sequence[str], table: Sequence[Sequence[str]] = ()) -> UsageError:
-    """Return the error of a column that is not there, or not known."""
-    wanted = spec.requested or spec.trained
-    close = difflib.get_close_matches(wanted or "", names, 1)
-    shown = f"its columns: {', '.join(names)}" if names else "it has no header (if it has one: --header yes)"
-    binary = [name for i, name in enumerate(names) if table and {row[i].strip() for row in table} == {"0", "1"}]
-    hint = f"name it, or give its number from 1: {spec.flag}"
-    if spec.requested and close:
-        hint = f"did you mean {spec.flag} {shlex.quote(close[0])}?"
-    elif len(binary) > 1:
-        hint = f"{', '.join(binary)} hold 0 and 1: write the names of each text's labels into one column, parted by ;"
-    trained = ", which the training data has" if wanted and not spec.requested else ""
-    what = f"no column {wanted!r}{trained}" if wanted else f"no column that is known to hold the {spec.name}"
-    return UsageError(f"{path}: there is {what}; {shown}", hint)
+def _flags(table: _Sample, specs: ColumnSpecs, places: Sequence[int | None]) -> str:
+    """Return the flags that name the columns that are not known, as their values suggest."""
+    free, flags = [i for i in range(len(table.names)) if i not in places], list[str]()
+    for spec, place in reversed([*zip(specs, places, strict=True)]):
+        if place is None and free:
+            fits = [i for i in free if not spec.doubt(table.column(i))] or free
+            free.remove(i := (fits if spec.clean else table.long_texts(free)[:1] or fits)[-1])
+            flags.insert(0, f"{spec.flag} {table.called(i)}")
+    if flags and _may_be_pairs(specs) and (second := table.long_texts(free)):
+        flags.append(f"(of pairs of texts also {SECOND.flag} {table.called(second[0])})")
+    return " ".join(flags)
 
 
-def _note(
-    path: Path,
-    names: Sequence[str],
-    table: Sequence[Sequence[str]],
-    places: Sequence[int],
-    specs: ColumnSpecs,
-    header: bool,
-    diagnostics: Diagnostics,
-) -> None:
+def _may_be_pairs(specs: ColumnSpecs) -> bool:
+    return len(specs) == 2 and specs[0].name == TEXT.name
+
+
+def _note(table: _Sample, places: Sequence[int], specs: ColumnSpecs, diagnostics: Diagnostics) -> None:
     """Note what was decided, with the first row as it is understood, and long texts that are not read."""
-    shown = [
-        f"{spec.name} is column {repr(names[i]) if header else i + 1}" for spec, i in zip(specs, places, strict=True)
-    ]
-    first = " | ".join(repr(table[0][i][:30]) for i in places) if table else "none"
-    no_header = "" if header else "no header; "
-    diagnostics.notes.append(f"{path.name}: {no_header}{', '.join(shown)}; first example: {first}")
-    if len(specs) == 2 and specs[0].name == "text":
-        for i in (i for i in range(len(names)) if i not in places and table):
-            if sum(len(row[i].split()) for row in table) >= WORDS_OF_TEXT * len(table):
-                name = repr(names[i]) if header else i + 1
-                way = f"if it is the second text of a pair: --pair-column {name}"
-                diagnostics.notes.append(f"{path.name}: column {name} is not read; {way}")
+    called = [repr(name) if table.header else str(i + 1) for i, name in enumerate(table.names)]
+    shown = ", ".join(f"{spec.name} is column {called[i]}" for spec, i in zip(specs, places, strict=True))
+    first = " | ".join(repr(table.rows[0][i][:30]) for i in places) if table.rows else "none"
+    notes = [f"{'' if table.header else 'no header; '}{shown}; first example: {first}"]
+    if _may_be_pairs(specs):
+        others = table.long_texts([i for i in range(len(called)) if i not in places])
+        way = f"if it is the second text of a pair: {SECOND.flag}"
+        notes += [f"column {called[i]} is not read; {way} {called[i]}" for i in others]
+    diagnostics.notes += [f"{table.path.name}: {note}" for note in notes]
 
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def json_names(rows: Sequence[Row], specs: ColumnSpecs) -> list[str]:
-    """Return the keys of the objects, in the order in which they appear."""
-    return list(dict.fromkeys(key for row in rows for key in _flat(row, specs)))
 
 
 # --- rows ------------------------------------------------------------------------------------------------------
@@ -408,16 +409,14 @@ def json_names(rows: Sequence[Row], specs: ColumnSpecs) -> list[str]:
 
 def below_header(path: Path, rows: Iterator[Row], columns: Columns, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows below the header; one that comes again, as where files were put together, is counted and noted."""
-    header: list[str] | None = None
-    repeated = array("q")
+    header, repeated = list[str](), array("q")
     for i, row in enumerate(rows):
         if not columns.has_header or isinstance(row.fields, dict):
             yield row
         elif i == 0:
             header = [plain(name) for name in row.fields]
         elif (
-            header
-            and sum(map(len, row.fields)) < 2 * sum(map(len, header)) + 99
+            sum(map(len, row.fields)) < 2 * sum(map(len, header)) + 99  # texts are longer
             and sorted(found := [plain(cell) for cell in row.fields]) == sorted(header)
         ):
             if found == header:
@@ -430,7 +429,7 @@ def below_header(path: Path, rows: Iterator[Row], columns: Columns, diagnostics:
     if repeated:
         diagnostics.counts["repeated headers left out"] += len(repeated)
         what = "1 row is a header" if len(repeated) == 1 else f"{len(repeated):,} rows are headers"
-        where = ", ".join(f"{line:,}" for line in repeated[:5]) + (", …" if len(repeated) > 5 else "")
+        where = ", ".join(f"{line:,}" for line in repeated[:5]) + ", …" * (len(repeated) > 5)
         diagnostics.notes.append(f"{path.name}: {what} again and left out (line {where})")
 
 
@@ -443,12 +442,14 @@ def row_values(
         message = f"{counted(columns.n_fields, 'columns')} {are} expected, but there are {len(row.fields)}"
         diagnostics.error(path, row.line, "columns", message)
         return None
-    fields = _flat(row, specs)
+    if len(specs) > 1 and (rejected := why_rejected(row.fields, columns.keys)):
+        diagnostics.error(path, row.line, "label", rejected)
+        return None
     values = list[str]()
     for key, spec in zip(columns.keys, specs, strict=True):
-        value = row.fields[int(key)] if isinstance(row.fields, list) else fields.get(str(key))
+        value = row.fields[int(key)] if isinstance(row.fields, list) else row.fields.get(str(key))
         if value is None:
-            missing = f"{key!r} is null" if key in fields else f"there is no {key!r}"
+            missing = f"{key!r} is null" if key in row.fields else f"there is no {key!r}"
             diagnostics.error(path, row.line, "columns", missing)
             return None
         try:
@@ -468,14 +469,12 @@ def row_values(
     return tuple(values)
 
 
-def _flat(row: Row, specs: ColumnSpecs) -> dict[str, Any]:
-    """Return the fields of a JSON object, of pairs of sentences with those of an inner object "translation"."""
-    fields = row.fields if isinstance(row.fields, dict) else {}
-    inner = fields.get("translation")
-    if specs[0].name != SOURCE.name or not isinstance(inner, dict):
-        return fields
-    outside = any(spec.requested and spec.requested not in inner for spec in specs)
-    return fields | inner if outside else inner
+def why_rejected(fields: list[str] | dict[str, Any], read: Sequence[int | str]) -> str:
+    """Return that an annotator rejected an object of JSON, where a field that is not read says so; else ""."""
+    for name, marks in REJECTED.items() if isinstance(fields, dict) else ():
+        if name not in read and str(fields.get(name)).casefold() in marks:
+            return f"{name!r} is {fields[name]!r}, so this annotation was rejected; remove the object"
+    return ""
 
 
 # --- what a task and a run read --------------------------------------------------------------------------------
@@ -544,6 +543,11 @@ class DataSchema:
         if self.columns is None:
             return None
         return self.columns[1].name if len(self.columns) > 1 else ""
+
+    @property
+    def has_names(self) -> bool:
+        """Return whether texts come with labels or tags, of which few differ, and each gives its share of a split."""
+        return self.columns is not None and self.columns[-1].doubt is few_values
 
     def accepts(self, target: str | None) -> bool:
         """Return whether a data set with these targets can be read; labels and document borders may be ignored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,20 +31,13 @@ ENOUGH_FILES = 10
 """From so many files on, whole files are set aside; below, the running text is cut."""
 TEST_SHARE = 0.1
 
-SNIFFED_CHARS = 1 << 16
-N_SNIFFED = 3
-"""Lines from which it is judged whether a text is a table."""
+SNIFFED_CHARS, SNIFFED_LINES = 1 << 16, 100
+"""What is looked at of a text to say whether it is a table, or has markup."""
 USUAL = frozenset(name for spec in (TEXT, LABEL, SOURCE, TARGET) for name in spec.usual)
-ADVICE_RUNNING = {
-    "JSON": "to read a field of them, name the file .jsonl and use: glassformer data encode",
-    "table": "to read a column, save it as JSON Lines and use: glassformer data encode",
-}
-ADVICE_TEXTS = {
-    "JSON": "to read a field of them, name the file .jsonl",
-    "table": "to read a column, name the file .csv or .tsv",
-}
 LARGE_CHARS = 256 << 20
 """Text of so many characters had better be encoded ahead than held in memory."""
+
+_MARKUP = re.compile(r"<[A-Za-z/!?][^<>]*>")
 
 Documents = list[tuple[str, str]]
 """(name, text) of each."""
@@ -84,29 +78,24 @@ def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
 
 def read_documents(path: Path, diagnostics: Diagnostics) -> Documents:
     """Read the text of a file, or of every .txt in a folder and its subfolders, in the order of their names."""
-    tables = _Tables(ADVICE_RUNNING)
+    if not path.is_dir() and not unreadable(path) and refuse_other_formats(path, diagnostics):
+        return [(path.name, "")]
+    files = _files_in(path, diagnostics) if path.is_dir() else [path]
+    texts = [read_document(file, diagnostics) for file in files]
+    heads = (text[:SNIFFED_CHARS].split("\n")[:-1] for text in texts)
+    note_tables([*zip(files, heads, strict=True)], diagnostics)
     if not path.is_dir():
-        if not unreadable(path) and refuse_other_formats(path, diagnostics):
-            return [(path.name, "")]
-        text = read_document(path, diagnostics)
-        tables.look(path, _first_lines(text))
-        tables.note(diagnostics)
-        if not text and not diagnostics.n_issues:
+        if not texts[0] and not diagnostics.n_issues:
             diagnostics.error(path, 0, "empty file", "the file is empty")
-        return [(path.name, text)]
-    files = _files_in(path, diagnostics)
-    documents = [(file.relative_to(path).as_posix(), read_document(file, diagnostics)) for file in files]
-    for file, (_, text) in zip(files, documents, strict=True):
-        tables.look(file, _first_lines(text))
-    tables.note(diagnostics)
-    filled = [(name, text) for name, text in documents if text]
-    diagnostics.counts["empty files"] += len(documents) - len(filled)
-    return filled
+        return [(path.name, texts[0])]
+    diagnostics.counts["empty files"] += texts.count("")
+    names = (file.relative_to(path).as_posix() for file in files)
+    return [(name, text) for name, text in zip(names, texts, strict=True) if text]
 
 
 def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
     """Read independent texts, one per line, from a .txt or every .txt in a folder; blank lines are skipped."""
-    texts, lines, tables = [], array("q"), _Tables(ADVICE_TEXTS)
+    texts, lines, heads = list[str](), array("q"), list[tuple[Path, list[str]]]()
     for file in _files_in(path, diagnostics) if path.is_dir() else [path]:
         before = len(texts)
         for number, line in numbered_lines(file, diagnostics):
@@ -115,8 +104,8 @@ def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
                 lines.append(number)
             else:
                 diagnostics.counts["empty lines"] += 1
-        tables.look(file, texts[before : before + N_SNIFFED])
-    tables.note(diagnostics)
+        heads.append((file, texts[before : before + SNIFFED_LINES]))
+    note_tables(heads, diagnostics)
     return Rows(texts, [], lines, path, (None,))
 
 
@@ -132,41 +121,32 @@ def _files_in(folder: Path, diagnostics: Diagnostics) -> list[Path]:
     return found.texts
 
 
-def _first_lines(text: str) -> list[str]:
-    return [line for line in text[:SNIFFED_CHARS].split("\n")[:-1] if line.strip()][:N_SNIFFED]
+def note_tables(heads: Sequence[tuple[Path, Sequence[str]]], diagnostics: Diagnostics) -> None:
+    """Note files whose first lines are of a table or hold markup, which a model would learn to write."""
+    found: dict[str, list[Path]] = {}
+    for path, head in heads:
+        lines = [line for line in head[:SNIFFED_LINES] if line.strip()]
+        if len(lines) > 2 and (what := _looks_like(lines)):
+            found.setdefault(what, []).append(path)
+    for what, paths in found.items():
+        also = f" (so it is in {len(paths):,} files of this folder)" if len(paths) > 1 else ""
+        advice = "to read a column of a table, name it .csv, .tsv or .jsonl (running text: glassformer data encode)"
+        diagnostics.counts["files of text that look like tables or markup"] += len(paths)
+        diagnostics.notes.append(f"{paths[0]}: {what}, read as they are written{also}; {advice}")
 
 
-class _Tables:
-    """Files of text that look like tables, whose lines a model would learn to write."""
-
-    def __init__(self, advice: dict[str, str]) -> None:
-        self.advice = advice
-        self._found: dict[str, list[Path]] = {}
-
-    def look(self, path: Path, first: Sequence[str]) -> None:
-        """Take the first lines of a file that are not empty."""
-        if len(first) == N_SNIFFED and all(is_json_object(line.encode("utf-8", "replace")) for line in first):
-            self._found.setdefault("its lines are JSON objects", []).append(path)
-        elif len(first) == N_SNIFFED and _is_header(first):
-            self._found.setdefault("its first line is the header of a table", []).append(path)
-
-    def note(self, diagnostics: Diagnostics) -> None:
-        """Add one note for the files of each kind."""
-        for what, paths in self._found.items():
-            also = f" (so it is in {len(paths):,} files of this folder)" if len(paths) > 1 else ""
-            advice = self.advice["JSON" if "JSON" in what else "table"]
-            diagnostics.counts["files of text that look like tables"] += len(paths)
-            diagnostics.notes.append(f"{paths[0]}: {what}, read as they are written{also}; {advice}")
-
-
-def _is_header(lines: Sequence[str]) -> bool:
-    """Return whether the first line has usual names of two columns, and the others as many fields or more."""
-    for delimiter in "\t;,":
+def _looks_like(lines: Sequence[str]) -> str:
+    """Return what lines of text look like; "" where that is text."""
+    if all(is_json_object(line.encode("utf-8", "replace")) for line in lines[:3]):
+        return "its lines are JSON objects"
+    if 2 * sum(_MARKUP.search(line) is not None for line in lines) > len(lines):
+        return "most of its lines hold markup"
+    for delimiter in "\t;,":  # the header of a table has usual names of two columns, and the others as many fields
         names = [plain(cell.strip().strip('"')) for cell in lines[0].split(delimiter)]
-        usual = {name for name in names if name in USUAL}
-        if len(usual) > 1 and all(name and " " not in name for name in names):
-            return all(line.count(delimiter) >= len(names) - 1 for line in lines[1:])
-    return False
+        alike = all(line.count(delimiter) >= len(names) - 1 for line in lines[1:3])
+        if len(USUAL.intersection(names)) > 1 and alike and not any(" " in name or not name for name in names):
+            return "its first line is the header of a table"
+    return ""
 
 
 def refuse_other_formats(path: Path, diagnostics: Diagnostics) -> bool:
@@ -174,17 +154,11 @@ def refuse_other_formats(path: Path, diagnostics: Diagnostics) -> bool:
 
     A file is judged by its name and its first bytes, a pipe also by its first line, which may be JSON.
     """
-    kind = suffix_of(path)
-    if is_pipe(path) and kind not in TABLES and format_of(path) == ".jsonl":  # running text has commas and tabs too
-        kind = ".jsonl"
-    if kind in TABLES:
-        fields = kind in (".jsonl", ".ndjson")
-        how = "glassformer data encode reads a field of it" if fields else "save its texts as .txt, or as JSON Lines"
-        what = f"this is a table ({kind[1:]}), and running text is expected; {how}"
-        diagnostics.error(path, 0, "format", what + ("" if fields else " for glassformer data encode"))
-        return True
-    if name := other_format(path):
-        diagnostics.error(path, 0, "format", f"this is {name}, and running text is expected; save the text as .txt")
+    of_json = is_pipe(path) and format_of(path) == ".jsonl"  # running text has commas and tabs too
+    name = f"a table ({suffix_of(path)})" if suffix_of(path) in TABLES or of_json else other_format(path)
+    if name:
+        how = "save the text as .txt, or read a field of JSON Lines with: glassformer data encode"
+        diagnostics.error(path, 0, "format", f"this is {name}, and running text is expected; {how}")
     return bool(name)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from glassformer.config import DataConfig
 from glassformer.data.download import Remote, cache_dir, fetch, find, read_members
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, random_group_split
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, group_split
 from glassformer.errors import DataError, GlassformerError
 
 LABELS = ["neg", "pos"]
@@ -60,7 +60,7 @@ def load(data: DataConfig) -> TextData:
         train, valid = everything, test
         notes.append(TEST_IS_VALIDATION)
     else:
-        in_train, in_valid = random_group_split(films, data.valid_fraction, data.split_seed)
+        in_train, in_valid = group_split(films, None, data.valid_fraction, data.split_seed)
         train = everything.take(in_train, "aclImdb/train")
         valid = everything.take(in_valid, "aclImdb/train, set aside")
         share = f"{len(valid):,} of {len(everything):,} training reviews"
@@ -79,7 +79,7 @@ def load_texts(data: DataConfig) -> TextData:
     """
     parts = _load_parts(data)
     (everything, films), (test, _) = _labelled(parts, "train"), _labelled(parts, "test")
-    in_train, in_valid = random_group_split(films, data.valid_fraction, data.split_seed)
+    in_train, in_valid = group_split(films, None, data.valid_fraction, data.split_seed)
     valid = Split([everything.text[i] for i in in_valid], source="aclImdb/train, set aside")
     parts |= _load_parts(data, UNLABELLED)
     more, films_held_out = parts["train/unsup"], {films[i] for i in in_valid}

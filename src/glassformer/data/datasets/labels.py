@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 from glassformer.data.diagnostics import Diagnostics
@@ -20,10 +21,14 @@ JOINERS = "\u200c\u200d"
 """They change how letters and emoji join, so they are kept within a label."""
 LARGEST_EXACT = 2**53
 """Up to here each whole number is a float of its own."""
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""How a number is written: 3, -0.5, 1e6."""
 MISSING = frozenset("nan <na> nat - #n/a #ref! #value! #name? #div/0! #null! #num! inf -inf +inf infinity".split())
 """How pandas, SNLI and Excel write a missing value, or numbers that are none: refused as labels."""
 PERHAPS_MISSING = frozenset("na n/a none null nil ? . -- unknown unlabeled (blank)".split())
 """How else a missing value is written; a class may be called so too."""
+SEPARATORS = re.compile(r"\s*[,;|/+&]\s*")
+"""What else parts the labels of a cell."""
 MAX_SHOWN = 5
 
 _IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)", re.DOTALL)
@@ -51,35 +56,33 @@ def count_missing(path: Path, texts: Sequence[str], diagnostics: Diagnostics) ->
     found = Counter(text for text in texts if len(text) < 12 and text.strip().casefold() in MISSING | PERHAPS_MISSING)
     if found:
         diagnostics.counts["texts spelled as a missing value"] += found.total()
-        shown = ", ".join(f"{text!r} ({n:,})" for text, n in found.most_common(MAX_SHOWN))
+        shown = _shown(found, [text for text, _ in found.most_common()])
         diagnostics.notes.append(f"{path.name}: texts that are spelled as a missing value: {shown}")
 
 
-def label_of_number(value: float) -> str:
+def label_of_number(value: float | Decimal) -> str:
     """Return how a label that is a JSON boolean or number is spelled: true, 1 (also 1.0), 0.5.
 
     Raises:
         ValueError: NaN or infinity.
     """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
     if not math.isfinite(value):
         raise ValueError(f"is {value}, which is not a class")
-    return str(int(value)) if value.is_integer() and abs(value) <= LARGEST_EXACT else repr(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT:
+        value = int(value)
+    return str(value).lower()
 
 
 def similarity_key(label: str) -> str:
     """Return a key that is equal for labels that look alike: case, spaces, dashes, marks at the ends, number form."""
     text = unicodedata.normalize("NFKC", label).casefold().translate(_DASHES)
     text = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Mn") and not c.isspace())
-    if re.fullmatch(r"[+-]?\d+([.,]\d*)?", text):
-        return repr(float(text.replace(",", ".")) + 0.0)
+    if NUMBER.fullmatch(number := text.replace(",", ".")):
+        return repr(float(number) + 0.0)
     return text.replace("-", "").strip(".,;:!?'\"()[]") or label
 
 
-def similar_labels(labels: Sequence[str]) -> list[list[str]]:
+def similar_labels(labels: Iterable[str]) -> list[list[str]]:
     """Return the groups of labels with equal keys, each in the order given."""
     groups: dict[str, list[str]] = defaultdict(list)
     for label in labels:
@@ -100,7 +103,9 @@ def why_no_label(label: str) -> str:
     return ""
 
 
-def clean_labels(path: Path, lines: Sequence[int], labels: Sequence[str], diagnostics: Diagnostics) -> list[str]:
+def clean_labels(
+    path: Path, lines: Sequence[int], labels: Sequence[str], separator: str, diagnostics: Diagnostics
+) -> list[str]:
     """Return the labels spelled one way; count what was changed, report what is missing or easily confused."""
     written = Counter(labels)
     clean = {label: normalised_label(label) for label in written}
@@ -119,24 +124,28 @@ def note_spellings(path: Path, written: Counter[str], diagnostics: Diagnostics) 
         clean = normalised_label(label)
         counts[clean] += n
         n_changed += n * (clean != label)
-    merged = len(written) - len(counts)
+    notes = list[str]()
     if n_changed:
         diagnostics.counts["labels spelled another way"] += n_changed
+        merged = len(written) - len(counts)
         also = f"; {merged} of them became one with another" if merged else ""
-        how = "brought to NFC, without spaces or invisible characters around them"
-        diagnostics.notes.append(f"{path.name}: {n_changed:,} labels were {how}{also}")
-    if missing := [label for label in counts if label.casefold() in PERHAPS_MISSING and len(counts) > 1]:
-        shown = ", ".join(f"{label!r} ({counts[label]:,})" for label in missing[:MAX_SHOWN])
-        diagnostics.counts["labels spelled as a missing value"] += sum(counts[label] for label in missing)
-        what = "classes that are spelled as a missing value"
-        diagnostics.notes.append(f"{path.name}: {what}: {shown}; leave these rows out if they have no label")
-    if groups := similar_labels([label for label in counts if label]):
-        shown = "; ".join(
-            ", ".join(f"{label!r} ({counts[label]:,})" for label in group) for group in groups[:MAX_SHOWN]
+        notes.append(
+            f"{n_changed:,} labels were brought to NFC, without spaces or invisible characters around them{also}"
         )
-        more = f"; and {len(groups) - MAX_SHOWN:,} groups more" if len(groups) > MAX_SHOWN else ""
+    if missing := [label for label in counts if label.casefold() in PERHAPS_MISSING and len(counts) > 1]:
+        diagnostics.counts["labels spelled as a missing value"] += sum(counts[label] for label in missing)
+        what = f"classes that are spelled as a missing value: {_shown(counts, missing)}"
+        notes.append(f"{what}; leave these rows out if they have no label")
+    if groups := similar_labels(filter(None, counts)):
+        shown = "; ".join(_shown(counts, group) for group in groups[:MAX_SHOWN])
+        shown += f"; and {len(groups) - MAX_SHOWN:,} groups more" * (len(groups) > MAX_SHOWN)
         what = "different classes that differ in case, spaces, punctuation or number form alone"
-        diagnostics.notes.append(f"{path.name}: {what}: {shown}{more}; spell them one way if they are the same")
+        notes.append(f"{what}: {shown}; spell them one way if they are the same")
+    diagnostics.notes += [f"{path.name}: {note}" for note in notes]
+
+
+def _shown(counts: Counter[str], labels: Sequence[str]) -> str:
+    return ", ".join(f"{label!r} ({counts[label]:,})" for label in labels[:MAX_SHOWN])
 
 
 # --- several labels --------------------------------------------------------------------------------------------
@@ -159,16 +168,17 @@ def joined_labels(labels: Iterable[object], separator: str) -> str:
     Raises:
         ValueError: one is no string and no number, or holds the separator; or they are a vector of 0 and 1.
     """
-    labels = list(labels)
+    labels, cells = list(labels), list[str]()
     if len(labels) > 1 and all(label in (0, 1) and not isinstance(label, str) for label in labels):
         raise ValueError("is a vector of 0 and 1; write the names of the labels")
-    cells = [label_of_number(each) if isinstance(each, bool | int | float) else each for each in labels]
-    for label in cells:
-        if not isinstance(label, str):
+    for label in labels:
+        cell = label_of_number(label) if isinstance(label, bool | int | float | Decimal) else label
+        if not isinstance(cell, str):
             raise ValueError(f"is a list of labels, which holds strings, not {type(label).__name__}")
-        if separator in label:
-            raise ValueError(f"has the label {label[:40]!r}, which holds {separator!r}: --label-separator")
-    return separator.join(map(str, cells))
+        if separator in cell:
+            raise ValueError(f"has the label {cell[:40]!r}, which holds {separator!r}: --label-separator")
+        cells.append(cell)
+    return separator.join(cells)
 
 
 def clean_label_sets(
@@ -186,13 +196,16 @@ def clean_label_sets(
             diagnostics.error(path, line, "label", f"the cell {cell[:60]!r} {error}")
             parted.append([])
     where = [line for line, labels in zip(lines, parted, strict=True) for _ in labels]
-    clean = iter(clean_labels(path, where, [label for labels in parted for label in labels], diagnostics))
-    sets = [sorted({next(clean) for _ in labels}) for labels in parted]
-    if twice := sum(len(labels) - len(found) for labels, found in zip(parted, sets, strict=True)):
-        diagnostics.counts["labels that stand twice in a text"] += twice
+    clean = clean_labels(path, where, [label for labels in parted for label in labels], "", diagnostics)
+    left, known = iter(clean), Counter(clean)
+    sets = [sorted({next(left) for _ in labels}) for labels in parted]
+    diagnostics.counts["labels that stand twice in a text"] += len(clean) - sum(map(len, sets))
     if sets and not any(len(found) > 1 for found in sets):
         none = f"no text has more than one label, parted by {separator!r}; --label-separator names another"
         diagnostics.notes.append(f"{path.name}: {none}")
+    if several := [label for label in known if len(parts := {*SEPARATORS.split(label)}) > 1 and parts <= known.keys()]:
+        what = f"labels whose parts are labels too: {_shown(known, several)}"
+        diagnostics.notes.append(f"{path.name}: {what}; part all of them by {separator!r} if they are several")
     return ["\n".join(found) for found in sets]
 
 
@@ -202,12 +215,9 @@ def _parted(cell: str, separator: str) -> list[str]:
     Raises:
         ValueError: it stands in brackets, and is no list of labels.
     """
-    if not _IN_BRACKETS.fullmatch(cell.strip()):
-        return [part for part in cell.split(separator) if part.strip()]
-    try:
-        labels = json.loads(cell)
-    except ValueError:
-        labels = None
-    if not isinstance(labels, list):
-        raise ValueError(f"is no JSON list; write the labels parted by {separator!r}")
-    return [part for part in joined_labels(labels, separator).split(separator) if part.strip()]
+    if _IN_BRACKETS.fullmatch(cell.strip()):
+        try:
+            cell = joined_labels(json.loads(cell) if cell.strip()[0] == "[" else "", separator)
+        except json.JSONDecodeError:
+            raise ValueError(f"is no JSON list; write the labels parted by {separator!r}") from None
+    return [part for part in cell.split(separator) if part.strip()]

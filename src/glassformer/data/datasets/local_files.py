@@ -26,50 +26,25 @@ from glassformer.data.datasets.columns import (
     read_table,
     with_second,
 )
-from glassformer.data.datasets.documents import load_documents, read_documents, read_texts
+from glassformer.data.datasets.documents import load_documents, note_tables, read_documents, read_texts
 from glassformer.data.datasets.labels import labels_of, rarest_labels, visible
 from glassformer.data.diagnostics import Diagnostics, TableForm, read_lines
 from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
-from glassformer.data.sources import (
-    TABLES,
-    format_of,
-    is_pipe,
-    is_saved_dataset,
-    is_saved_splits,
-    pipes_kept,
-    suffix_of,
-)
-from glassformer.data.splits import (
-    TEST_IS_VALIDATION,
-    Split,
-    TextData,
-    limited,
-    random_group_split,
-    stratified_group_split,
-    with_reading,
-)
+from glassformer.data.sources import TABLES, format_of, is_pipe, pipes_kept, suffix_of
+from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, group_split, limited, with_reading
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.formatting import counted
 
-LOADERS = {
-    "imdb": ("imdb", "load"),
-    "imdb-texts": ("imdb", "load_texts"),
-    "multi30k": ("multi30k", "load"),
-    "dates": ("dates", "load"),
-    "shakespeare": ("shakespeare", "load"),
+HOLDS = {None: "running text", "": "texts alone", "label": "texts with labels", "target": "pairs of sentences"}
+"""What texts come with in a data set, by `DataSchema.target`."""
+BUILT_IN = {
+    "imdb": ("imdb", "load", "label"),
+    "imdb-texts": ("imdb", "load_texts", ""),
+    "multi30k": ("multi30k", "load", "target"),
+    "dates": ("dates", "load", "target"),
+    "shakespeare": ("shakespeare", "load", None),
 }
-"""The file beside this one that reads a built-in data set, and its function."""
-ANSWERS = {"imdb": "label", "imdb-texts": "", "multi30k": "target", "dates": "target", "shakespeare": None}
-"""What the texts of each built-in data set come with: "" is nothing; None is running text."""
-SAVED_SPLIT_NAMES = {"train": ("train",), "valid": ("validation", "valid", "dev", "val"), "test": ("test",)}
-"""The names of splits in a data set of Hugging Face that was saved to disk."""
-_IN_WORDS = {
-    None: "running text",
-    "": "texts alone",
-    "label": "texts with labels",
-    "number": "texts with numbers",
-    "target": "pairs of sentences",
-}
+"""The file beside this one that reads a data set, its function, and what the texts come with."""
 
 
 @pipes_kept()
@@ -82,20 +57,19 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None =
         UsageError: the data set does not exist, or holds something else than the task reads.
         DataError: its files are missing, malformed or misaligned.
     """
-    held = ANSWERS.get(data.dataset, schema.target)
+    if data.dataset != "files" and data.dataset not in BUILT_IN:
+        raise UsageError(f'data set "{data.dataset}" does not exist', f"choose from files, {', '.join(BUILT_IN)}")
+    module, function, held = BUILT_IN.get(data.dataset, ("", "", schema.target))
     if not schema.accepts(held):
-        wanted = _IN_WORDS.get(schema.target, f"texts with {schema.target}")
-        what = f'data set "{data.dataset}" holds {_IN_WORDS[held]}, and {schema.task} needs {wanted}'
+        wanted = HOLDS.get(schema.target, f"texts with {schema.target}s")
+        what = f'data set "{data.dataset}" holds {HOLDS[held]}, and {schema.task} needs {wanted}'
         raise UsageError(what, hint=f"start from a recipe for {schema.task}")
-    if data.limit is not None and schema.columns is None:
+    if data.limit is not None and (schema.columns is None or is_pretokenized(data.files.train_file)):
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     if data.dataset == "files":
         text = load(schema, data, known)
-    elif data.dataset in LOADERS:
-        module, function = LOADERS[data.dataset]
-        text = getattr(import_module(f"glassformer.data.datasets.{module}"), function)(data)
     else:
-        raise UsageError(f'data set "{data.dataset}" does not exist', f"choose from files, {', '.join(ANSWERS)}")
+        text = getattr(import_module(f"glassformer.data.datasets.{module}"), function)(data)
     return limited(text, data.limit, data.split_seed)
 
 
@@ -153,12 +127,10 @@ def load_test(
         documents = read_documents(Path(data.files.test_file), diagnostics)
         diagnostics.raise_if_any()
         return Split([text for _, text in documents], source=str(data.files.test_file))
-    part = data_parts(schema, data, need_train=False)["test"]
-    if part is None and schema.parallel:
-        part = _part(replace(data.files, train_file=None), "train")
+    part = data_parts(schema, data, need_train=False)["test"] or _part(replace(data.files, train_file=None), "train")
     if part is None:
-        files = "--test-file, or --src-file and --ref-file" if schema.parallel else "--test-file"
-        raise UsageError("there is nothing to score", f"name the files: {files}")
+        hint = "name the files: --test-file, or of translations --src-file and --ref-file"
+        raise UsageError("there is nothing to score", hint)
     rows = read_parts(schema, {"test": part}, data, diagnostics, known)["test"]
     diagnostics.raise_if_any()
     return rows.split()
@@ -168,8 +140,7 @@ def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) ->
     """Return the files of "train", "valid" and "test", as the flags name them."""
     parts = {name: _part(data.files, name) for name in ("train", "valid", "test")}
     if need_train and not parts["train"]:
-        also = ", or --src-file and --tgt-file" if schema.parallel else ""
-        hint = f"give --train-file{also}, or a built-in data set as recipe"
+        hint = "give --train-file, for translating --src-file and --tgt-file, or a built-in data set as recipe"
         raise UsageError("no training data is named", hint)
     for name, part in parts.items():
         if not schema.parallel and isinstance(part, tuple):
@@ -231,6 +202,7 @@ def _read_part(
             return read_texts(part, diagnostics)
         return read_table(part, specs, diagnostics)
     src, tgt = ([*map(visible, read_lines(path, diagnostics))] for path in part)
+    note_tables([*zip(part, (src, tgt), strict=True)], diagnostics)
     n = min(len(src), len(tgt))
     if len(src) != len(tgt) and n:
         counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"
@@ -241,7 +213,7 @@ def _read_part(
 def _is_lines(path: Path, spec: ColumnSpec) -> bool:
     """Return True for texts one a line; of a pipe, whose lines may have commas, unless it is JSON or has a column."""
     if path.is_dir() or suffix_of(path) == ".txt":
-        return not is_saved_dataset(path)
+        return True
     if not is_pipe(path) or suffix_of(path) in TABLES:
         return False
     return format_of(path) == ".txt" or (spec.requested is None and format_of(path) != ".jsonl")
@@ -252,65 +224,35 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
 
     Each label gives its share, and every label keeps a training example.
     """
-    more = "give more data, or validation data of its own (--valid-file)"
-    if len(set(train.text)) < 2:
-        leave = "leaves" if len(train) == 1 else "leave"
-        what = f"{train.source}: {counted(len(train), 'examples')} with 1 different text {leave} nothing to validate on"
-        raise DataError(what, more)
-    if labelled := schema.target in ("label", "tags"):
-        try:
-            rarest = rarest_labels(train.answers)
-            parts = stratified_group_split(train.text, rarest, data.valid_fraction, data.split_seed)
-        except DataError as error:
-            several = schema.columns is not None and schema.columns[-1].separator is not None
-            why = "too few texts have a label in common to set some aside" if several else error.message
-            raise DataError(f"{train.source}: {why}", more) from None
-    else:
-        parts = random_group_split(train.text, data.valid_fraction, data.split_seed)
-    rest, held_out = parts
-    if len(rest) > 1 and len({train.text[i] for i in rest}) == 1:
-        distinct = len(set(train.text))
-        what = f"{train.source}: {len(train)} examples with {distinct} different texts leave one text to train on"
-        raise DataError(f"{what}, {len(rest)} times, and {counted(len(held_out), 'examples')} to validate on", more)
+    labels = rarest_labels(train.answers) if schema.has_names else None
+    try:
+        rest, held_out = group_split(train.text, labels, data.valid_fraction, data.split_seed)
+    except DataError as error:
+        what = f"{train.source}: {counted(len(train), 'examples')} leave nothing to validate on: {error.message}"
+        raise DataError(what, "give more data, or validation data of its own (--valid-file)") from None
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     diagnostics.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
-    valid = train.take(held_out, f"{train.source} (set aside)")
-    if labelled and (unseen := sorted(_labels(train) - _labels(valid))):
-        names = ", ".join(unseen[:5]) + (", …" if len(unseen) > 5 else "")
+    train, valid = train.take(rest), train.take(held_out, f"{train.source} (set aside)")
+    unseen = {label for answer in train.answers for label in labels_of(answer)} if labels else set[str]()
+    if unseen := sorted(unseen.difference(*map(labels_of, valid.answers if labels else ()))):
+        names = ", ".join(unseen[:5]) + ", …" * (len(unseen) > 5)
         have = f"{counted(len(unseen), 'labels')} {'has' if len(unseen) == 1 else 'have'}"
         diagnostics.notes.append(f"validation: {have} too few examples to be in it ({names})")
-    return train.take(rest), valid
-
-
-def _labels(split: Split) -> set[str]:
-    return {label for answer in split.answers for label in labels_of(answer)}
+    return train, valid
 
 
 def _part(files: FilesConfig, name: str) -> Part:
     prefix = "" if name == "train" else f"{name}_"
     keys = (f"{name}_file", f"{prefix}src_file", f"{prefix}tgt_file")
     table, src, tgt = (Path(path) if (path := getattr(files, key)) else None for key in keys)
-    whole = table or (Path(files.train_file) if files.train_file and not (src or tgt) else None)
-    if whole is not None and is_saved_splits(whole):
-        table = _saved_split(whole, name, is_named=table is not None)
     if table and (src or tgt):
         what = f"both a table ({table}) and parallel files ({src or tgt}) are named"
         raise UsageError(what, "give one of them")
     if bool(src) != bool(tgt):
-        _, src_key, tgt_key = (f"--{key.replace('_', '-')}" for key in keys)
-        present, missing = (src_key, tgt_key) if src else (tgt_key, src_key)
-        raise UsageError(f"{present} is named without {missing}", "parallel files go in pairs")
+        present, missing = sorted(keys[1:], key=lambda key: not getattr(files, key))
+        message = f"--{present} is named without --{missing}".replace("_", "-")
+        raise UsageError(message, "parallel files go in pairs")
     return (src, tgt) if src and tgt else table
-
-
-def _saved_split(folder: Path, name: str, is_named: bool) -> Path | None:
-    """Return the split of a saved data set that is a part of the data; None if it has none, and a flag names none."""
-    paths = (folder / split for split in SAVED_SPLIT_NAMES[name])
-    found = next((path for path in paths if is_saved_dataset(path)), None)
-    if found is None and is_named:
-        have = ", ".join(sorted(path.name for path in folder.iterdir() if is_saved_dataset(path)))
-        raise UsageError(f"{folder}: this data set has no {name} split", f"name the folder of one: {have}")
-    return found
 
 
 def load_pretokenized(schema: DataSchema, data: DataConfig, diagnostics: Diagnostics) -> TextData:
@@ -324,8 +266,6 @@ def load_pretokenized(schema: DataSchema, data: DataConfig, diagnostics: Diagnos
     if schema.target:
         message = f"{path} holds running text, and {schema.task} needs texts with {schema.target}s"
         raise UsageError(message, "use shards for lm and pretrain, and a table here")
-    if data.limit is not None:
-        raise UsageError("limit counts examples, and running text has none", "use --steps instead")
     index = ShardIndex.read(path)
     index.verify()
     diagnostics.hashes[(path / INDEX).as_posix()] = index.sha256

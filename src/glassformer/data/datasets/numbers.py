@@ -5,17 +5,17 @@ A number is written with a decimal point: 3, -0.5, 1e6. What might be read in tw
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from glassformer.data.datasets.labels import normalised_label
+from glassformer.data.datasets.labels import NUMBER, normalised_label
+from glassformer.data.diagnostics import Diagnostics
 
 LARGEST = 1e300
 """Numbers beyond it are refused: their sums and differences would be infinite."""
 QUANTILES = {"min": 0.0, "q25": 0.25, "median": 0.5, "q75": 0.75, "max": 1.0}
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def is_number(cell: str) -> bool:
@@ -27,11 +27,25 @@ def why_no_number(cell: str) -> str:
     """Return what is wrong with the cell of a number, as a sentence; "" if nothing is."""
     if not cell:
         return "the number is empty"
-    if not _NUMBER.fullmatch(cell):
+    if not NUMBER.fullmatch(cell):
         comma = "," in cell and set(cell) <= set("0123456789.,+-")
         hint = "; write it with a decimal point and without a comma" if comma else ""
         return f"{cell[:40]!r} is not a number{hint}"
     return "" if abs(float(cell)) <= LARGEST else f"{cell[:40]!r} is beyond {LARGEST:g} in size"
+
+
+def clean_numbers(
+    path: Path, lines: Sequence[int], cells: Sequence[str], separator: str, diagnostics: Diagnostics
+) -> list[str]:
+    """Return the numbers without spaces and invisible characters around them; report decimal commas in one line."""
+    cells = [normalised_label(cell) for cell in cells]
+    if commas := [i for i, cell in enumerate(cells) if "," in cell and NUMBER.fullmatch(re.sub("[.,]", "", cell))]:
+        first = f"{cells[commas[0]][:40]!r} and {len(commas) - 1:,} more have commas" if commas[1:] else "has a comma"
+        what = "; write numbers with a decimal point and without a comma"
+        diagnostics.error(path, lines[commas[0]], "label", first + what)
+        for i in commas:  # no line for each of them
+            cells[i] = "0"
+    return cells
 
 
 def summary(cells: Sequence[str]) -> dict[str, float]:

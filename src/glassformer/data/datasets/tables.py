@@ -37,21 +37,6 @@ class Row:
     fields: list[str] | dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How the lines of a CSV or TSV are parted.
-
-    Attributes:
-        delimiter: what stands between fields.
-        quotes: whether quotes hold fields; else they are characters.
-        named: whether the first line names the delimiter.
-    """
-
-    delimiter: str
-    quotes: bool
-    named: bool = False
-
-
 def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a table with its header; empty lines are skipped and counted.
 
@@ -76,44 +61,25 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
                 f"{path}: a table's name ends in .csv, .tsv or .jsonl, .parquet or .arrow, not {other or 'nothing'!r}",
                 hint="rename the file after what it holds",
             )
-    n_empty, before = 0, diagnostics.n_unreadable  # a line that could not be decoded came as an empty one
+    before = diagnostics.n_unreadable  # a line that could not be decoded came as an empty one
+    n_empty = 0
     for row in rows:
-        if row.fields or isinstance(row.fields, dict):
-            yield row
-        else:
+        if row.fields == []:
             n_empty += 1
+        else:
+            yield row
     diagnostics.counts["empty lines"] += max(0, n_empty - (diagnostics.n_unreadable - before))
 
 
 # --- CSV and TSV -----------------------------------------------------------------------------------------------
 
 
-def layout_of(path: Path, diagnostics: Diagnostics) -> Layout:
-    """Return how a CSV or TSV is parted, by its first lines and by what flags say.
+def _delimiter(path: Path, lines: list[str], quotes: bool) -> str:
+    """Return what parts the first rows into as many fields, two or more; if nothing does, what parts the first.
 
     Raises:
-        UsageError: two delimiters part the first rows into as many fields, or --delimiter is not one character.
+        UsageError: two delimiters do.
     """
-    silent = Diagnostics(form=diagnostics.form)
-    lines = [line for _, line in itertools.islice(numbered_lines(path, silent), HEAD_LINES)]
-    return _layout(path, [*filter(str.strip, lines)], diagnostics)
-
-
-def _layout(path: Path, lines: list[str], diagnostics: Diagnostics) -> Layout:
-    form, of_tabs = diagnostics.form, format_of(path) != ".csv"
-    named = _separator(lines[0]) if lines else None
-    given = form.delimiter and form.delimiter.replace("\\t", "\t")
-    if given is not None and not re.fullmatch(r'[^"\r\n]', given):
-        raise UsageError(f"--delimiter is one character, not {given!r}", "name it, such as --delimiter ';'")
-    delimiter = given or named or ("\t" if of_tabs else None)
-    quotes = form.quotes == "yes" or (form.quotes is None and not (of_tabs and delimiter == "\t"))
-    if delimiter is None:
-        delimiter = _delimiter(path, lines, quotes)
-    return Layout(delimiter, quotes, named is not None)
-
-
-def _delimiter(path: Path, lines: list[str], quotes: bool) -> str:
-    """Return what parts the first rows into as many fields, two or more; if nothing does, what parts the first."""
     widths = {delimiter: _widths(lines, delimiter, quotes) for delimiter in DELIMITERS}
     fitting = [delimiter for delimiter, found in widths.items() if len({*found}) == 1 and found[0] > 1]
     if len(fitting) > 1:
@@ -136,26 +102,33 @@ def _widths(lines: list[str], delimiter: str, quotes: bool) -> list[int]:
 
 
 def _delimited_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
-    """Yield the rows of a CSV or TSV, behind the line that names its delimiter if there is one."""
-    numbered = numbered_lines(path, diagnostics)
+    """Yield the rows of a CSV or TSV, behind the line that names its delimiter if there is one.
+
+    Raises:
+        UsageError: two delimiters part the first rows into as many fields, or --delimiter is not one character.
+    """
+    numbered, form = numbered_lines(path, diagnostics), diagnostics.form
     head = list(itertools.islice(numbered, HEAD_LINES))
-    first = next((i for i, (_, line) in enumerate(head) if line.strip()), None)
-    if first is None:
-        yield from (Row(number, []) for number, _ in head)
+    lines = [line for _, line in head if line.strip()]
+    given = form.delimiter and form.delimiter.replace("\\t", "\t")
+    if given is not None and not re.fullmatch(r'[^"\r\n]', given):
+        raise UsageError(f"--delimiter is one character, not {given!r}", "name it, such as --delimiter ';'")
+    if lines and "\r" in lines[0]:
+        diagnostics.error(path, next(number for number, line in head if line.strip()), "line ends", RETURNS_ALONE)
         return
-    if "\r" in head[first][1]:
-        diagnostics.error(path, head[first][0], "line ends", RETURNS_ALONE)
-        return
-    layout = _layout(path, [line for _, line in head if line.strip()], diagnostics)
-    parted = f"{path.name}: columns are parted by {DELIMITERS.get(layout.delimiter, repr(layout.delimiter))}"
-    if layout.named:
-        del head[first]
+    usual = "," if format_of(path) == ".csv" else "\t"
+    named = _named_delimiter(lines[0]) if lines else None
+    delimiter = given or named or ("\t" if usual == "\t" else None)
+    quotes = form.quotes == "yes" if form.quotes else (usual, delimiter) != ("\t", "\t")
+    delimiter = delimiter or _delimiter(path, lines, quotes)
+    parted = f"{path.name}: columns are parted by {DELIMITERS.get(delimiter, repr(delimiter))}"
+    if named:
+        head.remove(next(each for each in head if each[1].strip()))
         diagnostics.counts["lines that name the delimiter"] += 1
         diagnostics.notes.append(f"{parted}, as its first line says")
-    elif layout.delimiter != ("," if format_of(path) == ".csv" else "\t"):
+    elif delimiter != usual:
         diagnostics.notes.append(parted)
-    lines = itertools.chain(head, numbered)
-    yield from (_quoted_rows if layout.quotes else _plain_rows)(path, lines, layout.delimiter, diagnostics)
+    yield from (_quoted_rows if quotes else _plain_rows)(path, itertools.chain(head, numbered), delimiter, diagnostics)
 
 
 def _plain_rows(
@@ -188,30 +161,27 @@ def _quoted_rows(
             yield line + "\n"
 
     rows = csv.reader(feed(), delimiter=delimiter, strict=True)
-    n_breaks, longest, width = 0, (0, 0, 0), 0
+    n_breaks, width = 0, 0
     while True:
         taken.clear()
         try:
             fields = next(rows, None)
+            problem = ""
         except csv.Error as error:
-            begins, last = taken[0][0], taken[-1][0]
-            end = "" if begins == last else f", seen at line {last}"
-            diagnostics.error(path, begins, "quote", f"{_reason(error)} in the row that begins here{end}")
-            break
+            fields, end = [], "" if len(taken) == 1 else f", seen at line {taken[-1][0]}"
+            problem = f"{_reason(error)} in the row that begins here{end}"
         if fields is None:
             break
         begins, width = taken[0][0], width or len(fields)
-        if problem := _quote_problem(taken, fields, delimiter, width, diagnostics.form.quotes == "yes"):
+        if problem := problem or _quote_problem(taken, fields, delimiter, width, diagnostics.form.quotes == "yes"):
             diagnostics.error(path, begins, "quote", problem)
             break
         n_breaks += sum("\n" in field for field in fields)
-        longest = max(longest, (len(taken), begins, taken[-1][0]))
         yield Row(begins, fields)
     if n_breaks:
         diagnostics.counts["fields over several lines"] += n_breaks
         what = "1 quoted field goes" if n_breaks == 1 else f"{n_breaks:,} quoted fields go"
-        size = f"the longest has {longest[0]:,} (lines {longest[1]:,} to {longest[2]:,})"
-        diagnostics.notes.append(f"{path.name}: {what} over several lines; {size}")
+        diagnostics.notes.append(f"{path.name}: {what} over several lines")
 
 
 def _quote_problem(
@@ -222,16 +192,11 @@ def _quote_problem(
     A text that begins with a quote opens a field, which ends at the next quote, perhaps many rows below. Such a row
     differs from a text of several lines in this: its lines, taken alone, are rows of the table.
     """
-    text, at = "\n".join(line for _, line in taken), 0
-    for field in fields:
-        quoted = text[at : at + 1] == '"'
-        if not quoted and field.startswith(" ") and field.lstrip(" ").startswith('"'):
-            return "a space stands before a quoted field; remove it, or, if quotes are characters: --quotes no"
-        at += len(field) + 1 + quoted * (2 + field.count('"'))
     lines = [line.split(delimiter) for _, line in taken if line.strip()]
     alike = [len(cells) == width and not any(cell.startswith(" ") for cell in cells[1:]) for cells in lines]
-    all_quoted = text.count('"') == sum(2 + 2 * field.count('"') for field in fields)  # then none is stray
-    if certain or all_quoted or width == 1 or len(taken) == 1 or not all(alike):
+    n_quotes = sum(line.count('"') for _, line in taken)
+    none_stray = n_quotes == sum(2 + 2 * field.count('"') for field in fields)  # all fields are in quotes
+    if certain or none_stray or width == 1 or len(taken) == 1 or not all(alike):
         return ""
     return (
         f"a quoted field goes over lines {taken[0][0]:,} to {taken[-1][0]:,}, and these are rows of {width} columns "
@@ -248,7 +213,7 @@ def _reason(error: csv.Error) -> str:
     return f"a stray quote ({error}); {ADVICE}"
 
 
-def _separator(line: str) -> str | None:
+def _named_delimiter(line: str) -> str | None:
     """Return the delimiter that a line like `sep=;` names; None for other lines."""
     match = _SEPARATOR.fullmatch(line)
     return match and ("\t" if match.group(1) == "\\t" else match.group(1).strip('"'))
@@ -264,11 +229,9 @@ def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             continue
         try:
             value = _DECODER.decode(line)
-        except json.JSONDecodeError as error:
-            diagnostics.error(path, number, "json", f"this is not JSON ({error.msg}, column {error.colno})")
-            continue
         except (ValueError, RecursionError) as error:
-            diagnostics.error(path, number, "json", f"this is not JSON ({error})")
+            where = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+            diagnostics.error(path, number, "json", f"this is not JSON ({getattr(error, 'msg', error)}{where})")
             continue
         if isinstance(value, dict):
             yield Row(number, value)
