@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,7 +195,7 @@ def test_rejected_annotations_are_refused(row: dict[str, Any], tmp_path: Path) -
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}\n', 1, "2 words, but 1 tags; each word has one"),
         ("a.jsonl", '{"tokens": ["a", ""], "tags": ["O", "O"]}\n', 1, "word 2 is ''"),
         ("a.jsonl", '{"tokens": ["a"], "ner_tags": [3]}\n', 1, "the tags are a list of strings, and 3 is of type int"),
-        ("a.jsonl", '{"tokens": "ab", "words": 3}\n', 1, "are expected .*, but there is 'tokens', 'words'"),
+        ("a.jsonl", '{"tokens": "ab", "words": 3}\n', 1, "name them), but there is 'tokens', 'words'"),
         (
             "a.jsonl",
             '{"text": "ab c", "spans": [{"start": 0, "end": 9, "label": "X"}]}\n',
@@ -279,7 +278,7 @@ def test_a_bad_line_is_named(name: str, lines: str, line: int, message: str, tmp
     path = write(tmp_path / name, lines)
     with pytest.raises(DataError) as error:
         read(path)[2].raise_if_any()
-    assert re.search(message, str(error.value)) or message in str(error.value)
+    assert message in str(error.value)
     assert str(error.value).startswith(f"{path}:{line}: ")
 
 

@@ -192,7 +192,7 @@ def _lines_of_words(
     tags = Counter(fields[tag] for _, fields in rows if len(fields) > max(tag, 1) and fields[0][:1] != "#")
     at_start, first = True, 0
     for (number, fields), (_, line) in zip(rows, lines, strict=True):
-        heads = number == lines[0][0] and len(fields) > word and plain(fields[word]) in HEADERS
+        heads = number == lines[0][0] and len(fields) > max(word, 1) and plain(fields[word]) in HEADERS
         is_tag = len(fields) > 1 and (tags[fields[tag]] > heads or _IOB2.fullmatch(fields[tag]))
         if not line or line.startswith(DOCUMENT_START):
             at_start = True
@@ -254,9 +254,10 @@ def _names(path: Path, fields: dict[str, Any], specs: ColumnSpecs) -> tuple[str,
         message = f"{path}: {' and '.join(map(repr, usual))} may both be the tags"
         raise UsageError(message, f"name one: {specs[1].flag} {usual[0]}")
     tags = tags or next(iter(usual), SPANS if SPANS in fields else "")
-    listed = isinstance(fields.get(tags), list) and all(isinstance(each, str) for each in fields[tags])
-    of_text = tags == SPANS or not listed
-    there = [name for name in specs[0].usual if isinstance(fields.get(name), str if of_text else list)]
+    listed = fields.get(tags) if isinstance(fields.get(tags), list) else []
+    of_text = tags == SPANS or any(isinstance(each, dict) for each in listed)
+    there = [name for name in specs[0].usual if name in fields]
+    there.sort(key=lambda name: isinstance(fields[name], str) != of_text)
     return words or next(iter(there), ""), tags
 
 
