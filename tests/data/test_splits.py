@@ -29,7 +29,7 @@ def test_a_split_depends_on_the_seed_and_nothing_else():
 
 
 def test_one_group_cannot_be_split():
-    with pytest.raises(DataError, match="of 1 different texts none can be set aside"):
+    with pytest.raises(DataError, match="nothing can be set aside"):
         group_split(["a", "a"], None, 0.5, seed=0)
 
 
@@ -94,9 +94,7 @@ def test_small_labels_are_validated_in_turn_of_what_they_are_owed():
 
 
 def test_where_each_label_has_one_text_nothing_can_be_set_aside():
-    with pytest.raises(
-        DataError, match="of 3 different texts none can be set aside, since each holds the last example of a label"
-    ):
+    with pytest.raises(DataError, match="each text holds the last example of a label"):
         group_split(list("xyz"), list("abc"), 0.5, seed=0)
 
 

@@ -108,7 +108,7 @@ def test_too_few_texts_of_a_label_are_no_texts_of_one_label(tmp_path: Path, capf
     table = tmp_path / "a.csv"
     table.write_text("text,labels\na b,x\nc d,\ne f,x;y\n", "utf-8")
     assert main(["train", "multilabel", "--train-file", str(table), "--out", str(tmp_path / "run")]) == 3
-    assert "too few texts have a label in common to set some aside" in capfd.readouterr().err
+    assert "each holds the last example of a label" in capfd.readouterr().err
 
 
 def test_a_label_of_the_test_file_alone_is_named(trained: Path, tmp_path: Path, capfd: Any) -> None:

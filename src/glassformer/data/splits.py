@@ -233,7 +233,6 @@ def group_split(
         )
         held_out = min(spare, key=len, default=[])
     if not held_out:
-        why = ", since each holds the last example of a label" if len({*labels}) > 1 else ""
-        raise DataError(f"of {len(members):,} different texts none can be set aside{why}")
+        raise DataError("nothing can be set aside, since each text holds the last example of a label")
     in_valid = np.isin(np.arange(len(groups)), held_out)
     return np.flatnonzero(~in_valid), np.flatnonzero(in_valid)

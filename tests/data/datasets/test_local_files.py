@@ -129,7 +129,7 @@ def test_a_column_of_numbers_is_not_taken_for_labels(tmp_path):
     rows = [(f"some longer text {i}", i) for i in range(50)]
     path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
     with pytest.raises(
-        DataError, match="of 50 different texts none can be set aside, since each holds the last example"
+        DataError, match="50 different texts leave nothing to validate on, since each holds the last example of a label"
     ):
         load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
 
@@ -196,7 +196,7 @@ def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
 
 def test_texts_that_are_all_the_same_cannot_be_parted(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\nsame,a\nsame,b\n")
-    with pytest.raises(DataError, match=r"a\.csv: 2 examples leave nothing to validate on: of 1 different texts none"):
+    with pytest.raises(DataError, match=r"a\.csv: 2 examples with 1 different text leave nothing to validate on"):
         load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
 
 

@@ -7,7 +7,6 @@ are refused. Training, validation and test data go through the same function.
 from __future__ import annotations
 
 import json
-import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -61,13 +60,7 @@ def count_missing(path: Path, texts: Sequence[str], diagnostics: Diagnostics) ->
 
 
 def label_of_number(value: float | Decimal) -> str:
-    """Return how a label that is a JSON boolean or number is spelled: true, 1 (also 1.0), 0.5.
-
-    Raises:
-        ValueError: NaN or infinity.
-    """
-    if not math.isfinite(value):
-        raise ValueError(f"is {value}, which is not a class")
+    """Return how a label that is a JSON boolean or number is spelled: true, 1 (also 1.0), 0.5."""
     if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT:
         value = int(value)
     return str(value).lower()

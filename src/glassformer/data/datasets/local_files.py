@@ -227,9 +227,13 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
     labels = rarest_labels(train.answers) if schema.has_names else None
     try:
         rest, held_out = group_split(train.text, labels, data.valid_fraction, data.split_seed)
-    except DataError as error:
-        what = f"{train.source}: {counted(len(train), 'examples')} leave nothing to validate on: {error.message}"
-        raise DataError(what, "give more data, or validation data of its own (--valid-file)") from None
+    except DataError:
+        n = len({*train.text})
+        what = f"{train.source}: {counted(len(train), 'examples')} with {counted(n, 'different texts')}"
+        why = ", since each holds the last example of a label" if labels and n > 1 else ""
+        raise DataError(
+            f"{what} leave nothing to validate on{why}", "give more data, or validation data of its own (--valid-file)"
+        ) from None
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     diagnostics.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
     train, valid = train.take(rest), train.take(held_out, f"{train.source} (set aside)")

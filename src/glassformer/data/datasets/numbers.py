@@ -5,6 +5,7 @@ A number is written with a decimal point: 3, -0.5, 1e6. What might be read in tw
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,9 +41,11 @@ def clean_numbers(
     """Return the numbers without spaces and invisible characters around them; report decimal commas in one line."""
     cells = [normalised_label(cell) for cell in cells]
     if commas := [i for i, cell in enumerate(cells) if "," in cell and NUMBER.fullmatch(re.sub("[.,]", "", cell))]:
-        first = f"{cells[commas[0]][:40]!r} and {len(commas) - 1:,} more have commas" if commas[1:] else "has a comma"
-        what = "; write numbers with a decimal point and without a comma"
-        diagnostics.error(path, lines[commas[0]], "label", first + what)
+        others = f" (nor are {len(commas) - 1:,} more with commas)" if commas[1:] else ""
+        what = (
+            f"{cells[commas[0]][:40]!r} is not a number{others}; write numbers with a decimal point and without a comma"
+        )
+        diagnostics.error(path, lines[commas[0]], "label", what)
         for i in commas:  # no line for each of them
             cells[i] = "0"
     return cells
