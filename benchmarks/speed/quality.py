@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import math
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from benchmarks.speed.child import Child, ChildError
-from benchmarks.speed.load import OtherLoad
+from benchmarks.speed.load import OtherLoad, wait_for_quiet
 from benchmarks.speed.options import Options
 from benchmarks.speed.registry import PEERS, ROOT, precisions
 from benchmarks.speed.table import Section, busy, rounded
-from benchmarks.speed.training import log, wait_for_quiet
+from benchmarks.speed.training import log
 from benchmarks.speed.workloads import Workload
 
 from glassformer.config.recipes import load_recipe
@@ -70,49 +70,43 @@ ADAM = {"betas": (0.9, 0.98), "weight_decay": 0.0}
 NANOGPT = {"lr": 1e-3, "betas": (0.9, 0.99), "weight_decay": 0.1, "label_smoothing": 0.0}
 
 
+class Contender(NamedTuple):
+    """An implementation at one goal: its name in the table, its peer, its file in `peers/`, what it is told."""
+
+    name: str
+    peer: str
+    module: str
+    spec: dict[str, Any]
+
+
 def run_quality(options: Options) -> Section:
-    """Measure the table of part i."""
+    """Measure the table of part i: ours, then each peer for at most `MOST` times our seconds."""
     section = Section("(i) Seconds of training to a validation score", COLUMNS)
     for goal in GOALS:
-        measure_goal(goal, options, section)
-        if section.interrupted:
-            break
+        spec = {"recipe": goal.recipe, "steps": goal.steps, "seed": 1, "metric": goal.metric}
+        ours = Contender("glassformer", "ours", "ours_curve", spec)
+        seconds = measure(goal, options, section, ours, math.inf, None)
+        if seconds is None:
+            continue
+        context = prepare(load_recipe(goal.recipe))
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            for contender in contenders(goal, context, Path(folder), MOST * seconds):
+                if contender.peer in options.peers:
+                    measure(goal, options, section, contender, MOST * seconds, context, ours=seconds)
+    steps = "` and `--steps ".join(str(goal.steps) for goal in GOALS)
     section.notes.append(
-        "Ours: the recipe as shipped with `--steps "
-        + "` and `--steps ".join(str(goal.steps) for goal in GOALS)
-        + f"`. Others are stopped at {MOST:.0f} times our seconds. Only steps are timed."
+        f"Ours: the recipe as shipped with `--steps {steps}`. Others are stopped at {MOST:.0f} times our seconds. "
+        "Only steps are timed."
     )
     draw_curves(section.facts, FIGURE)
     return section
-
-
-def measure_goal(goal: Goal, options: Options, section: Section) -> None:
-    """Measure ours, then each peer for at most `MOST` times our seconds."""
-    ours = {"recipe": goal.recipe, "steps": goal.steps, "seed": 1, "metric": goal.metric}
-    seconds = measure(goal, options, section, "glassformer", "ours", "ours_curve", ours, math.inf, None)
-    if seconds is None:
-        return
-    context = prepare(load_recipe(goal.recipe))
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        for name, peer, module, spec in peers_of(goal, context, Path(folder), MOST * seconds):
-            if peer not in options.peers:
-                continue
-            if reason := PEERS[peer].why_not():
-                section.rows.append([goal.title, name, "–", "", "", "", f"not run: {reason}"])
-                continue
-            measure(goal, options, section, name, peer, module, spec, MOST * seconds, context, ours=seconds)
-            if section.interrupted:
-                return
 
 
 def measure(
     goal: Goal,
     options: Options,
     section: Section,
-    name: str,
-    peer: str,
-    module: str,
-    spec: dict[str, Any],
+    contender: Contender,
     limit: float,
     context: RunContext | None,
     ours: float | None = None,
@@ -122,6 +116,10 @@ def measure(
     Returns:
         the seconds to the goal; None if it was not reached.
     """
+    name, peer, module, spec = contender
+    if reason := PEERS[peer].why_not():
+        section.rows.append([goal.title, name, "–", "", "", "", f"not run: {reason}"])
+        return None
     if not options.anyway:
         wait_for_quiet(options.wait)
     curve: list[dict[str, Any]] = []
@@ -143,16 +141,9 @@ def measure(
         except ChildError as error:
             section.rows.append([goal.title, name, "–", "", "", "", f"not run: {error}"])
             return None
-        except KeyboardInterrupt:  # what is measured is a lower bound of the seconds it needs
-            section.interrupted = True
-            if not curve:
-                return None
     shown, remark = busy([load.cores], options.anyway)
-    if section.interrupted:
-        remark = remark or "interrupted"
     last = curve[-1]
     reached = goal.reached(last["score"])
-    seconds = last["seconds"] if reached else None
     row = [goal.title, name, "–", "", str(last["steps"]), f"{last['score']:.4g}", remark]
     if shown:
         row[2] = rounded(last["seconds"]) if reached else f"> {rounded(last['seconds'])}"
@@ -162,7 +153,7 @@ def measure(
             section.summary.append((goal.title, f"{rounded(ours)} s", f"{name}: {row[2]} s", f"{row[3]} ×"))
     section.rows.append(row)
     section.facts.append({"goal": asdict(goal), "peer": name, "spec": spec, "curve": curve, "others": load.cores})
-    return seconds
+    return last["seconds"] if reached else None
 
 
 def bleu(context: RunContext, translations: list[list[int]]) -> float:
@@ -172,16 +163,14 @@ def bleu(context: RunContext, translations: list[list[int]]) -> float:
     return float(score(texts, answers, n_bootstrap=0, tokenize=context.config.decode.bleu_tokenize)["bleu"])
 
 
-def peers_of(
-    goal: Goal, context: RunContext, folder: Path, horizon: float
-) -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Return name, peer, module and spec of each peer of a goal; their data is written to `folder`."""
+def contenders(goal: Goal, context: RunContext, folder: Path, horizon: float) -> list[Contender]:
+    """Return the others of a goal; their data is written to `folder`."""
     if goal.recipe == "shakespeare":
-        return [nanogpt(context, folder, horizon, published=True), nanogpt(context, folder, horizon, published=False)]
+        return [nanogpt(context, folder, horizon, published) for published in (True, False)]
     return [joeynmt(context, folder)]
 
 
-def joeynmt(context: RunContext, folder: Path) -> tuple[str, str, str, dict[str, Any]]:
+def joeynmt(context: RunContext, folder: Path) -> Contender:
     """Return JoeyNMT at our sizes, on our tokens and batches.
 
     Rate and warm-up are the best of those tried on the validation split after 250 steps.
@@ -202,34 +191,14 @@ def joeynmt(context: RunContext, folder: Path) -> tuple[str, str, str, dict[str,
         "valid_offsets": valid.ids.offsets,
     }
     np.savez(folder / "pairs.npz", **arrays)
-    model = config.model
-    workload = Workload(
-        "i",
-        "",
-        "translate",
-        model.d_model,
-        model.n_layers,
-        model.n_heads,
-        context.task.tokenizer.vocab_size,
-        config.text.max_len + 2,
-        config.train.max_tokens,
-        0,
-        dropout=model.dropout,
-        hidden=model.d_ff,
-    )
-    spec = {
-        "layer_norm": "pre",
-        "lr": 2e-3,
-        "warmup": 200,
-        "label_smoothing": 0.1,
-        "precision": precisions()[-1],
-        "seed": 1,
-    }
+    workload = workload_of(context, "translate", config.text.max_len + 2, config.train.max_tokens)
+    spec = {"layer_norm": "pre", "lr": 2e-3, "warmup": 200, "label_smoothing": 0.1}
+    spec |= {"precision": precisions()[-1], "seed": 1}
     data = {"workload": asdict(workload), "data": str(folder / "pairs.npz")}
-    return "JoeyNMT, our sizes, Adam", "joeynmt", "joeynmt_curve", spec | ADAM | data
+    return Contender("JoeyNMT, our sizes, Adam", "joeynmt", "joeynmt_curve", spec | ADAM | data)
 
 
-def nanogpt(context: RunContext, folder: Path, horizon: float, published: bool) -> tuple[str, str, str, dict[str, Any]]:
+def nanogpt(context: RunContext, folder: Path, horizon: float, published: bool) -> Contender:
     """Return nanoGPT in its README's configuration for a CPU, or at our sizes; its cosine ends at our limit."""
     config = context.config
     length = 64 if published else config.text.max_len
@@ -237,30 +206,22 @@ def nanogpt(context: RunContext, folder: Path, horizon: float, published: bool) 
     windows = np.concatenate(list(overlapping_windows(len(valid), length, 4096)))
     path = folder / f"characters-{length}.npz"
     np.savez(path, train=train, valid=valid, windows=windows)
-    d_model, n_layers, n_heads, dropout = (
-        (128, 4, 4, 0.0)
-        if published
-        else (config.model.d_model, config.model.n_layers, config.model.n_heads, config.model.dropout)
-    )
     rows = 12 if published else config.train.max_tokens // length
-    workload = Workload(
-        "i",
-        "",
-        "lm",
-        d_model,
-        n_layers,
-        n_heads,
-        context.task.tokenizer.vocab_size,
-        length,
-        rows * length,
-        0,
-        dropout=dropout,
-    )
+    workload = workload_of(context, "lm", length, rows * length)
+    if published:
+        workload = replace(workload, d_model=128, n_layers=4, n_heads=4, dropout=0.0)
     spec = {"workload": asdict(workload), "data": str(path), "rows": rows, "horizon": horizon, "seed": 1}
     if published:
         spec |= {"threads": 1}  # its products are so small that two threads on two cores take longer than one
     name = "nanoGPT, its CPU configuration" if published else "nanoGPT, our sizes"
-    return name, "nanogpt", "nanogpt_curve", spec | NANOGPT | {"precision": precisions()[-1]}
+    return Contender(name, "nanogpt", "nanogpt_curve", spec | NANOGPT | {"precision": precisions()[-1]})
+
+
+def workload_of(context: RunContext, kind: Literal["translate", "lm"], max_len: int, max_tokens: int) -> Workload:
+    """Return the sizes of our recipe for a peer."""
+    m, n_tokens = context.config.model, context.task.tokenizer.vocab_size
+    sizes = (m.d_model, m.n_layers, m.n_heads, n_tokens, max_len, max_tokens)
+    return Workload("i", "", kind, *sizes, 0, dropout=m.dropout, hidden=m.d_ff)
 
 
 def draw_curves(facts: list[dict[str, Any]], path: Path) -> None:

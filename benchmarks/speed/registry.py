@@ -1,7 +1,4 @@
-"""Which implementations there are, where each lives, and its rows.
-
-Defaults, and every setting of the process that may make it faster.
-"""
+"""Which implementations there are, where each lives, and its rows: every setting of the process that may be fastest."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class Peer:
     title: str
     module: str
     environment: str | None
-    kinds: frozenset[str] = frozenset()
+    kinds: tuple[str, ...] = ("classify", "translate", "lm")
 
     @property
     def python(self) -> Path:
@@ -42,33 +39,19 @@ class Peer:
 
     def why_not(self) -> str | None:
         """Return why it cannot run here, or None."""
-        if self.python.exists() and not (reason := self.python.parents[1] / "failed.txt").exists():
-            return None
         if self.environment and (reason := ENVIRONMENTS / self.environment / "failed.txt").exists():
             return reason.read_text(encoding="utf-8").strip()
-        return "not installed: make bench-peers"
+        return None if self.python.exists() else "not installed: make bench-peers"
 
 
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("ours", "glassformer", "ours", None, frozenset({"classify", "translate", "lm"})),
-        Peer("torch", "nn.Transformer", "torch_loop", "torch", frozenset({"classify", "translate", "lm"})),
-        Peer(
-            "transformers", "transformers", "hugging_face", "transformers", frozenset({"classify", "translate", "lm"})
-        ),
-        Peer("nanogpt", "nanoGPT-like", "nanogpt", "torch", frozenset({"lm"})),
-        Peer(
-            "x-transformers",
-            "x-transformers",
-            "x_transformers",
-            "x_transformers",
-            frozenset({"classify", "translate", "lm"}),
-        ),
-        Peer("keras", "Keras on torch", "keras_torch", "keras", frozenset({"classify"})),
-        Peer("joeynmt", "JoeyNMT", "joeynmt", "joeynmt", frozenset({"translate"})),
-        Peer("ctranslate2", "CTranslate2", "ctranslate2", "ctranslate2"),
-        Peer("tutorial", "the sentiment tutorial", "tutorial", "torch"),
+        Peer("ours", "glassformer", "ours", None),
+        Peer("torch", "nn.Transformer", "torch_loop", "torch"),
+        Peer("nanogpt", "nanoGPT-like", "nanogpt", "torch", ("lm",)),
+        Peer("x-transformers", "x-transformers", "x_transformers", "x_transformers"),
+        Peer("joeynmt", "JoeyNMT", "joeynmt", "joeynmt", ("translate",)),
     )
 }
 
@@ -81,19 +64,11 @@ def precisions() -> list[str]:
 
 
 def rows_of(peer: Peer, known: Sequence[str]) -> dict[str, Settings]:
-    """Return the rows of a peer by name in the table: its defaults, and each of `known`, the precisions, at its best.
+    """Return the rows of a peer by name in the table: each of `known`, the precisions, under each setting.
 
-    Ours are as a run chooses by its trial, and under each fixed setting.
+    Ours are also as a run chooses by its trial.
     """
-    ours, flash = peer.name == "ours", peer.name in ("ours", "x-transformers")
-    rows = {"as chosen": Settings("auto", "bucketed")} if ours else {"defaults": Settings()}
-    for precision in known:
-        best = Settings(precision, "bucketed", fused=True, keep_memory=not ours)
-        rows[precision] = best
-        if flash:
-            rows[f"{precision} fused"] = replace(best, flash=True)
-        if precision == "fp32":
-            rows["fp32 oneDNN"] = replace(best, medium=True)
-            if flash:
-                rows["fp32 oneDNN fused"] = replace(best, medium=True, flash=True)
-    return rows
+    rows = {precision: Settings(precision) for precision in known} | {"fp32 oneDNN": Settings("fp32", medium=True)}
+    if peer.name in ("ours", "x-transformers"):
+        rows |= {f"{name} fused": replace(settings, flash=True) for name, settings in rows.items()}
+    return {"as chosen": Settings("auto")} | rows if peer.name == "ours" else rows

@@ -41,7 +41,6 @@ class Section:
         rows: their cells.
         facts: everything measured, for the JSON file.
         notes: sentences below it.
-        interrupted: not all rounds were measured, because somebody did not want to wait.
         summary: lines of the short table: work, glassformer, the best row of another, how they compare.
         part: which one it is. machine, date: where and when it was measured.
     """
@@ -51,7 +50,6 @@ class Section:
     rows: list[list[str]] = field(default_factory=list)
     facts: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    interrupted: bool = False
     summary: list[tuple[str, str, str, str]] = field(default_factory=list)
     part: str = ""
     machine: str = ""
@@ -77,27 +75,15 @@ def machine() -> str:
 
 
 def merged(earlier: Sequence[Section], now: Sequence[Section]) -> list[Section]:
-    """Merge new sections into earlier ones, in the order of the parts.
-
-    An incomplete section does not replace a complete one.
-    """
-    found = {section.part: section for section in earlier}
-    for section in now:
-        before = found.get(section.part)
-        if before is None or before.interrupted or not section.interrupted:
-            found[section.part] = section
+    """Merge new sections into earlier ones, in the order of the parts."""
+    found = {section.part: section for section in (*earlier, *now)}
     return [found[part] for part in sorted(found)]
 
 
-EXTRAPOLATED = "(extrapolated)"
-"""Ends a figure in a summary that was not measured to its end."""
-
-
 def short_table(sections: Sequence[Section]) -> str:
-    """Return a line or two per part: glassformer's best row and the best valid row of the others, if measured."""
-    lines = [_line(("work", "glassformer", "best other", "")), _line(["---"] * 4)]
-    summary = [line for section in sections for line in section.summary if EXTRAPOLATED not in line[2]]
-    return "\n".join([*lines, *map(_line, summary)])
+    """Return the summaries of sections as one table."""
+    lines = [("work", "glassformer", "best other", ""), ("---",) * 4]
+    return "\n".join(map(_line, [*lines, *(line for section in sections for line in section.summary)]))
 
 
 def rounded(value: float, digits: int = 3) -> str:
@@ -112,16 +98,9 @@ def rounded(value: float, digits: int = 3) -> str:
     return text
 
 
-def busy(others: Sequence[float | None], anyway: bool) -> tuple[bool, str]:
-    """Return whether a row may be shown, and a remark, by the cores that others used during its rounds.
-
-    If nothing is known of others, the row is shown with that remark.
-    """
-    known = [cores for cores in others if cores is not None]
-    if not known:
-        return True, "load unknown"
-    cores = statistics.median(known)
-    if cores <= MOST_OTHERS:
+def busy(others: Sequence[float], anyway: bool) -> tuple[bool, str]:
+    """Return whether a row may be shown, and a remark, by the cores that others used during its rounds."""
+    if (cores := statistics.median(others)) <= MOST_OTHERS:
         return True, ""
     remark = f"busy: others took {cores:.2f} cores"
     return anyway, remark if anyway else f"{remark}; not shown (--anyway shows it)"

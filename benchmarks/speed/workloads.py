@@ -6,7 +6,7 @@ something to learn in them, so that a loss falls, and falls alike in two impleme
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,7 +63,6 @@ class Workload:
     tolerance: float = 0.15
     dropout: float = 0.1
     lr: float = 5e-4
-    clip: float = 1.0
     hidden: int | None = None
 
     @property
@@ -115,19 +114,6 @@ WORKLOADS = {
             64,
             max_tokens=2048,
             n_batches=12,
-        ),
-        Workload(
-            "b6",
-            "encoder–decoder 6+6, d 512, Multi30k's lengths",
-            "translate",
-            512,
-            6,
-            8,
-            8_000,
-            64,
-            max_tokens=2048,
-            n_batches=4,
-            tolerance=0.25,
         ),
         Workload(
             "c",
@@ -218,14 +204,11 @@ def save_data(w: Workload, path: Path, seed: int = 0) -> None:
     texts = make_texts(w, n, seed)
     tie = np.zeros(n, np.int64)
     bucketed = shuffled_length_buckets(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens), 0)[: w.n_batches]
-    used = np.concatenate(bucketed)
-    shuffled = np.array_split(np.random.default_rng(seed).permutation(used), len(bucketed))
     curve = shuffled_length_buckets(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens // w.curve_share), 1)[
         : w.n_curve
     ]
-    plans = {"bucketed": bucketed, "shuffled": shuffled, "curve": curve}
     arrays: dict[str, Any] = {**vars(texts)}
-    for name, plan in plans.items():
+    for name, plan in {"bucketed": bucketed, "curve": curve}.items():
         arrays |= {name: np.concatenate(plan), f"{name}_sizes": np.array([len(index) for index in plan])}
     np.savez(path, **arrays)
 
@@ -235,8 +218,7 @@ def load_data(path: str | Path) -> tuple[Texts, dict[str, list[np.ndarray]]]:
     with np.load(path) as arrays:
         texts = Texts(*(arrays[name] for name in Texts.__dataclass_fields__))
         return texts, {
-            name: np.split(arrays[name], arrays[f"{name}_sizes"].cumsum()[:-1])
-            for name in ("bucketed", "shuffled", "curve")
+            name: np.split(arrays[name], arrays[f"{name}_sizes"].cumsum()[:-1]) for name in ("bucketed", "curve")
         }
 
 
@@ -247,11 +229,6 @@ def padded(flat: np.ndarray, start: np.ndarray, length: np.ndarray) -> np.ndarra
     rows = np.full(real.shape, PAD, np.int64)
     rows[real] = flat[(start[:, None] + column)[real]]
     return rows
-
-
-def as_dict(w: Workload) -> dict[str, Any]:
-    """Return the workload as JSON, to pass to a peer."""
-    return asdict(w)
 
 
 def _lengths(rng: np.random.Generator, table: tuple[int, ...], n: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 
 @pytest.fixture(autouse=True)
 def _settings_put_back() -> Iterator[None]:
-    precision, handler = torch.get_float32_matmul_precision(), signal.getsignal(signal.SIGTERM)
+    precision = torch.get_float32_matmul_precision()
     yield
     torch.set_float32_matmul_precision(precision)
-    signal.signal(signal.SIGTERM, handler)

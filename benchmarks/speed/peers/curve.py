@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from benchmarks.speed.peers.serving import answer, keep_large_blocks, own_stdout, questions
-from torch import Tensor, nn
+from benchmarks.speed.peers.training import Batch, torch_step
+from torch import nn
 
 
 class Trainer(Protocol):
@@ -73,28 +74,13 @@ class TorchCurve:
         """Return the learning rate of the next step."""
         raise NotImplementedError
 
-    def batch(self) -> tuple[Any, Tensor]:
-        """Return the next batch: the model's input and the labels (B, T), -100 where nothing is scored."""
+    def batch(self) -> Batch:
+        """Return the next batch."""
         raise NotImplementedError
-
-    def autocast(self) -> torch.autocast:
-        """Return the context of the forward pass."""
-        return torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.spec["precision"] == "bf16")
 
     def step(self, seconds: float) -> bool:
         """Run forward, backward, clipping and a step."""
-        self.model.train()
-        inputs, labels = self.batch()
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.lr(seconds)
-        with self.autocast():
-            logits = self.model(inputs)
-        loss = nn.functional.cross_entropy(
-            logits.flatten(0, -2).float(), labels.flatten(), label_smoothing=self.spec["label_smoothing"]
-        )
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        how = self.lr(seconds), self.spec["precision"], self.spec["label_smoothing"]
+        torch_step(self.model.train(), self.optimizer, self.batch(), *how)
         self.n_steps += 1
         return True

@@ -12,7 +12,6 @@ from benchmarks.speed.peers.serving import Settings, Spec, make_batch
 from benchmarks.speed.peers.training import Batch
 from benchmarks.speed.workloads import EOS, PAD, Texts, Workload
 from joeynmt.search import transformer_greedy
-from torch import Tensor
 
 SENTENCES = 128
 """Translated at a time."""
@@ -41,12 +40,12 @@ class JoeyNMTCurve(TorchCurve):
         step, warmup = self.n_steps + 1, self.spec["warmup"]
         return self.spec["lr"] * min(step / warmup, (warmup / step) ** 0.5)
 
-    def batch(self) -> tuple[Batch, Tensor]:
+    def batch(self) -> Batch:
         """Return the next batch of the plan."""
         arrays = make_batch(self.workload, self.texts, self.plan[self.n_steps % len(self.plan)])
         assert arrays.tgt_in is not None
         labels, ids = torch.from_numpy(arrays.labels), torch.from_numpy(arrays.ids)
-        return Batch(ids, ids != PAD, torch.from_numpy(arrays.tgt_in), labels), labels
+        return Batch(ids, ids != PAD, torch.from_numpy(arrays.tgt_in), labels)
 
     @torch.no_grad()
     def score(self) -> dict[str, list[list[int]]]:

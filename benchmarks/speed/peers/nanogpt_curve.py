@@ -16,7 +16,7 @@ from benchmarks.speed.peers.nanogpt import NanoGPT
 from benchmarks.speed.peers.serving import Settings, Spec
 from benchmarks.speed.peers.training import Batch
 from benchmarks.speed.workloads import Workload
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 WARMUP, LOWEST = 100, 0.1
@@ -50,11 +50,11 @@ class NanoGPTCurve(TorchCurve):
         cosine = 0.5 + 0.5 * math.cos(math.pi * min(1.0, seconds / self.spec["horizon"]))
         return self.spec["lr"] * min((self.n_steps + 1) / WARMUP, LOWEST + (1 - LOWEST) * cosine)
 
-    def batch(self) -> tuple[Batch, Tensor]:
+    def batch(self) -> Batch:
         """Return windows from random places."""
         start = self.rng.integers(len(self.train) - self.length, size=self.spec["rows"])
         rows = torch.from_numpy(self.train[start[:, None] + np.arange(self.length + 1)])
-        return Batch(rows[:, :-1], None, None, rows[:, 1:]), rows[:, 1:]
+        return Batch(rows[:, :-1], None, None, rows[:, 1:])
 
     @torch.no_grad()
     def score(self) -> dict[str, float]:

@@ -42,7 +42,7 @@ def config_of(w: Workload) -> Config:
         steps=1,
         max_tokens=w.max_tokens,
         lr=w.lr,
-        max_grad_norm=w.clip,
+        max_grad_norm=1.0,
         optimizer="adamw",
         schedule="constant",
         adamw=AdamWConfig(weight_decay=0.01),

@@ -22,22 +22,16 @@ from benchmarks.speed.workloads import BOS, EOS, IGNORE_INDEX, PAD, Texts, Workl
 
 @dataclass(frozen=True)
 class Settings:
-    """Which row of a peer: its defaults, its best, or its best with settings that the whole process shares.
+    """Which row of a peer: the settings that a process shares.
 
     Args:
         precision: "fp32", or "bf16" for autocast; ours also "auto": with what a run chooses by its trial.
-        plan: "shuffled" batches of about equally many examples, or "bucketed" by length.
-        fused: the optimizer in one kernel.
         medium: `torch.set_float32_matmul_precision("medium")`.
-        keep_memory: glibc keeps large blocks (mallopt).
         flash: fused attention, where the choice is left to the user.
     """
 
     precision: str = "fp32"
-    plan: str = "shuffled"
-    fused: bool = False
     medium: bool = False
-    keep_memory: bool = False
     flash: bool = False
 
 
@@ -115,13 +109,11 @@ def serve(make: Callable[[Spec], Trainer]) -> None:
     """Serve as a peer: read the spec, warm up, and measure on request."""
     answers = own_stdout()
     spec = Spec.read(sys.argv[1])
-    if spec.settings.keep_memory:
-        keep_large_blocks()
     texts, plans = load_data(spec.data)
     began = time.perf_counter()
     trainer = make(spec)
     curve = [trainer.update(trainer.prepare(make_batch(spec.workload, texts, index))) for index in plans["curve"]]
-    batches = [make_batch(spec.workload, texts, index) for index in plans[spec.settings.plan]]
+    batches = [make_batch(spec.workload, texts, index) for index in plans["bucketed"]]
     prepared = [(batch, trainer.prepare(batch)) for batch in batches]
     for _, ready in prepared:
         trainer.update(ready)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.speed.peers.serving import ArrayBatch, Spec
+from benchmarks.speed.peers.serving import ArrayBatch, Spec, keep_large_blocks
 from benchmarks.speed.workloads import IGNORE_INDEX, PAD
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -39,15 +39,14 @@ class TorchTrainer:
 
     def __init__(self, model: nn.Module, spec: Spec) -> None:
         torch.manual_seed(spec.seed)
+        keep_large_blocks()
         if spec.settings.medium:
             torch.set_float32_matmul_precision("medium")
         start_alike(model, embedding_std=0.02 if spec.workload.kind != "translate" else spec.workload.d_model**-0.5)
         self.model, self.spec, self.step = model.train(), spec, 0
         self.n_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        # `fused` absent is torch's own default; weight decay as in glassformer's recipes.
-        more = {"fused": True} if spec.settings.fused else {}
-        self.optimizer = torch.optim.AdamW(
-            model.parameters(), spec.workload.lr, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01, **more
+        self.optimizer = torch.optim.AdamW(  # weight decay as in glassformer's recipes
+            model.parameters(), spec.workload.lr, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01, fused=True
         )
 
     def prepare(self, batch: ArrayBatch) -> Batch:
@@ -61,17 +60,25 @@ class TorchTrainer:
         """Run forward, backward, clipping and a step."""
         self.step += 1
         lr = self.spec.workload.lr * min(1.0, self.step / WARM_UP_UPDATES)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        bf16 = self.spec.settings.precision == "bf16"
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-            logits = self.model(prepared)
-        loss = F.cross_entropy(logits.flatten(0, -2).float(), prepared.labels.flatten(), ignore_index=IGNORE_INDEX)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.spec.workload.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        loss = torch_step(self.model, self.optimizer, prepared, lr, self.spec.settings.precision)
         return loss.item()
+
+
+def torch_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, lr: float, precision: str, smoothing: float = 0.0
+) -> Tensor:
+    """Run forward, backward, clipping at 1 and a step; return the mean loss."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+        logits = model(batch)
+    labels = batch.labels.flatten()
+    loss = F.cross_entropy(logits.flatten(0, -2).float(), labels, ignore_index=IGNORE_INDEX, label_smoothing=smoothing)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss
 
 
 def start_alike(model: nn.Module, embedding_std: float) -> None:

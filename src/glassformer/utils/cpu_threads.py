@@ -5,7 +5,7 @@ start again at once. Where another program takes a core, one thread is always la
 and training on two cores keeps a fifth to two fifths of its speed; with one thread fewer it loses little more than the
 other program takes.
 Bounding the spinning instead (`GOMP_SPINCOUNT`, `OMP_WAIT_POLICY`) costs up to half the speed of an idle machine.
-`python -m benchmarks.speed --only f` measures it.
+The table of this in `docs/speed.md` was measured beside one and two busy loops.
 
 Only the training loop does so. Sums over many numbers are divided among the threads, so another number of threads
 gives other last bits. To get the same ones again, fix the number with `--threads`, `--deterministic` or
