@@ -5,8 +5,8 @@
 Each result is a run folder, or a folder of several seeds, of a name that `results.toml` lists (others are taken as
 they are), or, of results that answer together (`joined`), the scores that `evaluate --json` wrote. What the page
 needs of it is kept in `results.json`, so that the page can be made again without the runs: a folder that exists is
-read, one that does not is told as missing, and keeps what was known. `--train` first trains what is missing, one
-after the other; a run that was interrupted goes on. Ablations are `ablations.json`'s.
+read, one that does not is reported as missing, and keeps what was known. `--train` first trains what is missing, one
+after the other; a run that was interrupted goes on. Ablations are `ablations.md`, as it stands.
 How a page is made of these facts is in `results_page.py`.
 """
 
@@ -212,7 +212,7 @@ def train(name: str, facts: JsonObject, out: Path) -> None:
         print(f"warning: {name} did not finish; make results-train goes on with it", file=sys.stderr)
 
 
-def write(root: Path, results: dict[str, JsonObject], ablations: list[JsonObject]) -> None:
+def write(root: Path, results: dict[str, JsonObject]) -> None:
     """Write results.json, the plots and RESULTS.md under a root; plots of former sections are removed."""
     write_json(root / "benchmarks" / "results.json", results)
     images = curves_png(results)
@@ -223,7 +223,9 @@ def write(root: Path, results: dict[str, JsonObject], ablations: list[JsonObject
             stale.unlink()
     for name, image in images.items():
         atomic_write_bytes(folder / name, image)
-    atomic_write_text(root / "RESULTS.md", page(results, ablations, sorted(images)))
+    ablations = root / "benchmarks" / "ablations.md"
+    text = ablations.read_text(encoding="utf-8") if ablations.exists() else ""
+    atomic_write_text(root / "RESULTS.md", page(results, text, sorted(images)))
 
 
 def read(path: Path) -> Any:
@@ -245,7 +247,7 @@ def main(root: Path = ROOT) -> None:
                 train(name, facts, out)
     known = read(root / "benchmarks" / "results.json") or {}
     results, missing = update(arguments.runs, wanted, known)
-    write(root, results, read(root / "benchmarks" / "ablations.json") or [])
+    write(root, results)
     for name in missing:
         kept = "its facts are those of benchmarks/results.json" if name in known else "it is not in the page"
         print(f"missing: {arguments.runs / name}; {kept}", file=sys.stderr)

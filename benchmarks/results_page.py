@@ -36,8 +36,8 @@ Disclosure: two configurations were changed after a look at the test set, the Sh
 `$GLASSFORMER_DATA` read files that are not part of this repository."""
 
 
-def page(results: dict[str, JsonObject], ablations: list[JsonObject], images: list[str]) -> str:
-    """Return the page as Markdown."""
+def page(results: dict[str, JsonObject], ablations: str, images: list[str]) -> str:
+    """Return the page as Markdown; `ablations` ends it."""
     parts = [INTRODUCTION]
     if not results:
         parts.append("No result has been measured yet.")
@@ -48,13 +48,7 @@ def page(results: dict[str, JsonObject], ablations: list[JsonObject], images: li
             parts.append("\n".join(notes))
         if (image := image_name(section)) in images:
             parts.append(f"![Learning curves of {section}](docs/images/{image})")
-    if ablations:
-        parts += ["## Ablations", "Each row changes one thing; the last column is its mean difference to the first."]
-    for ablation in ablations:
-        if "tried" in ablation:
-            parts += [f"## {ablation['title']}", "\n".join(f"- {line}" for line in ablation["tried"])]
-        else:
-            parts += [f"### {ablation['title']}", ablation_table(ablation), *ablation_notes(ablation)]
+    parts += [ablations.strip()] if ablations else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -136,46 +130,6 @@ def typed(facts: JsonObject, out: object) -> str:
 def in_powers(flops: float) -> str:
     """Return `1.3e15`; a dash if nothing was counted."""
     return f"{flops:.1e}".replace("e+", "e") if flops else "–"
-
-
-def ablation_table(ablation: JsonObject) -> str:
-    """Return a table of `ablations.json`: variants by datasets, the mean of their seeds.
-
-    The file is a list of {"title", "command", "split", "metric", "unit", "rows", "notes"}. A row is {"variant" in
-    Markdown, "scores"}. Scores are, by dataset, a number (the mean of `seeds_per_score` seeds, by default 1) or one
-    per seed. The last entry, {"title", "tried"}, has a line for each measure that was removed from the code.
-    """
-    names = list(dict.fromkeys(name for row in ablation["rows"] for name in row["scores"]))
-    first = ablation["rows"][0]["scores"]
-    digits = 3 if ablation.get("unit") == "nats" else 2
-    rows = []
-    for row in ablation["rows"]:
-        cells = [_ablated(row["scores"].get(name), digits) for name in names]
-        both = [name for name in names if name in row["scores"] and name in first]
-        difference = np.mean([np.mean(row["scores"][name]) - np.mean(first[name]) for name in both]) if both else 0.0
-        rows.append([row["variant"], *cells, "" if row is ablation["rows"][0] else f"{difference:+.{digits}f}"])
-    return table(["variant", *names, "difference"], rows, is_markdown=True)
-
-
-def _ablated(scores: Any, digits: int) -> str:
-    if scores is None:
-        return "–"
-    values = np.atleast_1d(np.asarray(scores, float))
-    spread = f" (sd {values.std(ddof=1):.{digits}f})" if len(values) > 1 else ""
-    return f"{values.mean():.{digits}f}{spread}"
-
-
-def ablation_notes(ablation: JsonObject) -> list[str]:
-    """Return the split, metric, seeds, notes and command of an ablation."""
-    per_score = ablation.get("seeds_per_score", 1)
-    counts = sorted({per_score * np.size(s) for row in ablation["rows"] for s in row["scores"].values()})
-    seeds = " to ".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
-    plural = "s" if counts[-1] > 1 else ""
-    metric, split = ablation.get("metric", "Accuracy, %"), ablation.get("split", "validation")
-    parts = [f"{metric} on {split}; {seeds} seed{plural} per cell.", fenced(ablation["command"], "sh")]
-    if "notes" in ablation:
-        parts.append("\n".join(f"- {note}" for note in ablation["notes"]))
-    return parts
 
 
 def image_name(section: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from benchmarks import results
-from benchmarks.results_page import ablation_table, image_name, page, score_text
+from benchmarks.results_page import image_name, page, score_text
 from tests.api.test_end_to_end import TINY, write_pairs, write_reviews
 
 import glassformer
@@ -88,15 +88,9 @@ def test_the_page_is_made_again_without_the_runs(
 
 def test_the_committed_page_is_what_the_committed_facts_give() -> None:
     found = results.read(ROOT / "benchmarks" / "results.json") or {}
-    ablations = results.read(ROOT / "benchmarks" / "ablations.json") or []
+    ablations = (ROOT / "benchmarks" / "ablations.md").read_text(encoding="utf-8")
     images = sorted(path.name for path in (ROOT / "docs" / "images").glob("results-*.png"))
     assert (ROOT / "RESULTS.md").read_text(encoding="utf-8") == page(found, ablations, images)
-
-
-def test_a_table_that_begins_with_the_default_has_a_command_that_leaves_it() -> None:
-    ablations = results.read(ROOT / "benchmarks" / "ablations.json") or []
-    (found,) = (a for a in ablations if a["title"] == "Adversarial training on own texts (ensemble size 1)")
-    assert found["rows"][0]["variant"].endswith("(the default)") and "--adversarial" not in found["command"]
 
 
 def test_wanted_results_have_a_section_and_a_command_that_a_page_can_show() -> None:
@@ -153,7 +147,7 @@ def test_results_that_answer_together_are_a_row_with_the_cost_of_all(runs: Path,
     )
     assert both["ci95"] == scores["ci95"]
     assert (both["parameters"], both["steps"]) == (2 * three["parameters"], 2 * three["steps"])
-    text = page(found, [], [])
+    text = page(found, "", [])
     assert f"{command} > runs/results/both.json" in text and "--out runs/results/three" in text
     (folder / "both.json").write_text(json.dumps({**scores, "joined": ["runs/other"]}, default=str))
     assert "both" not in results.update(folder, wanted, {})[0]  # those are the scores of something else
@@ -166,26 +160,4 @@ def test_words() -> None:
     one = {"task": "classify", "metric": "accuracy", "score": {"n": 1, "mean": 0.871}, "ci95": [0.86, 0.88]}
     assert score_text(one) == "Accuracy 87.1% (95%: 86.0–88.0%)"
     assert image_name("banking77: 77 classes") == "results-banking77.png"
-
-
-def test_an_ablation_is_held_against_its_first_row() -> None:
-    rows = [
-        {"variant": "all", "scores": {"a": [80.0, 82.0], "b": 70.0}},
-        {"variant": "no n-grams", "scores": {"a": [78.0, 80.0], "b": 67.0}},
-        {"variant": "no dropout", "scores": {"b": 71.0}},
-    ]
-    assert ablation_table({"rows": rows}).splitlines()[2:] == [
-        "| all | 81.00 (sd 1.41) | 70.00 |  |",
-        "| no n-grams | 79.00 (sd 1.41) | 67.00 | -2.50 |",
-        "| no dropout | – | 71.00 | +1.00 |",
-    ]
-    assert ablation_table({"rows": [{"variant": "no n-grams (`ngrams` 0)", "scores": {}}]}).endswith(
-        "| no n-grams (`ngrams` 0) |  |"
-    )
-    nats = [{"variant": "all", "scores": {"a": 1.3497}}]
-    assert ablation_table({"unit": "nats", "rows": nats}).endswith("| all | 1.350 |  |")
-    text = page({}, [{"title": "Own sets", "command": "glassformer train classify", "rows": rows}], [])
-    assert "### Own sets" in text and "1 to 2 seeds per cell" in text and "No result has been measured yet." in text
-    assert page({}, [{"title": "Tried", "tried": ["`a`: 1", "`b`: 2"]}], []).endswith(
-        "\n## Tried\n\n- `a`: 1\n- `b`: 2\n"
-    )
+    assert page({}, "## Ablations\n", []).endswith("No result has been measured yet.\n\n## Ablations\n")
