@@ -25,7 +25,7 @@ help:
 	@echo "make docs       the documentation, in docs/_build/html/index.html; runs the cells of the book"
 	@echo "make docs-check the built documentation in a browser: links, contrast, widths, weights; the worked examples"
 	@echo "make classroom  the documentation, notebooks, trained models and data as one zip file, for a room without network"
-	@echo "make screenshots the pictures of the page in docs/images again, from runs that it trains first (35 minutes, with data)"
+	@echo "make screenshots the first picture of README again, and its saved page, from a run of dates that it trains first"
 	@echo "make results    RESULTS.md again, from the run folders in runs/results; results-train trains what is missing (hours)"
 	@echo "make bench      how fast it is beside others, as one table (docs/speed.md); first bench-peers, which installs them"
 	@echo "make web        build the page of 'glassformer explain' (needs Node 20)"
@@ -77,13 +77,8 @@ classroom: docs
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
 	$(BIN)/python docs/classroom.py
 
-# Needs the built-in data sets and a browser; trains only what is not in build/screenshots.
-screenshots: $(VENV)/.installed-test
-	for recipe in imdb multi30k-en-de shakespeare dates; do \
-		test -f build/screenshots/$$recipe/report.json || \
-			$(BIN)/glassformer train $$recipe --out build/screenshots/$$recipe || exit; \
-	done
-	cd build/screenshots && ../../$(BIN)/python ../../docs/screenshots.py imdb multi30k-en-de shakespeare dates
+screenshots: $(VENV)/.installed
+	test -f build/screenshots/dates/report.md || $(BIN)/glassformer train dates --out build/screenshots/dates
 	$(BIN)/python docs/front_picture.py build/screenshots/dates
 
 results: $(VENV)/.installed
@@ -92,7 +87,7 @@ results: $(VENV)/.installed
 results-train: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.results --train
 
-# BENCH holds more flags: make bench BENCH="--only a,d --repeats 9".
+# BENCH holds more flags: make bench BENCH="--only a,i --repeats 9".
 bench: $(VENV)/.installed
 	@$(BIN)/python -m benchmarks.speed --json build/bench/speed.json $(BENCH)
 
