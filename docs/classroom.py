@@ -71,7 +71,8 @@ def write_notebooks(folder: Path) -> None:
     """Copy notebooks and what their cells import; the solutions of the exercises stay in, as their checks need them."""
     shutil.copytree(DOCS / "book" / "exercises", folder / "exercises", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(DOCS / "book" / "results", folder / "results")
-    for path in [*(DOCS / "_build" / "html" / "book").glob("*.ipynb"), *(DOCS / "book").glob("*.py")]:
+    site = DOCS / "_build" / "html" / "book"
+    for path in [*site.glob("*.ipynb"), *site.glob("*.py"), *(DOCS / "book").glob("*.py")]:
         shutil.copy(path, folder)
     shutil.copy(ROOT / "benchmarks" / "results.json", folder / "results" / "all.json")
     (folder / runs.NEXT_TO_NOTEBOOKS).write_text("../runs\n", encoding="utf-8")

@@ -10,7 +10,6 @@ from typing import Any
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
-import frames  # noqa: E402
 import light_pages  # noqa: E402
 import math_to_mathml  # noqa: E402
 import notebooks  # noqa: E402
@@ -63,6 +62,5 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", notebooks.make_cache)
     app.connect("source-read", notebooks.add_download_link)
     app.connect("build-finished", notebooks.write_notebooks)
-    app.connect("build-finished", frames.write_frames)
     app.connect("build-finished", light_pages.lighten_pages)
     app.connect("builder-inited", lambda _: reference_pages.write_pages(DOCS / "reference" / "generated"))

@@ -10,12 +10,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+BOOK = Path(__file__).parent / "book"
 SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>.*?</details>", re.DOTALL)
 LINK = re.compile(r"\]\(([\w./-]+)\.md(#[\w-]+)?\)")
 FRAME = re.compile(r'<iframe class="step-frame".*?</iframe>', re.DOTALL)
 OF_THE_BOOK = re.compile(
-    r"^(?:from|import) (?:diagrams|drawings|exercises|one_page\w*|record|runs|sentences|step_frame|tools)\b",
-    re.MULTILINE,
+    r"^(?:from|import) (?:diagrams|drawings|exercises|one_page_bridge|runs|sentences|step_frame|tools)\b", re.MULTILINE
 )
 FIND_BOOK = """\
 # This chapter imports files of the book (exercises, tools), which no package contains.
@@ -23,25 +23,22 @@ import importlib.util
 import sys
 from pathlib import Path
 
-if importlib.util.find_spec("glassformer") is None:
-    raise ModuleNotFoundError(
-        f"this notebook needs the package glassformer, and {sys.executable} has none; "
-        "in a clone of its repository: python -m pip install -c constraints.txt -e ."
-    )
 if importlib.util.find_spec("exercises") is None:
-    package = Path(importlib.util.find_spec("glassformer").origin).parent
-    book = package.parents[1] / "docs" / "book"  # where the package is installed from a clone
-    if not (book / "exercises").is_dir():
+    package = importlib.util.find_spec("glassformer")
+    book = Path(package.origin).parents[2] / "docs" / "book" if package else Path("docs/book")
+    if not (book / "exercises").is_dir():  # it is there where the package is installed from a clone
         raise ModuleNotFoundError(
-            "this notebook needs the folders and files of docs/book, and found them neither "
-            f"beside itself in {Path.cwd()} nor in {book}; clone the repository and move "
-            "this notebook into its docs/book, or use the notebooks of `make classroom`"
+            f"this notebook needs the package glassformer and the files of docs/book, and {sys.executable} has not "
+            "both: clone the repository, and there python -m pip install -c constraints.txt -e . (or use the "
+            "notebooks of `make classroom`)"
         )
     sys.path.insert(0, str(book))
 """
 """The cell before the first that imports files of the book: it finds them or says where to get them."""
 PAGE_ONLY = "page-only"
 """Tag of cells that a notebook leaves out: pictures of a chapter whose own code needs torch alone."""
+ONE_PAGE = re.compile(r"^:tags: \[one-page\]\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""The cells of the chapter `one-page` that are together a file to copy."""
 MINUTES = re.compile(r"^(\*About \d+ minutes\..*?\*)$", re.MULTILINE | re.DOTALL)
 
 
@@ -70,6 +67,7 @@ def write_notebooks(app: Any, error: Exception | None) -> None:
     from jupyter_cache import get_cache
 
     out = Path(app.outdir)
+    (out / "book" / "one_page.py").write_text(one_page(), encoding="utf-8")
     cache = get_cache(app.config.nb_execution_cache_path)
     for path in sorted((out.parent / "jupyter_execute" / "book").glob("*.ipynb")):
         try:
@@ -78,6 +76,11 @@ def write_notebooks(app: Any, error: Exception | None) -> None:
             continue
         notebook = cleaned(json.loads(nbformat.writes(executed)))
         (out / "book" / path.name).write_text(json.dumps(notebook, indent=1) + "\n", encoding="utf-8")
+
+
+def one_page() -> str:
+    """Return the whole Transformer as one file, from the cells of its chapter."""
+    return "\n\n".join(ONE_PAGE.findall((BOOK / "one-page.md").read_text(encoding="utf-8")))
 
 
 def cleaned(notebook: dict[str, Any]) -> dict[str, Any]:

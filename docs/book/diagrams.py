@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from drawings import ACCENT, INK, STYLE
+import matplotlib
+from drawings import ACCENT, INK, STYLE, drawing, plain_axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 from torch import Tensor
 
 WIDTH, HEIGHT, GAP, SIDE = 1.9, 0.34, 0.21, 0.34
@@ -184,8 +187,6 @@ def draw_normalized(panels: Mapping[str, Tensor]) -> Any:
     Args:
         panels: by name a boolean (B, L, D) of the values that are normalized together.
     """
-    from matplotlib.patches import Rectangle
-
     cell = 0.22
 
     def draw(axes: Any) -> None:
@@ -210,13 +211,7 @@ def draw_normalized(panels: Mapping[str, Tensor]) -> Any:
 
 def draw_curves(x: Tensor, curves: Mapping[str, Tensor], title: str, y_label: str, x_label: str = "x") -> Any:
     """Return a figure of functions of x, the first in the accent colour; the legend names them."""
-    import matplotlib
-    from drawings import plain_axes
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.2, 3.0))
-        axes = figure.subplots()
+    with drawing(5.2, 3.0) as (figure, axes):
         for (name, values), style in zip(curves.items(), ("-", "--", ":"), strict=False):
             look = {"color": ACCENT, "lw": 2.0, "zorder": 3} if style == "-" else {"color": INK, "lw": 1.0}
             axes.plot(x, values, style, label=name, **look)
@@ -224,15 +219,11 @@ def draw_curves(x: Tensor, curves: Mapping[str, Tensor], title: str, y_label: st
         axes.axvline(0, color=INK, lw=0.4)
         axes.legend(frameon=False, labelcolor=INK)
         plain_axes(axes, title, x_label, y_label)
-        figure.tight_layout()
         return figure
 
 
 def _in_inches(width: float, height: float, draw: Callable[[Any], None]) -> Any:
     """Return a figure of one plain coordinate system in which a unit is an inch, after `draw(axes)`."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height))
         axes = figure.add_axes((0, 0, 1, 1))
@@ -245,8 +236,6 @@ def _in_inches(width: float, height: float, draw: Callable[[Any], None]) -> Any:
 
 def _box(axes: Any, x: float, y: float, name: str, page: str, width: float = WIDTH) -> float:
     """Draw a box that links to a page, its lower edge at y; return its upper edge."""
-    from matplotlib.patches import FancyBboxPatch
-
     style = "round,pad=0,rounding_size=0.06"
     box = FancyBboxPatch((x - width / 2, y), width, HEIGHT, style, facecolor="none", edgecolor=INK, lw=0.9, url=page)
     axes.add_patch(box)
@@ -256,8 +245,6 @@ def _box(axes: Any, x: float, y: float, name: str, page: str, width: float = WID
 
 def _frame(axes: Any, x: float, y: float, width: float, height: float) -> None:
     """Draw the frame of a layer, dashed."""
-    from matplotlib.patches import FancyBboxPatch
-
     style = "round,pad=0,rounding_size=0.12"
     axes.add_patch(
         FancyBboxPatch((x, y), width, height, style, facecolor="none", edgecolor=INK, lw=0.7, ls=(0, (4, 3)))
@@ -266,8 +253,6 @@ def _frame(axes: Any, x: float, y: float, width: float, height: float) -> None:
 
 def _sum(axes: Any, x: float, y: float, colour: str = INK) -> None:
     """Draw a circle with a plus, where two vectors are added."""
-    from matplotlib.patches import Circle
-
     axes.add_patch(Circle((x, y), 0.1, facecolor="none", edgecolor=colour, lw=1.2))
     for dx, dy in ((0.06, 0), (0, 0.06)):
         _line(axes, [x - dx, x + dx], [y - dy, y + dy], colour)

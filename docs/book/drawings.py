@@ -7,11 +7,16 @@ or truth values, which have no sign.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import matplotlib
+import matplotlib.colors
 import numpy as np
 import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 INK = "#010203"
@@ -25,6 +30,15 @@ STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "book", "font.s
 
 MOST_SQUARES = 500
 """A matrix with more cells is drawn as one picture: a square takes about 150 bytes of the page."""
+
+
+@contextmanager
+def drawing(width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> Iterator[tuple[Figure, Any]]:
+    """Yield a figure in inches in the style of the book, and its axes: an array where there are several."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height))
+        yield figure, figure.subplots(rows, columns, **how)
+        figure.tight_layout()
 
 
 def draw_matrix(
@@ -47,21 +61,15 @@ def draw_matrix(
         hidden: boolean (R, C); these cells are hatched instead of filled.
         numbers: whether values are written into cells, which are then larger.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     inches = 0.72 if numbers else 0.44 if len(columns) <= 8 else 0.3
     longest = max(map(len, columns), default=0)
     turned = 0.1 * longest > inches  # names of columns that would touch each other
-    with matplotlib.rc_context(STYLE):
-        width = max(inches * len(columns) + 0.11 * max(map(len, rows), default=0) + 0.6, 0.1 * len(title) + 0.9)
-        figure = Figure(figsize=(width, inches * len(rows) + 1.0 + (0.09 * longest if turned else 0)))
-        axes = figure.subplots()
+    width = max(inches * len(columns) + 0.11 * max(map(len, rows), default=0) + 0.6, 0.1 * len(title) + 0.9)
+    with drawing(width, inches * len(rows) + 1.0 + (0.09 * longest if turned else 0)) as (figure, axes):
         fill_cells(axes, x, hidden, numbers)
         axes.set_xticks(range(len(columns)), columns, rotation=90 if turned else 0)
         axes.set_yticks(range(len(rows)), rows)
         plain_axes(axes, title, axes_labels[1], axes_labels[0])
-        figure.tight_layout()
         return figure
 
 
@@ -87,8 +95,6 @@ def fill_cells(axes: Any, x: Tensor, hidden: Tensor | None = None, numbers: bool
 
 def colours_of(x: Tensor) -> np.ndarray:
     """Return the colour of each value as (R, C, 4): its hue is the sign, its opacity the share of the largest value."""
-    import matplotlib.colors
-
     signed = x.dtype != torch.bool and bool((x < 0).any())
     values = x.float().numpy()
     most = float(np.abs(values).max()) or 1.0
@@ -111,48 +117,31 @@ def draw_mask(mask: Tensor, queries: Sequence[str], keys: Sequence[str], title: 
 
 def draw_values(x: Tensor, title: str) -> Any:
     """Return a figure of a matrix or vector without labels, as one picture: squares would make pages heavy."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     x = x.reshape(-1, x.shape[-1]).float()
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(min(7.0, 0.2 * x.shape[1] + 1), min(5.0, 0.2 * x.shape[0] + 0.8)))
-        axes = figure.subplots()
+    with drawing(min(7.0, 0.2 * x.shape[1] + 1), min(5.0, 0.2 * x.shape[0] + 0.8)) as (figure, axes):
         axes.imshow(colours_of(x), interpolation="nearest")
         axes.set_xticks([])
         axes.set_yticks([])
         plain_axes(axes, "", "", "")
-        figure.tight_layout()
         return figure
 
 
 def draw_counting(bits: Tensor, sines: Tensor) -> Any:
     """Return a figure of positions in binary digits (L, N), beside the sines (L, P) of some pairs of features."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     panels = {"binary digits": (bits, "digit"), "sines": (sines, "pair of features")}
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 4.4))
-        ratios = [bits.shape[1], sines.shape[1]]
-        for axes, (title, (x, label)) in zip(figure.subplots(1, 2, width_ratios=ratios), panels.items(), strict=True):
+    with drawing(6.4, 4.4, 1, 2, width_ratios=[bits.shape[1], sines.shape[1]]) as (figure, both):
+        for axes, (title, (x, label)) in zip(both, panels.items(), strict=True):
             fill_cells(axes, x)
             axes.set_xticks(range(x.shape[1]))
             axes.set_yticks(range(x.shape[0]))
             plain_axes(axes, title, label, "position")
-        figure.tight_layout()
         return figure
 
 
 def draw_positions(table: Tensor, features: Sequence[int]) -> Any:
     """Return a figure of positions (L, D): a heat map of the sines, which are the even features, and
     some features as waves along the positions."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 5.0))
-        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+    with drawing(7.2, 5.0, 2, sharex=True, height_ratios=[3, 2]) as (figure, (above, below)):
         sines = colours_of(table[:, 0::2]).transpose(1, 0, 2)
         above.imshow(sines, interpolation="nearest", aspect="auto")
         above.set_yticks(range(0, table.shape[1] // 2, 5))
@@ -163,19 +152,14 @@ def draw_positions(table: Tensor, features: Sequence[int]) -> Any:
             end = (len(table) - 1, table[-1, feature].item())
             below.annotate(f"feature {feature}", end, (6, 0), textcoords="offset points", color=colour, va="center")
         plain_axes(below, "Some features as waves", "position", "value")
-        figure.tight_layout()
         return figure
 
 
 def draw_turns(frequencies: Mapping[str, float], pairs: Sequence[tuple[int, int]]) -> Any:
     """Return a figure of a circle per frequency, with a point for each position; `pairs` of positions, equally far
     apart, are joined by arcs."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(3.6 * len(frequencies), 3.9))
-        for axes, (name, frequency) in zip(figure.subplots(1, len(frequencies)), frequencies.items(), strict=True):
+    with drawing(3.6 * len(frequencies), 3.9, 1, len(frequencies)) as (figure, circles):
+        for axes, (name, frequency) in zip(circles, frequencies.items(), strict=True):
             _circle(axes, name)
             for position in range(max(map(max, pairs)) + 1):
                 x, y = math.cos(position * frequency), math.sin(position * frequency)
@@ -183,19 +167,14 @@ def draw_turns(frequencies: Mapping[str, float], pairs: Sequence[tuple[int, int]
                 axes.text(1.14 * x, 1.14 * y, str(position), ha="center", va="center", color=INK)
             for (start, end), colour, radius in zip(pairs, (POSITIVE, NEGATIVE), (0.8, 0.62), strict=True):
                 _arc(axes, start * frequency, end * frequency, radius, f"+{end - start}", colour)
-        figure.tight_layout()
         return figure
 
 
 def draw_rotations(query: Tensor, key: Tensor, panels: Mapping[str, tuple[float, float]]) -> Any:
     """Return a figure of a query and a key (2,), in each panel turned by its two angles; the arc between them is
     marked."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(2.35 * len(panels), 2.7))
-        for axes, (name, angles) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+    with drawing(2.35 * len(panels), 2.7, 1, len(panels)) as (figure, circles):
+        for axes, (name, angles) in zip(circles, panels.items(), strict=True):
             _circle(axes, name)
             ends = []
             for vector, angle, text, colour in zip((query, key), angles, "qk", (POSITIVE, NEGATIVE), strict=True):
@@ -205,7 +184,6 @@ def draw_rotations(query: Tensor, key: Tensor, panels: Mapping[str, tuple[float,
                 axes.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2})
                 axes.text(x * 1.2, y * 1.2, text, ha="center", va="center", color=colour, fontsize=13)
             _arc(axes, min(ends), max(ends), 0.4, f"{math.degrees(abs(ends[1] - ends[0])):.0f}°", INK, 0.24)
-        figure.tight_layout()
         return figure
 
 
@@ -259,14 +237,8 @@ def _diagram(
     learned: Sequence[str],
 ) -> Any:
     """Return a figure of boxes at (x, y) with a text each, and arrows between them; those that learn are filled."""
-    import matplotlib.colors
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
     width, height = 1.15, 0.56
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=size)
-        axes = figure.subplots()
+    with drawing(*size) as (figure, axes):
         for name, (x, y, text) in boxes.items():
             face = matplotlib.colors.to_rgba(WEIGHT, 0.35) if name in learned else "none"
             axes.add_patch(Rectangle((x, y - height / 2), width, height, facecolor=face, edgecolor=INK, lw=0.8))
@@ -278,20 +250,14 @@ def _diagram(
         axes.set_xlim(-0.05, max(x for x, _, _ in boxes.values()) + width + 0.05)
         axes.set_ylim(-0.4, max(y for _, y, _ in boxes.values()) + 0.4)
         axes.axis("off")
-        figure.tight_layout()
         return figure
 
 
 def draw_heads(length: int, n_heads: int, width: int) -> Any:
     """Return a diagram of splitting (L, H·E) into heads, attention in each of them, and joining them again."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     together, gap = n_heads * width, 3.2
     tall = n_heads * (length + 1) - 1
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9.2, 0.27 * tall + 1.0))
-        axes = figure.subplots()
+    with drawing(9.2, 0.27 * tall + 1.0) as (figure, axes):
         starts = {"one": 0.0, "split": together + gap, "mixed": together + 2 * gap + width}
         starts["joined"] = starts["mixed"] + width + gap
         middle = (tall - length) / 2
@@ -316,7 +282,6 @@ def draw_heads(length: int, n_heads: int, width: int) -> Any:
         axes.set_ylim(tall + 1.4, -1.2)
         axes.set_aspect("equal")
         axes.axis("off")
-        figure.tight_layout()
         return figure
 
 
@@ -335,8 +300,6 @@ def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float]) -> N
 
 def rectangle(x: float, y: float, side: float, **style: Any) -> Any:
     """Return a square around a point."""
-    from matplotlib.patches import Rectangle
-
     return Rectangle((x - side / 2, y - side / 2), side, side, **style)
 
 

@@ -12,8 +12,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import torch
-from drawings import ACCENT, INK, STYLE, draw_mask, draw_values, draw_weights, plain_axes
+from drawings import ACCENT, INK, STYLE, draw_mask, draw_values, draw_weights, drawing, plain_axes
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 __all__ = ["draw_mask", "draw_weights"]  # drawn in drawings.py, and imported from here by chapters
@@ -22,6 +24,11 @@ RESULTS = next(
     p for p in (BOOK / "results" / "all.json", BOOK.parents[1] / "benchmarks" / "results.json") if p.exists()
 )
 """Scores of trained recipes with their commands, from which the page of results is written as well."""
+
+
+def read_record(name: str) -> dict[str, Any]:
+    """Return what was recorded of a training that takes too long for a chapter, from results/NAME.json."""
+    return json.loads((BOOK / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def show_matrix(name: str, x: Tensor, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
@@ -119,14 +126,8 @@ def fails(error: type[BaseException], message: str = "") -> Iterator[None]:
 
 def draw_tokens(tokens: Sequence[str], ids: Sequence[int], title: str) -> Any:
     """Return a figure of a text's tokens as boxes in a row, each with its id below."""
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
     widths = [0.17 * max(len(token), len(str(id))) + 0.25 for token, id in zip(tokens, ids, strict=True)]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(sum(widths) * 0.8 + 0.3, 1.3))
-        axes = figure.subplots()
+    with drawing(sum(widths) * 0.8 + 0.3, 1.3) as (figure, axes):
         x = 0.0
         for token, id, width in zip(tokens, ids, widths, strict=True):
             axes.add_patch(Rectangle((x, 0), width - 0.08, 0.6, facecolor="none", edgecolor=ACCENT))
@@ -138,19 +139,13 @@ def draw_tokens(tokens: Sequence[str], ids: Sequence[int], title: str) -> Any:
         axes.set_ylim(-0.5, 0.7)
         axes.axis("off")
         axes.set_title(title, color=INK, fontsize=12, loc="left")
-        figure.tight_layout()
         return figure
 
 
 def draw_points(points: Tensor, names: Sequence[str], groups: Sequence[str], title: str, axis: str) -> Any:
     """Return a figure of points (N, 2); each group has its own marker and the names of its points next to it. `axis`
     labels both axes, each with its number."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 4.2))
-        axes = figure.subplots()
+    with drawing(6.4, 4.2) as (figure, axes):
         for group, marker in zip(dict.fromkeys(groups), "os^Dv", strict=False):
             rows = [i for i, each in enumerate(groups) if each == group]
             colour = ACCENT if marker in "oD" else INK
@@ -162,21 +157,14 @@ def draw_points(points: Tensor, names: Sequence[str], groups: Sequence[str], tit
         plain_axes(axes, title, f"{axis} 1", f"{axis} 2")
         legend = axes.legend(frameon=False, labelcolor=INK)
         legend.get_frame().set_edgecolor(INK)
-        figure.tight_layout()
         return figure
 
 
 def draw_bars(names: Sequence[str], groups: Mapping[str, Sequence[float]], title: str, label: str) -> Any:
     """Return a figure of bars, a row per name and a column of bars per group; a bar of 0 is drawn as a dash."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(2.2 * len(groups) + 1.2, 0.28 * len(names) + 1.1))
-        most = max(map(max, groups.values()))
-        for axes, (group, values) in zip(
-            figure.subplots(1, len(groups), sharey=True).flat, groups.items(), strict=True
-        ):
+    most, size = max(map(max, groups.values())), (2.2 * len(groups) + 1.2, 0.28 * len(names) + 1.1)
+    with drawing(*size, 1, len(groups), sharey=True) as (figure, panels):
+        for axes, (group, values) in zip(panels.flat, groups.items(), strict=True):
             axes.barh(range(len(names)), values, color=ACCENT, alpha=0.7)
             for i, value in enumerate(values):
                 axes.text(value, i, f" {value:.2f}" if value else " –", va="center", color=INK, fontsize=9)
@@ -186,7 +174,6 @@ def draw_bars(names: Sequence[str], groups: Mapping[str, Sequence[float]], title
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
-        figure.tight_layout()
         return figure
 
 
@@ -194,12 +181,8 @@ def draw_panels(
     panels: Mapping[str, Mapping[str, Sequence[float]]], x: Sequence[float], title: str, rule: float, rule_name: str
 ) -> Any:
     """Return a figure with a small panel per name, three in a row, each with the same kinds of lines and a rule."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 1.9 * math.ceil(len(panels) / 3) + 0.5))
-        grid = figure.subplots(math.ceil(len(panels) / 3), 3, sharex=True, sharey=True)
+    n_rows = math.ceil(len(panels) / 3)
+    with drawing(7.2, 1.9 * n_rows + 0.5, n_rows, 3, sharex=True, sharey=True) as (figure, grid):
         for axes, (name, lines) in zip(grid.flat, panels.items(), strict=True):
             for (kind, values), style in zip(lines.items(), ("-", "--"), strict=True):
                 axes.plot(x, values, style, color=ACCENT if style == "-" else INK, label=kind)
@@ -209,7 +192,6 @@ def draw_panels(
         grid.flat[0].legend(frameon=False, labelcolor=INK, fontsize=8, loc="upper right")
         grid.flat[0].annotate(rule_name, (x[-1], rule), (0, -9), textcoords="offset points", color=INK, fontsize=8)
         figure.suptitle(title, color=INK, fontsize=12, x=0.01, ha="left")
-        figure.tight_layout()
         return figure
 
 
@@ -225,12 +207,7 @@ def draw_lines(
 ) -> Any:
     """Return a figure of lines with their names at their ends, and a rule at `most`; x may be logarithmic, and `names`
     are written at x instead of its values."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 3.2))
-        axes = figure.subplots()
+    with drawing(6.4, 3.2) as (figure, axes):
         for (name, values), style in zip(lines.items(), ("-", "--", ":"), strict=False):
             colour = ACCENT if style == "-" else INK
             axes.plot(x, values, style, color=colour, marker="o", markersize=4)
@@ -242,7 +219,6 @@ def draw_lines(
         axes.set_xticks(x, names or [f"{value:,}" for value in x])
         axes.set_ylim(0, 1.12 * most)
         plain_axes(axes, title, x_label, y_label)
-        figure.tight_layout()
         return figure
 
 
@@ -257,8 +233,6 @@ class InlineSvg:
     """
 
     def __init__(self, figure: Any, alt: str, links: bool = True) -> None:
-        import matplotlib
-
         output = StringIO()
         with matplotlib.rc_context(STYLE):
             figure.savefig(output, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -278,7 +252,7 @@ class InlineSvg:
 class StepFrame:
     """A step of a trained model, with its formula and numbers, which the reader's browser computes again.
 
-    A page shows it as a frame (`docs/frames.py`); print and notebooks show the matrix as a figure.
+    A page shows it as a frame (`docs/light_pages.py`); print and notebooks show the matrix as a figure.
 
     Args:
         name: a function of `runs`, which returns a trained run.
@@ -328,7 +302,7 @@ class LearnFrame(StepFrame):
 
 
 def framed(page: str, address: str, title: str) -> str:
-    """Return the frame of a page, from which `docs/frames.py` makes a file."""
+    """Return the frame of a page, from which `docs/light_pages.py` makes a file."""
     address, page, title = (html.escape(text, quote=True) for text in (address, page, title))
     return (
         f'<iframe class="step-frame" data-address="{address}" srcdoc="{page}" title="{title}" loading="lazy"></iframe>'

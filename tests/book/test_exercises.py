@@ -1,4 +1,4 @@
-"""Every exercise: its solution is right, its stub says so, and each known mistake gets its own hint."""
+"""Every exercise: its solution is right, a stub is not yet, and each known mistake gets its own hint."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ CASES = [(module, mistake) for module in MODULES for mistake in module.EXERCISE.
 def test_the_solution_is_right_and_the_stub_is_not_yet(module: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert module.EXERCISE.check(module.solution)
     assert capsys.readouterr().out == "correct, on 20 random inputs\n"
-    assert not module.EXERCISE.check(module.stub)
+
+    def stub(*_: object) -> torch.Tensor:
+        raise NotImplementedError
+
+    assert not module.EXERCISE.check(stub)
     assert capsys.readouterr().out == "not yet: the function raises NotImplementedError\n"
-    assert inspect.signature(module.stub) == inspect.signature(module.solution)
-    assert inspect.getdoc(module.stub) == inspect.getdoc(module.solution)
 
 
 @pytest.mark.parametrize(("module", "mistake"), CASES, ids=[f"{m.__name__}-{f.__name__}" for m, f in CASES])
@@ -37,10 +39,10 @@ def test_each_known_mistake_gets_its_own_hint(module: ModuleType, mistake, capsy
 
 
 @pytest.mark.parametrize("module", MODULES, ids=NAMES)
-def test_the_chapter_has_the_stub_s_signature(module: ModuleType) -> None:
+def test_the_chapter_has_the_solution_s_signature(module: ModuleType) -> None:
     name = module.__name__.rpartition(".")[2].replace("_", "-")
     text = (BOOK / f"{getattr(module, 'CHAPTER', name)}.md").read_text(encoding="utf-8")
-    arguments = ", ".join(inspect.signature(module.stub).parameters)
+    arguments = ", ".join(inspect.signature(module.solution).parameters)
     assert f"({arguments}):\n    raise NotImplementedError" in text
 
 

@@ -13,11 +13,6 @@ CHAPTER = "one-step"
 """The chapter whose second exercise this is."""
 
 
-def stub(ids: Tensor, table: Tensor, query: Tensor, label: Tensor) -> Tensor:
-    """Return the gradient of the loss for the table (V, D); ids are (L,), query (D,), label has no axes."""
-    raise NotImplementedError
-
-
 def solution(ids: Tensor, table: Tensor, query: Tensor, label: Tensor) -> Tensor:
     """Return the gradient of the loss for the table (V, D); ids are (L,), query (D,), label has no axes."""
     x = table[ids] - table[ids].mean(dim=-1, keepdim=True)

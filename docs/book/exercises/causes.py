@@ -8,11 +8,6 @@ from torch import Tensor
 from exercises.checker import Exercise
 
 
-def stub(context: Tensor, weight: Tensor, bias: Tensor, head: Tensor) -> Tensor:
-    """Return the output of attention (L, D) with one head off; context is (H, L, E), weight (D, H·E), bias (D,)."""
-    raise NotImplementedError
-
-
 def solution(context: Tensor, weight: Tensor, bias: Tensor, head: Tensor) -> Tensor:
     """Return the output of attention (L, D) with one head off; context is (H, L, E), weight (D, H·E), bias (D,)."""
     kept = context.clone()

@@ -8,11 +8,6 @@ from torch import Tensor
 from exercises.checker import Exercise
 
 
-def stub(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:
-    """Return for each token of x (T, D) a mean of the values of memory (S, D), (T, E)."""
-    raise NotImplementedError
-
-
 def solution(x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:
     """Return for each token of x (T, D) a mean of the values of memory (S, D), (T, E)."""
     scores = (x @ w_q) @ (memory @ w_k).T / w_q.shape[1] ** 0.5

@@ -8,11 +8,6 @@ from torch import Tensor
 from exercises.checker import Exercise
 
 
-def stub(x: Tensor, n_heads: Tensor) -> Tensor:
-    """Return the heads, (B, H, L, E), of a projection (B, L, H·E); feature h·E + e goes to head h."""
-    raise NotImplementedError
-
-
 def solution(x: Tensor, n_heads: Tensor) -> Tensor:
     """Return the heads, (B, H, L, E), of a projection (B, L, H·E); feature h·E + e goes to head h."""
     heads = int(n_heads)

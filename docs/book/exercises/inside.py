@@ -10,11 +10,6 @@ from torch import Tensor
 from exercises.checker import Exercise
 
 
-def stub(ids: Tensor, predict: Callable[[Tensor], Tensor], mask: Tensor) -> Tensor:
-    """Return by how much the prediction falls, (T,), when each token of ids (T,) is replaced by `mask`."""
-    raise NotImplementedError
-
-
 def solution(ids: Tensor, predict: Callable[[Tensor], Tensor], mask: Tensor) -> Tensor:
     """Return by how much the prediction falls, (T,), when each token of ids (T,) is replaced by `mask`."""
     erased = ids.repeat(len(ids), 1)

@@ -8,11 +8,6 @@ from torch import Tensor
 from exercises.checker import Exercise
 
 
-def stub(p: Tensor, mass: Tensor) -> Tensor:
-    """Return a mask (V,) of the fewest tokens whose probabilities p (V,) sum to at least `mass`."""
-    raise NotImplementedError
-
-
 def solution(p: Tensor, mass: Tensor) -> Tensor:
     """Return a mask (V,) of the fewest tokens whose probabilities p (V,) sum to at least `mass`."""
     ordered, ids = p.sort(descending=True)

@@ -8,11 +8,6 @@ from torch import Tensor
 from exercises.checker import Exercise
 
 
-def stub(ids: Tensor, end: int, pad: int) -> Tensor:
-    """Return ids (B, T) in which every token after the first `end` of a row is `pad`."""
-    raise NotImplementedError
-
-
 def solution(ids: Tensor, end: int, pad: int) -> Tensor:
     """Return ids (B, T) in which every token after the first `end` of a row is `pad`."""
     is_end = (ids == end).int()

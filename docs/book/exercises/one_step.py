@@ -8,11 +8,6 @@ from torch import Tensor
 from exercises.checker import Exercise
 
 
-def stub(weights: Tensor, values: Tensor, g: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Return the gradients of one weight and of its score as (2,); weights (Q, K), values (K, E), g (Q, E)."""
-    raise NotImplementedError
-
-
 def solution(weights: Tensor, values: Tensor, g: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Return the gradients of one weight and of its score as (2,); weights (Q, K), values (K, E), g (Q, E)."""
     of_row = values @ g[query]  # (K,), of all weights of this query

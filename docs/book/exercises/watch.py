@@ -8,11 +8,6 @@ from torch import Tensor
 from exercises.checker import Exercise
 
 
-def stub(shares: Tensor, level: Tensor) -> Tensor:
-    """Return the index of the first of the shares (N,) from which all are at least `level`; N if the last is not."""
-    raise NotImplementedError
-
-
 def solution(shares: Tensor, level: Tensor) -> Tensor:
     """Return the index of the first of the shares (N,) from which all are at least `level`; N if the last is not."""
     below = (shares < level).nonzero()
