@@ -1,29 +1,24 @@
-"""Write the generated pages of the reference: commands, configuration, recipes, step ids, errors.
+"""Write the generated pages of the reference: commands, recipes, step ids, errors, errors of the book's sources.
 
-`conf.py` calls `write_pages` before every build. Nothing in them is typed: they come from the dataclasses, the
+`conf.py` calls `write_pages` before every build. Nothing in them is typed: they come from the help of the commands, the
 recipes, the table of steps and the error classes, so they cannot disagree with the program.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-import types
-import typing
-from collections.abc import Iterator
-from dataclasses import Field, fields, is_dataclass
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from unittest import mock
 
 from glassformer import errors
-from glassformer.cli.flags import PREFIXED
 from glassformer.cli.main import COMMANDS
-from glassformer.config import Config, docstrings
 from glassformer.config.recipes import load_recipe, recipe_names, recipe_text
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
-
-SECTIONS = ("data", "text", "model", "train", "decode")
 
 
 def write_pages(folder: Path) -> list[Path]:
@@ -31,7 +26,6 @@ def write_pages(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     pages = {
         "command-line": command_line(),
-        "configuration": configuration(),
         "recipes": recipes(),
         "steps": steps(),
         "errors": error_classes(),
@@ -45,97 +39,24 @@ def write_pages(folder: Path) -> list[Path]:
 
 
 def command_line() -> str:
-    """Return the page of the commands: what each does, and the flags that are its own."""
+    """Return the page of the commands, with all flags."""
     parts = [
         "# Command line",
-        "`glassformer COMMAND --help` prints those of one command. Commands that train or decode also take the "
-        "settings of [configuration](configuration.md) as flags. A switch has no value: `--json` turns it on, "
-        "`--no-json` off.",
+        "What `glassformer COMMAND --help` prints. The name above a group of flags is a table of a recipe in TOML, and "
+        "the flags are its fields: `--lr`, of the group `train`, is `lr` in `[train]`. `--no-` turns a switch off: "
+        "`--no-json`.",
     ]
-    for name, summary in COMMANDS.items():
-        parts += [f"## {name}", f"{capital(summary)}.", *own_flags(arguments_of(name))]
-    for name in ("audit", "curve", "encode"):
-        parts += [f"## data {name}", *own_flags(arguments_of(name))]
+    for name in (*COMMANDS, "data audit", "data curve", "data encode"):
+        parts += [f"## {name}", f"```text\n{help_of(name)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
-def arguments_of(command: str) -> Any:
-    """Return the dataclass of a command's flags."""
-    return getattr(import_module(f"glassformer.cli.{command}"), f"{command.capitalize()}Arguments")
-
-
-def own_flags(cls: Any) -> list[str]:
-    """Return a table of the flags of a command, and the sections of the configuration that it takes."""
-    hints, docs, start = get_type_hints(cls), docstrings(cls), cls()
-    rows, taken = [], getattr(cls, "sections", ())
-    for f in fields(cls):
-        flag = f"--{f.name.replace('_', '-')}"
-        rows.append((f"`{flag}`", type_text(hints[f.name], f), value_text(getattr(start, f.name)), docs[f.name]))
-    found = [table(("flag", "value", "default", "meaning"), rows)] if rows else []
-    if taken:
-        links = ", ".join(f"[{name}](configuration.md#{name})" for name in taken)
-        found.append(f"And the settings of {links}.")
-    return found
-
-
-def configuration() -> str:
-    """Return the page of every field of a configuration, by section."""
-    parts = [
-        "# Configuration",
-        "A recipe is a configuration in TOML; the flags of `train` are its fields. A recipe is listed where it sets a "
-        "field to another value than the default. A flag of type bool has no value; `no-` before its name turns it "
-        "off, as in `--model.no-bias`.",
-    ]
-    set_by = recipes_by_field()
-    for section in SECTIONS:
-        cls = get_type_hints(Config)[section]
-        parts += [f"({section})=\n## {section}", first_paragraph(cls)]
-        for key, inner in tables(cls, section):
-            if key != section:
-                parts += [f"### {key}", first_paragraph(inner)]
-            parts.append(field_table(inner, key, set_by))
-    return "\n\n".join(parts) + "\n"
-
-
-def tables(cls: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Yield a section and its inner sections, with their keys in TOML."""
-    yield key, cls
-    for name, kind in get_type_hints(cls).items():
-        if is_dataclass(kind):
-            yield from tables(kind, f"{key}.{name}")
-
-
-def field_table(cls: Any, key: str, set_by: dict[str, list[str]]) -> str:
-    """Return the table of the fields of one section, inner sections left out."""
-    hints, docs, rows = get_type_hints(cls), docstrings(cls), []
-    for f in fields(cls):
-        if is_dataclass(hints[f.name]):
-            continue
-        prefix = f"{key}." if key in PREFIXED else ""
-        flag = f"--{prefix}{f.name.replace('_', '-')}"
-        recipes = ", ".join(f"`{name}`" for name in set_by.get(f"{key}.{f.name}", []))
-        meaning = f"{docs[f.name]} Set by {recipes}." if recipes else docs[f.name]
-        rows.append((f"`{f.name}`<br>`{flag}`", type_text(hints[f.name], f), value_text(f.default), meaning))
-    return table(("field and flag", "type and range", "default", "meaning, and recipes that set it"), rows)
-
-
-def recipes_by_field() -> dict[str, list[str]]:
-    """Return the recipes that set each field to another value than its default."""
-    found: dict[str, list[str]] = {}
-
-    def compare(section: Any, default: Any, key: str, recipe: str) -> None:
-        for f in fields(section):
-            value, other = getattr(section, f.name), getattr(default, f.name)
-            if is_dataclass(value):
-                compare(value, other, f"{key}.{f.name}", recipe)
-            elif value != other:
-                found.setdefault(f"{key}.{f.name}", []).append(recipe)
-
-    for recipe in recipe_names():
-        config = load_recipe(recipe)
-        for section in SECTIONS:
-            compare(getattr(config, section), getattr(Config(), section), section, recipe)
-    return found
+def help_of(name: str) -> str:
+    """Return the help of a command, in lines that a page has room for."""
+    command = import_module(f"glassformer.cli.{name.split()[-1]}")
+    with redirect_stdout(StringIO()) as printed, suppress(SystemExit), mock.patch.dict(os.environ, COLUMNS="88"):
+        command.run(["--help"])
+    return printed.getvalue().strip()
 
 
 def recipes() -> str:
@@ -188,26 +109,6 @@ def error_classes() -> str:
     )
 
 
-def type_text(kind: Any, f: Field[Any]) -> str:
-    """Return a type and an interval as a reader sees them: `int [1, 100]`, `adam or sgd`."""
-    if get_origin(kind) is typing.Annotated:
-        kind = get_args(kind)[0]
-    options = [option for option in get_args(kind) if option is not types.NoneType]
-    if get_origin(kind) in (typing.Union, types.UnionType):
-        kind = options[0]
-    if get_origin(kind) is Literal:
-        return " or ".join(f"`{option}`" for option in get_args(kind))
-    name = "list of str" if get_origin(kind) is tuple else getattr(kind, "__name__", str(kind))
-    return f"{name} {f.metadata['interval']}" if "interval" in f.metadata else name
-
-
-def value_text(value: Any) -> str:
-    """Return a default as TOML or a flag spells it; empty for none."""
-    if value is None or value in ("", ()):
-        return ""
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
 def first_paragraph(cls: type) -> str:
     """Return the first paragraph of a class's docstring on one line."""
     return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
@@ -240,11 +141,6 @@ def place_of(row: dict[str, str]) -> str:
     text = (Path(__file__).parent / "book" / f"{row['page']}.md").read_text(encoding="utf-8")
     title = text.partition("\n# ")[2].partition("\n")[0]
     return f"[{title}: {row['heading']}](../../book/{row['page']}.md#{slug})"
-
-
-def capital(text: str) -> str:
-    """Return the text with a capital first letter."""
-    return text[:1].upper() + text[1:]
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
-from reference_pages import arguments_of
 
 from glassformer.cli import flags
 from glassformer.cli.main import COMMANDS
@@ -15,6 +16,13 @@ from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.training import finetune
 
 ROOT = Path(__file__).parents[2]
+
+
+def arguments_of(command: str) -> Any:
+    """Return the dataclass of a command's flags."""
+    return getattr(import_module(f"glassformer.cli.{command}"), f"{command.capitalize()}Arguments")
+
+
 ARGUMENTS = {name: arguments_of(name) for name in COMMANDS}
 AHEAD = {name: arguments_of(name) for name in ("audit", "curve", "encode")}
 DOCUMENTS = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
 import reference_pages
 from tests.helpers.for_each import for_each
 
-from glassformer.cli.flags import known_flags
+from glassformer.cli.flags import flags_of
 from glassformer.cli.main import COMMANDS
-from glassformer.config import Config
+from glassformer.cli.train import TrainArguments
 from glassformer.config.recipes import recipe_names
-from glassformer.config.validation import homes
 from glassformer.errors import GlassformerError
 from glassformer.explain.capture.sites import OPERATIONS, SITES
 from glassformer.interop.card import example_of
@@ -24,7 +22,7 @@ from glassformer.interop.exported import ExportFacts
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if not {"_build", "generated"} & set(path.parts))
-GENERATED = ("command-line", "configuration", "recipes", "steps", "errors", "errata")
+GENERATED = ("command-line", "recipes", "steps", "errors", "errata")
 
 
 def test_every_page_is_in_the_contents() -> None:
@@ -57,14 +55,14 @@ def test_the_readme_is_one_page() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
-def test_the_reference_has_every_command_field_recipe_step_and_error(tmp_path: Path) -> None:
+def test_the_reference_has_every_command_flag_recipe_step_and_error(tmp_path: Path) -> None:
     paths = reference_pages.write_pages(tmp_path)
     text = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     assert tuple(text) == GENERATED
     for name in COMMANDS:
-        assert f"\n## {name}\n" in text["command-line"]
-    for name, section in homes().items():
-        assert f"| `{name}`<br>`--" in text["configuration"], f"{section}.{name}"
+        assert f"\n## {name}\n\n```text\n" in text["command-line"]
+    train = text["command-line"].partition("\n## train\n")[2].partition("\n## ")[0]
+    assert {flag.name for flag in flags_of(TrainArguments)} <= set(re.findall(r"--[\w.-]+", train))
     for name in recipe_names():
         assert f"\n## {name}\n" in text["recipes"]
     for name in [*SITES, *OPERATIONS]:
@@ -73,41 +71,13 @@ def test_the_reference_has_every_command_field_recipe_step_and_error(tmp_path: P
         assert f"| `{cls.__name__}` | {cls.exit_code} |" in text["errors"]
 
 
-def test_a_field_s_row_has_range_default_flag_and_recipes() -> None:
-    text = reference_pages.configuration()
-    [row] = [line for line in text.splitlines() if line.startswith("| `n_layers`<br>")]
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[:3] == ["`n_layers`<br>`--model.n-layers`", "int [1, 1000]", "`4`"]
-    meaning, recipes = cells[3].split(" Set by ")
-    assert meaning.startswith("Number of layers") and "`dates`" in recipes and "`shakespeare`" not in recipes
-
-
-def test_every_flag_of_the_configuration_exists() -> None:
-    shown = re.findall(r"<br>`(--[^`]+)`", reference_pages.configuration())
-    takers = [reference_pages.arguments_of(name) for name in ("train", "evaluate", "predict")]
-    known = {flag for arguments in takers for flag in known_flags(arguments)}
-    assert len(shown) > 80 and set(shown) <= known
-
-
-def test_no_field_is_without_a_docstring() -> None:
-    for line in reference_pages.configuration().splitlines():
-        if line.startswith("| `"):
-            assert not line.endswith("|  |"), line
+def test_no_flag_is_without_help() -> None:
+    assert [flag.name for flag in flags_of(TrainArguments) if not flag.help] == []
 
 
 def test_a_page_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
     first = [path.stat().st_mtime_ns for path in reference_pages.write_pages(tmp_path)]
     assert [path.stat().st_mtime_ns for path in reference_pages.write_pages(tmp_path)] == first
-
-
-def test_every_section_of_a_configuration_has_its_tables() -> None:
-    text = reference_pages.configuration()
-    for f in fields(Config):
-        section = getattr(Config(), f.name)
-        if is_dataclass(section):
-            assert f"\n## {f.name}\n" in text
-            inner = [g.name for g in fields(section) if is_dataclass(getattr(section, g.name))]
-            assert all(f"\n### {f.name}.{name}\n" in text for name in inner)
 
 
 @for_each(
