@@ -1,19 +1,16 @@
-"""`glassformer data encode`: text of any size into shards of token ids, ahead of training."""
+"""`glassformer data encode`: text of any size into a folder of token ids, ahead of training."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from glassformer.cli import flags
 from glassformer.data.shards import PretokenizeConfig
 from glassformer.errors import UsageError
 from glassformer.utils import console
-from glassformer.utils.cpu_threads import cores
 from glassformer.utils.formatting import glassformer_command
 
 logger = logging.getLogger(__name__)
@@ -26,15 +23,13 @@ USAGE = "data encode corpus --out shards"
 class EncodeArguments(PretokenizeConfig):
     """Encode text of any size ahead of training: data encode FILES… --out SHARDS, then train lm --train-file SHARDS.
 
-    It reads .txt, .jsonl and both as .gz, files and folders, in bounded memory, and continues where it was stopped.
+    It reads .txt, .jsonl and both as .gz, files and folders, in bounded memory.
     """
 
     out: str | None = None
-    """Folder of the shards: new or empty, or one to continue."""
+    """Folder of the shards, new or empty."""
     tokenizer: str | None = None
     """Use this tokenizer, a tokenizer.json or a run; one is trained on a sample of the text when absent."""
-    jobs: int | None = None
-    """Processes; one a core when absent. The result is the same for any number."""
     json: bool = False
     """Print one JSON object."""
 
@@ -48,13 +43,11 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(message, f"give them as in: glassformer {USAGE}")
     if a.valid_fraction is not None and not 0 <= a.valid_fraction < 1:
         raise UsageError(f"--valid-fraction must be in [0, 1), got {a.valid_fraction:g}", "try 0.01")
-    for name, least in {"vocab_size": 6, "shard_mb": 1, "jobs": 1, "seed": 0}.items():
-        if (value := getattr(a, name)) is not None and value < least:
+    for name, least in {"vocab_size": 6, "seed": 0}.items():
+        if (value := getattr(a, name)) < least:
             raise UsageError(f"--{name.replace('_', '-')} must be {least} or more, got {value}")
 
-    from glassformer.data.shard_writer import PretokenizedWriter
-    from glassformer.data.shards import TOKENIZER, ShardIndex
-    from glassformer.data.sources import not_read, not_read_record
+    from glassformer.data.shards import TOKENIZER, encode_text
     from glassformer.text.tokenizer import Tokenizer
 
     tokenizer = None
@@ -64,19 +57,9 @@ def run(argv: Sequence[str]) -> int:
         if tokenizer.ngrams or tokenizer.bigrams:
             message = f"{path} reads words with their n-grams or pairs, which are not in shards"
             raise UsageError(message, "use one that was trained with --text.ngrams 0 --text.bigrams 0")
-    started, n_tokens = time.perf_counter(), 0
-    writer = PretokenizedWriter(Path(a.out), words, a, tokenizer)
-    if writer.others:
-        logger.warning(not_read(writer.others))
-    for shard in writer.write(a.jobs or len(cores())):
-        n_tokens += shard.tokens
-        rate = n_tokens / (time.perf_counter() - started)
-        logger.info(f"{shard.name}: {shard.tokens:,} tokens, {rate:,.0f} tokens/s")
-    index = ShardIndex.read(Path(a.out))
-    held_out = sum(shard.held_out_documents for shard in index.shards)
-    counts: dict[str, Any] = {"shards": len(index.shards), **index.counts, "held out": held_out}
+    index = encode_text(Path(a.out), words, a, tokenizer)
+    counts = index.counts | {"held out": len(index.read_held_out())}
     if a.json:
-        counts |= {"not_read": not_read_record(writer.others)}
         console.write_json(counts | {"out": a.out, "tokenizer": index.tokenizer, "sha256": index.sha256})
         return 0
     console.write_table(("found", "count"), [(name, f"{n:,}") for name, n in counts.items()])

@@ -6,67 +6,47 @@ Large text is encoded once, to files, by `data encode`: `shards.py`.
 from __future__ import annotations
 
 import hashlib
-import io
-import operator
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import SupportsIndex
 
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.data.shards import ShardedIds, ShardIndex
+from glassformer.data.shards import ShardIndex
 from glassformer.data.splits import Split
 from glassformer.text.backends import split_text
 from glassformer.text.ngrams import NgramVocabulary
 from glassformer.text.tokenizer import Tokenizer
 
-Arrays = dict[str, np.ndarray]
 
-
-class ArrayWriter:
-    """Arrays in memory that grow at the end; each keeps the dtype it began with."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, tuple[np.dtype, io.BytesIO]] = {}
-
-    def append(self, name: str, array: np.ndarray) -> None:
-        """Add elements to an array."""
-        self._files.setdefault(name, (array.dtype, io.BytesIO()))[1].write(array.tobytes())
-
-    def arrays(self) -> Arrays:
-        """Return the arrays, without a copy."""
-        return {name: np.frombuffer(file.getbuffer(), dtype) for name, (dtype, file) in self._files.items()}
-
-
-class RaggedArray(Sequence[np.ndarray]):
+@dataclass(frozen=True)
+class RaggedArray:
     """Sequences of different lengths in one flat array.
 
     Args:
-        flat: the ids of all sequences, one after the other; in one array, or in several that are read as one.
+        flat: the ids of all sequences, one after the other.
         offsets: where each begins, and where the last ends (one more than there are sequences).
     """
 
-    def __init__(self, flat: np.ndarray | ShardedIds, offsets: np.ndarray) -> None:
-        self.flat, self.offsets = flat, offsets
+    flat: np.ndarray
+    offsets: np.ndarray
 
     @staticmethod
     def from_lists(sequences: Iterable[Sequence[int]]) -> RaggedArray:
-        """Concatenate lists of ids in memory."""
-        rows = [np.asarray(ids, np.int64) for ids in sequences]
-        offsets = np.cumsum([0, *map(len, rows)])
-        return RaggedArray(np.concatenate(rows) if rows else np.zeros(0, np.int64), offsets)
+        """Concatenate lists of ids."""
+        column = Column("q")
+        for ids in sequences:
+            column.append(ids)
+        return column.ragged()
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, index: SupportsIndex) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return a view of one sequence; slices are not supported."""
-        i = operator.index(index)
-        if not 0 <= i < len(self):
-            raise IndexError(f"sequence {i} of {len(self)}")
+    def __getitem__(self, i: int) -> np.ndarray:
+        """Return a view of one sequence."""
         return self.flat[self.offsets[i] : self.offsets[i + 1]]
 
     @property
@@ -81,7 +61,7 @@ class RaggedArray(Sequence[np.ndarray]):
 
 
 def gather_padded(
-    flat: np.ndarray | ShardedIds, start: np.ndarray, length: np.ndarray, fill: int, extra: int = 0
+    flat: np.ndarray, start: np.ndarray, length: np.ndarray, fill: int, extra: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return spans of a flat array as rows: ids (B, S) padded with `fill`, and the mask of real ones (B, S).
 
@@ -93,10 +73,6 @@ def gather_padded(
     rows = np.full(real.shape, fill, np.int64)
     rows[real] = flat[(start[:, None] + column)[real]]
     return rows, real
-
-
-CHUNK_CHARS = 1 << 21
-"""Characters tokenized at a time."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +95,6 @@ class EncodedCorpus:
     ngrams: RaggedArray | None = None
     stats: dict[str, int] = field(default_factory=dict)
 
-    @staticmethod
-    def from_arrays(arrays: Arrays, stats: dict[str, int]) -> EncodedCorpus:
-        """Return the corpus whose columns a `CorpusWriter` wrote."""
-        columns = {n: _ragged(arrays, n) for n in ("target", "surfaces", "ngrams") if f"{n}.offsets" in arrays}
-        ids, labels = _ragged(arrays, "ids"), arrays.get("labels")
-        return EncodedCorpus(ids, labels=labels, stats=stats, **columns)
-
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -136,8 +105,8 @@ class EncodedCorpus:
 
     @property
     def is_running_text(self) -> bool:
-        """Return True for running text from shards, which is read in windows."""
-        return isinstance(self.ids.flat, ShardedIds)
+        """Return True for running text from the disk, which is read in windows."""
+        return isinstance(self.ids.flat, np.memmap)
 
     @property
     def targets(self) -> RaggedArray:
@@ -147,70 +116,62 @@ class EncodedCorpus:
         return self.target
 
 
-class SequenceColumn:
-    """A column with one sequence of integers per example, written to NAME and NAME.offsets."""
+class Column:
+    """A column that grows, one sequence of integers an example; `code` is their type, as in `array.array`."""
 
-    def __init__(self, arrays: ArrayWriter, name: str, dtype: np.dtype | str) -> None:
-        self._arrays, self.name, self.dtype = arrays, name, dtype
-        self.n_values = 0
-        arrays.append(f"{name}.offsets", np.zeros(1, "<i8"))
+    def __init__(self, code: str = "i") -> None:
+        self.values, self.ends = array(code), array("q", [0])
 
     def extend(self, values: Sequence[int]) -> None:
         """Add to the sequence that the next `append` ends."""
-        self._arrays.append(self.name, np.asarray(values, self.dtype))
-        self.n_values += len(values)
+        self.values.fromlist([*values])
 
     def append(self, values: Sequence[int] = ()) -> None:
         """Add values and end the sequence."""
         self.extend(values)
-        self._arrays.append(f"{self.name}.offsets", np.array([self.n_values], "<i8"))
+        self.ends.append(len(self.values))
+
+    def ragged(self) -> RaggedArray:
+        """Return the column, without a copy; nothing can be added to it then."""
+        return RaggedArray(np.asarray(self.values), np.asarray(self.ends))
 
 
-class TokenColumn(SequenceColumn):
-    """A column of token ids, counted in the corpus's statistics."""
+class SurfaceColumn(Column):
+    """A column of rows of `table`, which holds the n-grams of each distinct surface form of a token."""
 
-    def __init__(self, writer: CorpusWriter, name: str) -> None:
-        dtype = np.dtype("<u2" if writer.tokenizer.vocab_size <= 1 << 16 else "<i4")
-        super().__init__(writer.arrays, name, dtype)
-        self._stats, self._unk_id = writer.stats, writer.tokenizer.unk_id
-
-    def extend(self, values: Sequence[int]) -> None:
-        super().extend(values)
-        self._stats["n_tokens"] += len(values)
-        self._stats["n_unknown"] += values.count(self._unk_id)
-
-
-class SurfaceColumn(SequenceColumn):
-    """A column of indices into the distinct surface forms of tokens, beside a table of each form's n-grams."""
-
-    def __init__(self, arrays: ArrayWriter, ngrams: NgramVocabulary) -> None:
-        super().__init__(arrays, "surfaces", "<i4")
-        self._vocabulary, self._table = ngrams, SequenceColumn(arrays, "ngrams", "<i4")
-        self._index = {"": 0}
-        self._table.append()
+    def __init__(self, vocabulary: NgramVocabulary) -> None:
+        super().__init__()
+        self.table, self._vocabulary, self._rows = Column(), vocabulary, {"": 0}
+        self.table.append()
 
     def append_surfaces(self, surfaces: Sequence[str]) -> None:
         """Add the surface forms of one example's tokens."""
         for surface in surfaces:
-            if surface not in self._index:
-                self._index[surface] = len(self._index)
-                self._table.append(self._vocabulary.lookup(surface))
-        self.append([self._index[surface] for surface in surfaces])
+            if surface not in self._rows:
+                self._rows[surface] = len(self._rows)
+                self.table.append(self._vocabulary.lookup(surface))
+        self.append([self._rows[surface] for surface in surfaces])
 
 
 class CorpusWriter:
-    """Writes the columns of a split, and counts tokens.
+    """Collects the columns of a split, and counts tokens.
 
     Args:
-        arrays: takes the columns "ids", "target", "labels", "surfaces" and "ngrams".
         tokenizer: encodes all texts.
         text: `max_len` is the most tokens that `truncate` keeps.
+
+    Attributes:
+        labels: the target of each example, where that is one number.
+        stats: the counts of `EncodedCorpus`.
     """
 
-    def __init__(self, arrays: ArrayWriter, tokenizer: Tokenizer, text: TextConfig) -> None:
-        self.arrays, self.tokenizer, self.text = arrays, tokenizer, text
+    labels: np.ndarray | None = None
+
+    def __init__(self, tokenizer: Tokenizer, text: TextConfig) -> None:
+        self.tokenizer, self.text = tokenizer, text
         names = ("n", "n_tokens", "n_truncated", "n_tokens_cut", "n_unknown")
         self.stats: dict[str, int] = dict.fromkeys(names, 0)
+        self._tokens, self._others = dict[str, Column](), dict[str, Column]()
 
     def chunks(self, split: Split) -> Iterator[Split]:
         """Yield the split in chunks of about CHUNK_CHARS characters, and count its examples."""
@@ -233,22 +194,33 @@ class CorpusWriter:
         self.stats["n_tokens_cut"] += len(ids) - len(kept)
         return self.tokenizer.framed(kept) if framed else kept
 
-    def sequences(self, name: str) -> TokenColumn:
+    def sequences(self, name: str) -> Column:
         """Return a new column of token ids."""
-        return TokenColumn(self, name)
+        return self._tokens.setdefault(name, Column("H" if self.tokenizer.vocab_size <= 1 << 16 else "i"))
 
-    def numbers(self, name: str) -> SequenceColumn:
+    def numbers(self, name: str) -> Column:
         """Return a new column of other numbers than tokens, such as those of labels."""
-        return SequenceColumn(self.arrays, name, "<i4")
+        return self._others.setdefault(name, Column())
 
     def surfaces(self) -> SurfaceColumn | None:
         """Return a new column of the tokens' n-grams; None if the tokenizer has no n-grams."""
-        ngrams = self.tokenizer.ngrams
-        return None if ngrams is None else SurfaceColumn(self.arrays, ngrams)
+        if self.tokenizer.ngrams is None:
+            return None
+        column = SurfaceColumn(self.tokenizer.ngrams)
+        self._others |= {"surfaces": column, "ngrams": column.table}
+        return column
 
-    def scalars(self, name: str, values: Sequence[int] | Sequence[float], dtype: str = "<i4") -> None:
-        """Write a column with one number per example."""
-        self.arrays.append(name, np.asarray(values, dtype))
+    def corpus(self) -> EncodedCorpus:
+        """Return what was collected, with its tokens counted; called once."""
+        columns = {name: column.ragged() for name, column in (self._tokens | self._others).items()}
+        for ids in (columns[name].flat for name in self._tokens):
+            self.stats["n_tokens"] += len(ids)
+            self.stats["n_unknown"] += int(np.count_nonzero(ids == self.tokenizer.unk_id))
+        return EncodedCorpus(labels=self.labels, stats=self.stats, **columns)
+
+
+CHUNK_CHARS = 1 << 21
+"""Characters tokenized at a time."""
 
 
 def split_document(document: str, kind: str) -> Iterator[list[str]]:
@@ -275,8 +247,7 @@ def kept_corpus(encode: Callable[[], EncodedCorpus], split: Split, *settings: st
     """Return a corpus that `corpora_kept` holds for a text and settings, or what `encode` makes of them."""
     if (kept := _kept.get()) is None:
         return encode()
-    key = (fingerprint(split), *settings)
-    if key not in kept:
+    if (key := (fingerprint(split), *settings)) not in kept:
         kept[key] = encode()
     return kept[key]
 
@@ -295,14 +266,8 @@ def fingerprint(split: Split) -> str:
     return digest.hexdigest()
 
 
-def _ragged(arrays: Arrays, name: str) -> RaggedArray:
-    return RaggedArray(arrays.get(name, np.zeros(0, "<u2")), arrays[f"{name}.offsets"])
-
-
 def pretokenized_corpus(index: ShardIndex, tokenizer: Tokenizer) -> EncodedCorpus:
     """Return the shards as one running text; a DataError says that their tokenizer is another one."""
     index.check_tokenizer(tokenizer)
-    counts = index.counts
-    stats = {"n": counts["documents"], "n_tokens": index.n_tokens, "n_unknown": counts["unknown"]}
-    ids = RaggedArray(index.ids(), np.array([0, index.n_tokens]))
-    return EncodedCorpus(ids, stats=stats)
+    stats = {"n": index.counts["documents"], "n_tokens": index.n_tokens, "n_unknown": index.counts["unknown"]}
+    return EncodedCorpus(RaggedArray(index.ids(), np.array([0, index.n_tokens])), stats=stats)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
 from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
-from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus, kept_corpus, pretokenized_corpus
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus, kept_corpus, pretokenized_corpus
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
@@ -147,10 +147,9 @@ class Task(ABC):
         text = self.config.text
 
         def encoded() -> EncodedCorpus:
-            arrays = ArrayWriter()
-            writer = CorpusWriter(arrays, self.tokenizer, text)
+            writer = CorpusWriter(self.tokenizer, text)
             self.encode_into(writer, split, training)
-            return EncodedCorpus.from_arrays(arrays.arrays(), writer.stats)
+            return writer.corpus()
 
         settings = self.name, text.max_len, text.truncate, training, self.tokenizer.sha256, self.label_names
         return kept_corpus(encoded, split, *map(str, settings))

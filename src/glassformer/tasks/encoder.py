@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
-from glassformer.data.corpus import ArrayWriter, CorpusWriter, EncodedCorpus
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.tagged import read_tagged
 from glassformer.data.splits import Split, TextData
@@ -133,7 +133,7 @@ class EncoderTask(Task):
         t, text, ids, surfaces = self.tokenizer, self.config.text, writer.sequences("ids"), writer.surfaces()
         target = writer.numbers("target") if self.head.several or self.head.per_word else None
         if target is None:
-            writer.scalars("labels", rows or [0] * len(split), "<i4" if self.label_names else "<f8")
+            writer.labels = np.array(rows or [0] * len(split), "<i4" if self.label_names else "<f8")
         encoded = (found for chunk in writer.chunks(split) for found in self._encoded(chunk.text, read))
         for number, found in enumerate(encoded):
             kept = writer.truncate(found.ids, text.truncate)
@@ -320,10 +320,9 @@ class EncoderTask(Task):
         A text longer than `max_len` is cut, and has "truncated": True; "unknown" counts the tokens that the vocabulary
         lacks. Words are found in a text by `text/words.py`.
         """
-        arrays = ArrayWriter()
-        writer = CorpusWriter(arrays, self.tokenizer, self.config.text)
+        writer = CorpusWriter(self.tokenizer, self.config.text)
         marks = list(self._write(writer, Split(list(texts)), None, read_running))
-        corpus = EncodedCorpus.from_arrays(arrays.arrays(), writer.stats)
+        corpus = writer.corpus()
         outputs = self.outputs(self.all_logits(model, corpus), corpus)
         fields = map(read_running if self.head.per_word else self.tokenizer.text_fields, texts)
         answers = zip(fields, outputs, marks, strict=True)

@@ -188,8 +188,8 @@ class LanguageModelling(Task):
             for parts in split_document(document, self.tokenizer.kind):
                 for tokens in self.tokenizer.encode_batch(parts):
                     ids.extend(tokens)
-        if ids.n_values < 2:
-            message = f"{split.source}: a text of {ids.n_values} tokens leaves nothing to predict"
+        if len(ids.values) < 2:
+            message = f"{split.source}: a text of {len(ids.values)} tokens leaves nothing to predict"
             raise DataError(message, "give a longer text, with characters of the vocabulary")
         ids.append()
 

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import TextConfig
-from glassformer.data import shard_documents
-from glassformer.data.shard_documents import Segment, find_source_files, read_segments
-from glassformer.data.shards import PretokenizeConfig
+from glassformer.data import shards
+from glassformer.data.shards import PretokenizeConfig, Segment, find_sources, read_segments
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
 
@@ -45,12 +44,12 @@ KINDS = {
 
 
 def segments(path: Path, config: PretokenizeConfig = PretokenizeConfig()) -> list[Segment]:  # noqa: B008
-    return [segment for source in find_source_files([path]) for segment in read_segments(source, config)]
+    return [segment for source in find_sources([path])[0] for segment in read_segments(*source, config)]
 
 
 @pytest.fixture
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_documents, "SEGMENT_BYTES", 64)
+    monkeypatch.setattr(shards, "SEGMENT_BYTES", 64)
 
 
 @settings(max_examples=150, deadline=None)
@@ -59,7 +58,7 @@ def test_plain_text_is_its_segments(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("text") / "a.txt"
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_documents, "SEGMENT_BYTES", 64)
+        patch.setattr(shards, "SEGMENT_BYTES", 64)
         found = segments(path)
     assert "".join(segment.text for segment in found) == text.replace("\r\n", "\n")
     assert [segment.starts_document for segment in found] == [True] + [False] * (len(found) - 1)
@@ -75,7 +74,7 @@ def test_segments_have_the_ids_of_the_whole(tmp_path_factory, text):
     text = " and\n".join(text[i : i + 20] for i in range(0, len(text), 20))
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_documents, "SEGMENT_BYTES", 256)
+        patch.setattr(shards, "SEGMENT_BYTES", 256)
         cut = [segment.text for segment in segments(path)]
     for tokenizer in KINDS.values():
         assert [i for part in cut for i in tokenizer.encode(part)] == tokenizer.encode(text)
@@ -113,12 +112,13 @@ def test_a_folder_is_its_files_of_text_by_name(tmp_path):
     for name in ("b.txt", "a/z.jsonl", "c.csv", "a/c.txt.gz"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
-    assert [source.name for source in find_source_files([tmp_path])] == ["a/c.txt.gz", "a/z.jsonl", "b.txt"]
+    found, others = find_sources([tmp_path])
+    assert ([name for _, name in found], others) == (["a/c.txt.gz", "a/z.jsonl", "b.txt"], ["c.csv"])
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match="no text file in this folder"):
-        find_source_files([tmp_path / "none"])
+        find_sources([tmp_path / "none"])
     with pytest.raises(UsageError, match=r"nowhere\.txt: there is no such file"):
-        find_source_files([tmp_path / "nowhere.txt"])
+        find_sources([tmp_path / "nowhere.txt"])
 
 
 @pytest.mark.parametrize(
