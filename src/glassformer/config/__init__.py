@@ -174,7 +174,7 @@ class DataConfig:
     dataset: Literal["files", "dates", "imdb", "imdb-texts", "multi30k", "shakespeare"] = "files"
     """Built-in data set, or `files` for your own."""
     data_dir: str | None = None
-    """Folder or archive of the built-in data set, searched before GLASSFORMER_DATA, the cache and a download."""
+    """Folder of the built-in data set, searched before GLASSFORMER_DATA, the cache and a download."""
     valid_fraction: float = number(0.1, "(0, 1)")
     """Share of the training data held out for validation if there is no validation split."""
     split_seed: int = number(0, "[0, 4294967295]")

@@ -26,7 +26,6 @@ from glassformer import api
 from glassformer.config import Config, FilesConfig
 from glassformer.config.recipes import load_recipe
 from glassformer.config.validation import homes
-from glassformer.data.download import cache_in
 from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.sklearn.inputs import TextsError
@@ -129,7 +128,7 @@ class TextEstimator(BaseEstimator):
                 "text_column": "text",
                 "label_column": ANSWERS,
             }
-            with _one_training, self._logging(), cache_in(private / "cache"):
+            with _one_training, self._logging():
                 run = api.train(self.recipe or self.task, out=out, data=data, **settings)
         except Interrupted as error:
             where = f"{error.message}; {error.hint}" if self.out is not None else "the training was stopped"

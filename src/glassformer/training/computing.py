@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from glassformer.config import Config, TrainConfig
 from glassformer.data.batches import Batch
 from glassformer.data.download import cache_dir
-from glassformer.errors import CheckpointError, ResourceError, UsageError
+from glassformer.errors import CheckpointError, ResourceError
 from glassformer.models.build import d_ff_of
 from glassformer.nn import Decoder, Encoder
 from glassformer.tasks import Task
@@ -150,7 +150,7 @@ def kept_in(context: RunContext, batch: Batch) -> Path:
     kind = OPEN if all(value in ("auto", None) for value in fixed) else "fixed"
     name = f"{machine(context.device)}-{shape_of(context.config, context.task.tokenizer.vocab_size)}-{kind}"
     more = repr((fixed, n_passes(context.config), [round(math.log2(n)) for n in batch.ids.shape]))
-    return cache_dir(own=False) / "computing" / f"{name}-{hashlib.sha256(more.encode()).hexdigest()[:8]}"
+    return cache_dir() / "computing" / f"{name}-{hashlib.sha256(more.encode()).hexdigest()[:8]}"
 
 
 def read_kept(folder: Path) -> tuple[Computing, str] | None:
@@ -203,10 +203,8 @@ def computing_for_answers(task: Task, precision: Precision, device: torch.device
     """
     own = task.config.train.attention if precision == "bf16" else "auto"
     pattern = f"{machine(device)}-{shape_of(task.config, task.tokenizer.vocab_size)}-{OPEN}-*"
-    found = Computing(precision)
-    with suppress(UsageError):  # there is no cache
-        kept = filter(None, map(read_kept, sorted((cache_dir(own=False) / "computing").glob(pattern))))
-        found = next((choice for choice, _ in kept if choice.precision == precision), found)
+    kept = filter(None, map(read_kept, sorted((cache_dir() / "computing").glob(pattern))))
+    found = next((choice for choice, _ in kept if choice.precision == precision), Computing(precision))
     return found if own == "auto" else replace(found, attention=own)
 
 

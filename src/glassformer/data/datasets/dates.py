@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from functools import cache, partial
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +23,6 @@ from glassformer.config.validation import nearest
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
 from glassformer.errors import UsageError
 from glassformer.utils.formatting import counted
-
-if TYPE_CHECKING:
-    from babel import Locale
-
 
 # "{d}" is the day as an ordinal, where the language has one: 3rd, 1er.
 LOCALES: dict[str, tuple[str, ...]] = {
@@ -84,11 +81,16 @@ def tag(locale: str) -> str:
 
 
 @cache
-def patterns_of(locale: str) -> tuple[str, ...]:
-    """Return the distinct formats of a locale: CLDR's short, medium, long and full, and those of `LOCALES`."""
+def _locale(name: str) -> Any:
     from babel import Locale
 
-    formats = Locale.parse(locale).date_formats
+    return Locale.parse(name)
+
+
+@cache
+def patterns_of(locale: str) -> tuple[str, ...]:
+    """Return the distinct formats of a locale: CLDR's short, medium, long and full, and those of `LOCALES`."""
+    formats = _locale(locale).date_formats
     unicode_s_own = [formats[length].pattern for length in ("short", "medium", "long", "full")]
     return tuple(dict.fromkeys([*unicode_s_own, *LOCALES[locale]]))
 
@@ -99,20 +101,11 @@ def write_date(date: datetime.date, pattern: str, locale: str) -> str:
     >>> write_date(datetime.date(2014, 9, 3), "EEEE, d. MMMM y", "de_DE")
     'Mittwoch, 3. September 2014'
     """
-    from babel.dates import DateTimeFormat
-
-    template, parsed_locale = _parsed(pattern.replace("{d}", f"d{ENDING}"), locale)
-    text = template % DateTimeFormat(date, parsed_locale)
-    text = text.replace(ENDING, _ordinal_ending(date.day, locale)).translate(AS_TYPED)
-    return text.translate(ARABIC_DIGITS) if locale == "ar_EG" else text
-
-
-@cache
-def _parsed(pattern: str, locale: str) -> tuple[str, Locale]:
-    from babel import Locale
     from babel.dates import parse_pattern
 
-    return str(parse_pattern(pattern).format), Locale.parse(locale)
+    text = parse_pattern(pattern.replace("{d}", f"d{ENDING}")).apply(date, _locale(locale))
+    text = text.replace(ENDING, _ordinal_ending(date.day, locale)).translate(AS_TYPED)
+    return text.translate(ARABIC_DIGITS) if locale == "ar_EG" else text
 
 
 def _ordinal_ending(day: int, locale: str) -> str:
@@ -142,30 +135,25 @@ def load(data: DataConfig) -> TextData:
     Raises:
         UsageError: an unknown locale, or more pairs than a few locales have.
     """
-    from importlib.metadata import version
-
-    locales = _chosen_locales(data.dates.locales)
-    n_patterns = sum(len(patterns_of(locale)) for locale in locales)
-
+    chosen = LOCALES if data.dates.locales is None else [name.strip() for name in data.dates.locales.split(",")]
+    if unknown := [name for name in chosen if name not in LOCALES]:
+        message = f"expected locales of dates in data.dates.locales, not {unknown[0]!r}"
+        raise UsageError(message, f"{nearest(unknown[0], LOCALES)}choose among {', '.join(LOCALES)}")
+    locales = [locale for locale in LOCALES if locale in chosen]
     days = np.arange(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1)
     n_held_out = round(len(days) * HELD_OUT_SHARE)
-    valid_days, test_days, train_days = np.split(
-        np.random.default_rng(SEED).permutation(days), [n_held_out, 2 * n_held_out]
-    )
+    days = np.random.default_rng(SEED).permutation(days)
+    valid_days, test_days, train_days = np.split(days, [n_held_out, 2 * n_held_out])
     # Random draws find a quarter of all pairs soon; some patterns write a day alike.
-    if data.dates.n_dates > (most := len(train_days) * n_patterns // 4):
-        raise UsageError(
-            f"{counted(len(locales), 'locales')} can give {most:,} pairs, not {data.dates.n_dates:,}",
-            "choose more locales (data.dates.locales) or fewer pairs (data.dates.n_dates)",
-        )
-    draw = partial(_draw, locales)
-    train = draw(train_days, data.dates.n_dates, [SEED, 0, data.split_seed], "dates/train")
-    valid = draw(valid_days, N_HELD_OUT, [SEED, 1], "dates/valid")
-    test = draw(test_days, N_HELD_OUT, [SEED, 2], "dates/test")
-    notes = [
-        f"dates of {FIRST_DAY.year}–{LAST_DAY.year} in {counted(len(locales), 'locales')}, generated with Babel "
-        f"{version('babel')}; no date is in two parts"
-    ]
+    n, most = data.dates.n_dates, len(train_days) * sum(len(patterns_of(locale)) for locale in locales) // 4
+    if n > most:
+        message = f"{counted(len(locales), 'locales')} can give {most:,} pairs, not {n:,}"
+        raise UsageError(message, "choose more locales (data.dates.locales) or fewer pairs (data.dates.n_dates)")
+    train = _draw(locales, train_days, n, [SEED, 0, data.split_seed], "dates/train")
+    valid = _draw(locales, valid_days, N_HELD_OUT, [SEED, 1], "dates/valid")
+    test = _draw(locales, test_days, N_HELD_OUT, [SEED, 2], "dates/test")
+    of_years = f"dates of {FIRST_DAY.year}–{LAST_DAY.year} in {counted(len(locales), 'locales')}"
+    notes = [f"{of_years}, generated with Babel {version('babel')}; no date is in two parts"]
     hashes = {}
     for part in (train, valid, test):
         lines = "".join(f"{text}\t{target}\n" for text, target in zip(part.text, part.answers, strict=True))
@@ -174,15 +162,6 @@ def load(data: DataConfig) -> TextData:
         valid = test
         notes.append(TEST_IS_VALIDATION)
     return TextData(train, valid, test, notes, hashes, tuple(map(tag, locales)))
-
-
-def _chosen_locales(names: str | None) -> list[str]:
-    """Return the locales of a list separated by commas, in the order of `LOCALES`; all without one."""
-    chosen = list(LOCALES) if names is None else [name.strip() for name in names.split(",")]
-    if unknown := [name for name in chosen if name not in LOCALES]:
-        message = f"expected locales of dates in data.dates.locales, not {unknown[0]!r}"
-        raise UsageError(message, f"{nearest(unknown[0], LOCALES)}choose among {', '.join(LOCALES)}")
-    return [locale for locale in LOCALES if locale in chosen]
 
 
 def _draw(locales: list[str], days: np.ndarray, n: int, seed: list[int], source: str) -> Split:

@@ -7,13 +7,9 @@ half of a play whose second half is tested, and a model should have met its peop
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-
 from glassformer.config import DataConfig
-from glassformer.data.download import MAX_FILE_BYTES, Remote, cache_dir, check_published, fetch, find, read_text
+from glassformer.data.download import fetch, find, read_text
 from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
-from glassformer.errors import DataError
 from glassformer.utils.atomic_io import sha256_file
 
 NAME = "input.txt"
@@ -31,13 +27,8 @@ def load(data: DataConfig) -> TextData:
     Raises:
         DataError: the file is damaged, or cannot be found or fetched.
     """
-    path = find(data, "tinyshakespeare", _probe if data.data_dir else _probe_shared, f"tiny Shakespeare ({NAME})")
-    if path is None:
-        check = partial(check_published, name="tiny Shakespeare", sha256=SHA256)
-        path = fetch(Remote(URL, NAME, MAX_FILE_BYTES, check), cache_dir() / "data" / "tinyshakespeare")
-    text, sha256 = read_text(path)
-    if len(text) < 100:
-        raise DataError(f"{path}: {len(text)} characters are too few to split", hint="fetch the file again")
+    [path] = find(data, "tinyshakespeare", [NAME]) or [fetch(URL, "tinyshakespeare", SHA256)]
+    text, sha256 = read_text(path), sha256_file(path)
     test_from = int(len(text) * TRAIN_SHARE)
     train_from = int(test_from * data.valid_fraction)
     test = Split([text[test_from:]], source="tinyshakespeare, last tenth")
@@ -50,15 +41,3 @@ def load(data: DataConfig) -> TextData:
         notes.append(f"validation: the first {train_from:,} characters, none drawn at random")
     train = Split([text[train_from:test_from]], source="tinyshakespeare")
     return TextData(train, valid, test, notes=notes, hashes={NAME: sha256})
-
-
-def _probe_shared(place: Path) -> Path | None:
-    """Return the file of a folder that other data may share, where any text may be called input.txt."""
-    if place.name == "tinyshakespeare":
-        return _probe(place)
-    path = place / NAME
-    return path if path.is_file() and sha256_file(path) == SHA256 else None
-
-
-def _probe(place: Path) -> Path | None:
-    return next((path for path in (place, place / NAME) if path.is_file()), None)
