@@ -159,9 +159,9 @@ def test_values_become_json() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (3, "train: expected a table, not int"),
+        (3, "train: expected rows that are dictionaries, not int"),
         ([], "train: there is no row in this table"),
-        (["a text"], "train: expected a table, not a list of str"),
+        (["a text"], "train: expected rows that are dictionaries, not str"),
         ({"a": ["x"], "b": ["y", "z"]}, "train: the columns have different lengths (1, 2)"),
         (Frame(ROWS, ["n", "n"]), "train: several columns have one name ('n')"),
     ],

@@ -253,9 +253,9 @@ def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path:
     assert run.predict_table(table)[0]["label"] == answer["label"]
     assert run.predict_table([{"a": "red dog", "b": "x"}], "a", "b")[0]["label"]
     write(tmp_path / "a.tsv", rows(5), ["premise", "hypothesis", "truth"])
-    assert main(["predict", str(trained), "--file", str(tmp_path / "a.tsv"), "--out", str(tmp_path / "o.tsv")]) == 0
-    lines = (tmp_path / "o.tsv").read_text("utf-8").splitlines()
-    assert lines[0] == "premise\thypothesis\ttruth\tlabel\tprobability" and len(lines) == 6
+    assert main(["predict", str(trained), "--file", str(tmp_path / "a.tsv"), "--out", str(tmp_path / "o.csv")]) == 0
+    lines = (tmp_path / "o.csv").read_text("utf-8").splitlines()
+    assert lines[0] == "premise,hypothesis,truth,label,probability" and len(lines) == 6
 
 
 def test_second_texts_are_refused_where_one_is_read(tmp_path: Path, trained: Path, capfd: Any) -> None:

@@ -84,7 +84,7 @@ class PredictArguments:
     pair_column: str | None = None
     """Column of --file with the second text of each pair; as in training when absent."""
     out: str | None = None
-    """With --file (also -o): where the table goes, with columns of answers, in the format of this name."""
+    """With --file (also -o): where the table goes, with columns of answers: .csv or .jsonl (or .gz of them)."""
     probabilities: bool = False
     """With --file: a column with the probability of each class."""
     prefix: str | None = None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from glassformer.data.answered_table import InputTable, TableWriter, refuse_unwritable, scan_table
+from glassformer.data.answered_table import InputTable, TableWriter, scan_table
 from glassformer.data.datasets.columns import SOURCE, Columns, ColumnSpec, text_specs
 from glassformer.data.diagnostics import TableForm
 from glassformer.data.sources import pipes_kept
@@ -123,7 +123,7 @@ def predict_table(arguments: Any, answerer: Answerer) -> int:
     if partial.exists():
         hint = "keep it under another name and answer the rest with --skip-rows N, of its N whole rows; or remove it"
         raise UsageError(f"{partial} holds rows that an earlier command answered, or another is answering", hint)
-    n_done, columns = first, list[str]()
+    n_done, columns = first, ()
 
     def where_stopped() -> tuple[str, str]:
         if n_done == first:
@@ -133,14 +133,13 @@ def predict_table(arguments: Any, answerer: Answerer) -> int:
 
     with stop_requests(where_stopped):
         table = table_of(arguments, answerer)
-        refuse_unwritable(table, out)
         if first >= table.n_rows:
             raise UsageError(f"--skip-rows {first}: {table.path} has {counted(table.n_rows, 'rows')}", "skip fewer")
         try:
             with TableWriter(partial, out, table) as writer:
-                for rows, answers in _answered(table, arguments, answerer, first):
-                    writer.append(rows, answers)
-                    n_done, columns = n_done + len(rows), list(answers[0])
+                for rows in _answered(table, arguments, answerer, first):
+                    writer.append(rows)
+                    n_done, columns = n_done + len(rows), writer.names[len(table.names) :]
             if n_done != table.n_rows:
                 raise DataError(f"{table.path} changed while it was read", "give the command again when it is whole")
             os.replace(partial, out)
@@ -154,15 +153,13 @@ def predict_table(arguments: Any, answerer: Answerer) -> int:
                     partial.unlink(missing_ok=True)
     logger.info(f"written: {out}, {counted(n_done - first, 'rows')} with {', '.join(columns)}")
     if arguments.json:
-        facts = {"out": str(out), "rows": n_done - first, "columns": columns}
+        facts = {"out": str(out), "rows": n_done - first, "columns": list(columns)}
         console.write_json(facts | dict(answerer.engine))
     return 0
 
 
-def _answered(
-    table: InputTable, arguments: Any, answerer: Answerer, first: int
-) -> Iterator[tuple[list[list[Any]], list[dict[str, Any]]]]:
-    """Yield rows of a table with their answers, some at a time; the first show whether their columns have a place."""
+def _answered(table: InputTable, arguments: Any, answerer: Answerer, first: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield rows of a table with their answers, some at a time."""
     texts, rows = itertools.tee(itertools.islice(table.rows(), first, None))
     answers = answerer.model.predict_stream((text for text, _ in texts), first=first, **answerer.options)
     shown = console.announced(answers, table.n_rows, "answered", unit="rows", first=first)
@@ -171,4 +168,4 @@ def _answered(
         if taken := [name for name in found[0] if name in table.names]:
             message = f"{table.path} has a column {taken[0]!r} already"
             raise UsageError(message, "rename the new ones: --prefix model_")
-        yield [row for _, row in itertools.islice(rows, len(found))], found
+        yield [row | answer for answer, (_, row) in zip(found, rows, strict=False)]  # rows last: none is lost

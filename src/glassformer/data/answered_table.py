@@ -1,18 +1,16 @@
 """A table to answer row by row, and the table that is written: all its columns, and those of the answers behind them.
 
-The table is read twice: once to find everything that is wrong in it, and then to be answered. What is written is read
-back by `datasets/tables.py` as it was. A CSV has commas, and quotes where a field needs them; a TSV holds no field with
-a tab or a line break. In Parquet and Arrow a columnar table keeps its types; of another all columns are text.
+A table is read to its end first, to find everything that is wrong in it, and then to be answered. What is written is
+read back by `datasets/tables.py` as it was: JSON Lines, or a CSV with commas, and quotes where a field needs them.
 """
 
 from __future__ import annotations
 
 import csv
-import datetime
-import decimal
 import gzip
 import io
 import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -32,17 +30,7 @@ from glassformer.data.datasets.tables import read_rows
 from glassformer.data.diagnostics import Diagnostics, TableForm, encoding_issue
 from glassformer.data.sources import is_columnar, suffix_of, unreadable
 from glassformer.errors import DataError, UsageError
-from glassformer.utils.atomic_io import json_line
-
-FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json", ".ndjson": "json"} | {
-    ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"
-}  # fmt: skip
-"""Formats by the suffix of a file's name; those of text may have .gz behind it."""
-
-
-ABSENT: Any = object()
-"""The value of a field that an object of JSON lacks."""
-
+from glassformer.utils.atomic_io import finite
 
 # --- what is read ----------------------------------------------------------------------------------------------
 
@@ -69,8 +57,8 @@ class InputTable:
     specs: ColumnSpecs
     form: TableForm
 
-    def rows(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield of each row the text, or the pair of two as one, and its values in the order of the names.
+    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield of each row the text, or the pair of two as one, and its values by column.
 
         Raises:
             DataError: the file is no longer what it was.
@@ -87,14 +75,14 @@ class InputTable:
             if text is None:
                 raise DataError(f"{self.path} changed while it was read", "give the command again when it is whole")
             fields = row.fields if values is None else next(values)
-            yield text[0], fields if isinstance(fields, list) else [fields.get(name, ABSENT) for name in self.names]
+            yield text[0], fields if isinstance(fields, dict) else dict(zip(self.names, fields, strict=True))
 
 
 def scan_table(path: Path, specs: ColumnSpecs, form: TableForm) -> InputTable:
     """Read a table to its end, and return what was found.
 
     Raises:
-        DataError: something is wrong in it; with the file and the line.
+        DataError: something is wrong in it, or cannot be written as text; with the file and the line.
         UsageError: its name does not show its format, a column is missing, or pyarrow is not installed.
     """
     if message := unreadable(path):
@@ -110,10 +98,15 @@ def scan_table(path: Path, specs: ColumnSpecs, form: TableForm) -> InputTable:
     if is_columnar(path):
         from glassformer.data.datasets.arrow_files import schema_of
 
-        names = dict.fromkeys(schema_of(path).names)
+        names = dict.fromkeys((schema := schema_of(path)).names)
+        if raw := [field.name for field in schema if "binary" in str(field.type)]:
+            raise DataError(f"{path}: the column {raw[0]!r} holds bytes, which no text holds", "leave it out")
     for row in below_header(path, itertools.chain(sample, rows), columns, diagnostics):
         n_rows += row_values(row, columns, specs, path, diagnostics) is not None
-        names.update(dict.fromkeys(row.fields if isinstance(row.fields, dict) else ()))
+        for name, value in row.fields.items() if isinstance(row.fields, dict) else ():
+            names.setdefault(name)
+            if isinstance(value, str) and (issue := encoding_issue(value)):
+                diagnostics.error(path, row.line, issue[0], f"in the column {name!r} {issue[1]}")
     if diagnostics.n_issues or not n_rows:
         _refuse(path, diagnostics)
     if n_empty := diagnostics.counts["empty lines"]:
@@ -136,48 +129,16 @@ def _refuse(path: Path, diagnostics: Diagnostics) -> NoReturn:
 
 
 def format_for(path: Path) -> str:
-    """Return the format in which a table is written.
+    """Return the format in which a table is written, "csv" or "jsonl".
 
     Raises:
         UsageError: the file's name does not show one that is written.
     """
-    found = FORMATS.get(suffix_of(path))
-    if found is None or (found in ("parquet", "arrow") and path.suffix.lower() == ".gz"):
-        raise UsageError(
-            f"{path}: the name of a table ends in .csv, .tsv, .jsonl (or .gz behind it), .parquet or .arrow",
-            "name the file after the format that it should have",
-        )
-    if found in ("parquet", "arrow"):
-        from glassformer.data.datasets.arrow_files import pyarrow_for
-
-        pyarrow_for(path)
-    return found
-
-
-def refuse_unwritable(table: InputTable, path: Path) -> None:
-    """Raise DataError if the format of a file has no place for a value of a table, before anything is answered."""
-    kind = format_for(path)
-    if (table.columns.n_fields and kind != "tsv") or (is_columnar(table.path) and kind in ("parquet", "arrow")):
-        return  # text goes anywhere else
-    for number, (_, values) in enumerate(table.rows(), start=1):
-        try:
-            written(kind, table.names, values)
-        except DataError as error:
-            raise DataError(f"{table.path}, row {number:,}: {error.message}", error.hint) from None
-
-
-def written(kind: str, names: Sequence[str], values: Sequence[Any]) -> list[Any]:
-    """Return values as a format has them: of JSON as such, elsewhere as text.
-
-    Raises:
-        DataError: one has no place in it.
-    """
-    place = json_value if kind == "json" else cell_text
-    found = [place(value, name) for name, value in zip(names, values, strict=True)]
-    if kind == "tsv" and (wrong := next((cell for cell in found if re.search(r"[\t\r\n]", cell)), None)):
-        message = f"a field holds a tab or a line break ({wrong[:40]!r}), which a TSV cannot"
-        raise DataError(message, "name the output .csv or .jsonl")
-    return found
+    kind = suffix_of(path)[1:]
+    if kind not in ("csv", "jsonl"):
+        message = f"{path}: the name of a table to write ends in .csv or .jsonl, or in .gz behind it"
+        raise UsageError(message, "name the file after the format that it should have")
+    return kind
 
 
 class TableWriter:
@@ -186,20 +147,17 @@ class TableWriter:
     Args:
         path: the file, which must not exist.
         name: the name that it has in the end.
-        table: whose rows are written.
+        table: whose rows are written, with those of answers behind them.
     """
 
     def __init__(self, path: Path, name: Path, table: InputTable) -> None:
-        self.kind, self.table, self.names = format_for(name), table, table.names
+        self.kind, self.table = format_for(name), table
+        self.names: Sequence[str] = ()
         self._files = ExitStack()
-        self._writer: Any = None  # of columns, with their types
-        self._schema: Any = None
-        self._begun = False
         file: Any = self._files.enter_context(open(path, "xb"))  # noqa: SIM115
         if name.suffix.lower() == ".gz":
             file = self._files.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
-        of_columns = self.kind in ("parquet", "arrow")
-        self._file = file if of_columns else self._files.enter_context(io.TextIOWrapper(file, "utf-8", newline=""))
+        self._file = self._files.enter_context(io.TextIOWrapper(file, "utf-8", newline=""))
 
     def __enter__(self) -> TableWriter:
         return self
@@ -207,110 +165,31 @@ class TableWriter:
     def __exit__(self, *_: object) -> None:
         self._files.close()
 
-    def append(self, rows: Sequence[Sequence[Any]], answers: Sequence[Mapping[str, Any]]) -> None:
-        """Write rows with their answers, which have the same columns in each.
-
-        Raises:
-            DataError: a value has no place in the format.
-        """
-        if self.kind in ("parquet", "arrow"):
-            self._append_columns(rows, answers)
-            return
-        if not self._begun:
-            self._begun, self.names = True, (*self.table.names, *answers[0])
-            if self.kind != "json" and (self.table.columns.has_header or not self.table.columns.n_fields):
-                self._write(self.names)
-        for row, answer in zip(rows, answers, strict=True):
-            values = written(self.kind, self.names, [*row, *map(answer.get, self.names[len(row) :])])
-            if self.kind == "json":
-                there = {name: value for name, value in zip(self.names, values, strict=True) if value is not ABSENT}
-                self._file.write(json_text(there) + "\n")
-            else:
-                self._write(values)
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows, each with the columns of its answer, which are the same in all."""
+        begins = not self.names
+        self.names = self.names or (*self.table.names, *(name for name in rows[0] if name not in self.table.names))
+        if self.kind == "jsonl":
+            self._file.writelines(f"{json_text(row)}\n" for row in rows)
+        else:
+            writer = csv.writer(self._file, lineterminator="\n")
+            if begins and (self.table.columns.has_header or not self.table.columns.n_fields):
+                writer.writerow(self.names)
+            writer.writerows([cell_text(row.get(name)) for name in self.names] for row in rows)
         self._file.flush()
 
-    def _write(self, cells: Sequence[str]) -> None:
-        """Write a row of a CSV or TSV."""
-        if self.kind == "csv":
-            csv.writer(self._file, lineterminator="\n").writerow(cells)
-        else:
-            self._file.write("\t".join(cells) + "\n")
 
-    def _append_columns(self, rows: Sequence[Sequence[Any]], answers: Sequence[Mapping[str, Any]]) -> None:
-        from glassformer.data.datasets.arrow_files import pyarrow_for, schema_of
-
-        pa = pyarrow_for(self.table.path)
-        if self._writer is None:
-            own = pa.schema([(name, pa.string()) for name in self.names])
-            own = schema_of(self.table.path) if is_columnar(self.table.path) else own
-            new = [(name, _type_of(pa, value)) for name, value in answers[0].items()]
-            fields = [pa.field(f.name, f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in own]
-            schema = pa.schema([*fields, *(pa.field(*each) for each in new)], own.metadata)
-            write = pa.parquet.ParquetWriter if self.kind == "parquet" else pa.ipc.new_file
-            self._schema = schema
-            self._writer = self._files.enter_context(write(self._file, schema))
-        columns = zip(*([*row, *answer.values()] for row, answer in zip(rows, answers, strict=True)), strict=True)
-        arrays = [_array(pa, field, column) for field, column in zip(self._schema, columns, strict=True)]
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-
-
-def _type_of(pa: Any, value: Any) -> Any:
-    """Return the type of a column of answers."""
-    if isinstance(value, list) and value and all(isinstance(each, float) for each in value):
-        return pa.list_(pa.float64())
-    return {int: pa.int64(), float: pa.float64()}.get(type(value), pa.string())
-
-
-def _array(pa: Any, field: Any, values: Sequence[Any]) -> Any:
-    """Return Python values as a column of a type; times came as text, durations as the text of their number."""
-    if pa.types.is_temporal(field.type):
-        text = pa.array(values, pa.string())
-        return (text.cast(pa.int64()) if pa.types.is_duration(field.type) else text).cast(field.type)
-    if field.type == pa.string():
-        values = [value if value in (None, ABSENT) else cell_text(value, field.name) for value in values]
-    values = [None if value is ABSENT else value for value in values]
-    return pa.array(values, field.type)
-
-
-def cell_text(value: Any, name: str) -> str:
+def cell_text(value: Any) -> str:
     """Return a value as a field of a CSV: a missing one is empty, and what has parts is JSON.
 
     U+FFFD stands for NUL, which a model of bytes may write and no text file holds.
-
-    Raises:
-        DataError: it holds bytes, or characters that no file of text holds.
     """
-    value = json_value(value, name)
-    if value is None or value is ABSENT:
-        return ""
-    if not isinstance(value, str):
-        return str(value) if isinstance(value, float) else json_text(value)
-    value = value.replace("\0", "\ufffd")
-    if issue := encoding_issue(value):
-        raise DataError(f"in the column {name!r} {issue[1]}", "name the output .jsonl")
-    return value
+    if value is None or isinstance(value, str):
+        return (value or "").replace("\0", "\ufffd")
+    return str(value) if isinstance(value, float) else json_text(value)
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON on one line; half a surrogate pair, which no file holds, is an escape."""
-    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", json_line(value))
-
-
-def json_value(value: Any, name: str) -> Any:
-    """Return a value as JSON has it: times and decimal numbers as text.
-
-    Raises:
-        DataError: it holds bytes.
-    """
-    if value is None or value is ABSENT or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): json_value(item, name) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(item, name) for item in value]
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal | datetime.timedelta):
-        return str(value)
-    kind = "bytes" if isinstance(value, bytes) else f"values of the type {type(value).__name__}"
-    raise DataError(f"the column {name!r} holds {kind}, which text cannot", "name the output .parquet or .arrow")
+    """Return a value as JSON on one line, whatever is taken for the end of a line; times and decimals as text."""
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, default=str)
+    return re.sub("[\x85\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)

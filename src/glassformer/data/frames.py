@@ -1,18 +1,15 @@
 """Tables in memory: a data frame, a list of dictionaries or a dictionary of lists.
 
-No library of data frames is imported. pyarrow, where it is installed, reads what offers its columns as an Arrow stream;
-else a frame gives dictionaries. To train on a table it is written as JSON Lines beside the run folder, so that the run
-can be resumed and evaluated like one that was trained on a file.
+No library of data frames is imported: a frame gives its rows as dictionaries. To train on a table it is written as JSON
+Lines beside the run folder, so that the run can be resumed and evaluated like one that was trained on a file.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
+import json
 import os
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,8 @@ from glassformer.data.diagnostics import Diagnostics
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import atomic_write_text
 
-_INDEX = re.compile(r"__index_level_\d+__")
+METHODS = {"to_dicts": (), "to_pylist": (), "to_list": (), "to_dict": ("records",)}
+"""How polars, pyarrow, `datasets` and pandas give their rows as dictionaries: a method, and its arguments."""
 _MISSING = ("NAType", "NaTType")
 """Types of the missing values of pandas."""
 
@@ -36,7 +34,7 @@ def with_stored_tables(settings: Mapping[str, Any], run: Path) -> dict[str, Any]
 
     Raises:
         DataError: what came is no table, or is empty.
-        UsageError: a table and a file were given for one part.
+        UsageError: a table and a file were given for one part, or the file beside the run holds another table.
     """
     found = dict(settings)
     for part in ("train", "valid", "test"):
@@ -47,71 +45,43 @@ def with_stored_tables(settings: Mapping[str, Any], run: Path) -> dict[str, Any]
             raise UsageError(f"{part} and {part}_file were given", "give one of them")
         del found[part]
         is_path = isinstance(table, str | os.PathLike)
-        file = table if is_path else store_table(table, part, run.with_name(f"{run.name}.{part}.jsonl"))
+        file = table if is_path else _stored(table, part, run.with_name(f"{run.name}.{part}.jsonl"))
         found[f"{part}_file"] = os.fspath(file)
     return found
 
 
-def store_table(table: Any, part: str, path: Path) -> Path:
-    """Write a table as JSON Lines, and return the file; raise UsageError where it is there with another table."""
+def _stored(table: Any, part: str, path: Path) -> Path:
     content = "".join(f"{json_text(row)}\n" for row in rows_of(table, part))
-    if not content:
-        raise DataError(f"{part}: there is no row in this table", "give a table with rows")
     if path.exists() and path.read_text(encoding="utf-8") != content:
         raise UsageError(f"{path} holds another table", "name another folder (out), or remove this file")
-    path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write_text(path, content)
     return path
 
 
-def rows_of(table: Any, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table as dictionaries of JSON values; bytes and missing values are None.
+def rows_of(table: Any, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table as dictionaries of JSON values; bytes and missing values are None.
 
     Raises:
-        DataError: it is no table, or two of its columns have one name.
+        DataError: it is no table, two of its columns have one name, or there is no row.
     """
-    for row in _raw_rows(table, name):
-        if not isinstance(row, Mapping):
-            raise _no_table(name, f"a list of {type(row).__name__}")
-        yield {str(key): _plain(value) for key, value in row.items()}
-
-
-def _raw_rows(table: Any, name: str) -> Iterable[Any]:
     columns = getattr(table, "column_names", None) or getattr(table, "columns", ())
-    names = Counter(str(column) for column in columns if isinstance(column, str | int))
-    if double := [column for column, n in names.items() if n > 1]:
+    if double := [column for column, n in Counter(map(str, columns)).items() if n > 1]:
         raise DataError(f"{name}: several columns have one name ({double[0]!r})", "give each a name of its own")
-    if (rows := _arrow_rows(table)) is not None:
-        return rows
-    if hasattr(table, "to_dicts"):
-        return table.to_dicts()
-    if hasattr(table, "to_dict") and hasattr(table, "columns"):
-        return table.to_dict("records")
-    if isinstance(table, Mapping):
-        if not _holds_columns(table):
-            raise _no_table(name, "a dictionary whose values are not all lists")
+    method = next((method for method in METHODS if hasattr(table, method)), None)
+    if method is not None:
+        rows = getattr(table, method)(*METHODS[method])
+    elif isinstance(table, Mapping) and _holds_columns(table):
         if len(lengths := {len(column) for column in table.values()}) > 1:
             raise DataError(f"{name}: the columns have different lengths ({', '.join(map(str, sorted(lengths)))})")
-        return (dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True))
-    if isinstance(table, Iterable) and not isinstance(table, str | bytes):
-        return table
-    raise _no_table(name, type(table).__name__)
-
-
-def _arrow_rows(table: Any) -> Iterator[dict[str, Any]] | None:
-    """Return the rows of what offers an Arrow stream; None for what does not, or without pyarrow."""
-    if not hasattr(table, "__arrow_c_stream__"):
-        return None
-    try:
-        import pyarrow as pa
-
-        from glassformer.data.datasets.arrow_files import python_rows
-
-        reader = pa.RecordBatchReader.from_stream(table)
-    except (ImportError, ValueError, TypeError):  # a column of mixed types has no Arrow type
-        return None
-    kept = [name for name in reader.schema.names if not _INDEX.fullmatch(name)]
-    return itertools.chain.from_iterable(python_rows(batch.select(kept), "table") for batch in reader)
+        rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    else:
+        rows = [*table] if isinstance(table, Iterable) else [table]
+    if not rows:
+        raise DataError(f"{name}: there is no row in this table", "give a table with rows")
+    if (wrong := next((row for row in rows if not isinstance(row, Mapping)), None)) is not None:
+        hint = "give a data frame, a list of dictionaries, or a dictionary of lists"
+        raise DataError(f"{name}: expected rows that are dictionaries, not {type(wrong).__name__}", hint)
+    return [json.loads(json.dumps(row, default=_json_value), parse_constant=lambda _: None) for row in rows]
 
 
 def _holds_columns(table: Mapping[Any, Any]) -> bool:
@@ -120,25 +90,11 @@ def _holds_columns(table: Mapping[Any, Any]) -> bool:
     return bool(values) and all(hasattr(v, "__len__") and not isinstance(v, str | bytes | Mapping) for v in values)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+def _json_value(value: Any) -> Any:
+    """Return what JSON has no word for as what it has: arrays as lists, times as text, bytes and gaps as None."""
     if isinstance(value, bytes) or type(value).__name__ in _MISSING:
         return None
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of numpy
-        return _plain(value.item())
-    return str(value)
-
-
-def _no_table(name: str, what: str) -> DataError:
-    hint = "give a data frame, a list of dictionaries, or a dictionary of lists"
-    return DataError(f"{name}: expected a table, not {what}", hint)
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def answered_frame(table: Any, specs: ColumnSpecs, answers_of: Callable[[list[str]], Iterable[dict[str, Any]]]) -> Any:
@@ -152,16 +108,13 @@ def answered_frame(table: Any, specs: ColumnSpecs, answers_of: Callable[[list[st
     """
     path, diagnostics = Path("table"), Diagnostics()
     rows = [Row(number, fields) for number, fields in enumerate(rows_of(table, "table"), start=1)]
-    if not rows:
-        raise DataError("there is no row in this table", "give a table with rows")
     specs = tuple(replace(spec, flag=spec.flag.removeprefix("--").replace("-", "_")) for spec in specs)
     column = choose_columns(path, rows[:SAMPLE_ROWS], specs, diagnostics)
     texts = [row_values(row, column, specs, path, diagnostics) for row in rows] if column else []
     diagnostics.raise_if_any()
     answers = [*answers_of([text[0] for text in texts if text is not None])]
     new = {name: [answer.get(name) for answer in answers] for name in answers[0]}
-    names = {name for row in rows for name in row.fields}
-    if taken := [name for name in new if name in names]:
+    if taken := [name for name in new if any(name in row.fields for row in rows)]:
         raise UsageError(f"the table has a column {taken[0]!r} already", 'rename the new ones: prefix="model_"')
     if hasattr(table, "append_column"):
         for name, values in new.items():
