@@ -132,7 +132,7 @@ def test_a_folder_is_its_files_of_text_by_name(tmp_path):
         ("a.txt.gz", gzip.compress(b"one\n" * 90, mtime=0)[:-9], r"a\.txt\.gz: the gzip file is damaged"),
         ("a.txt.gz", b"no gzip", r"a\.txt\.gz: the gzip file is damaged"),
         ("x.data", b"DATA\x15\x80", r"x\.data:1: 0x80 is not UTF-8"),
-        ("x.parquet", b"PAR1\x15\x80", r"x\.parquet: this is a file of columns"),
+        ("x.parquet", b"PAR1\x15\x80", r"x\.parquet: this is no plain text"),
         ("x.csv", b"text,label\n", r"x\.csv: this is a table"),
         ("a.jsonl", b'{"text": "a"}\n' * 9 + b'{"text": \n', r"a\.jsonl:10: expected JSON"),
         ("a.jsonl", b'{"text": "a"}\n' * 9 + b'{"body": "a"}\n', r"a\.jsonl:10: .* in the field 'text', got: {\"body"),

@@ -11,7 +11,7 @@ from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data import shards as shards_module
 from glassformer.data.corpus import pretokenized_corpus
 from glassformer.data.datasets.columns import DataSchema
-from glassformer.data.datasets.local_files import load_pretokenized
+from glassformer.data.datasets.local_files import load_pretokenized, load_text_data
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.shards import PretokenizeConfig, ShardIndex, encode_text
 from glassformer.errors import DataError, UsageError
@@ -77,7 +77,7 @@ def test_shards_are_refused_where_they_are_of_no_use(shards, tmp_path):
     with pytest.raises(UsageError, match="classify needs texts with labels"):
         load_pretokenized(TASKS["classify"].schema, data, Diagnostics())
     with pytest.raises(UsageError, match="limit counts examples"):
-        load_pretokenized(DataSchema("lm"), replace(data, limit=3), Diagnostics())
+        load_text_data(DataSchema("lm"), replace(data, limit=3))
     encode_text(tmp_path / "none", [tmp_path / "a.txt"], replace(CONFIG, valid_fraction=0.0))
     with pytest.raises(DataError, match="nothing to validate on"):
         load(tmp_path / "none")
