@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import gzip
 import itertools
 import json
@@ -131,15 +132,16 @@ def test_columns_of_parquet_become_text(tmp_path: Path) -> None:
     kinds = {"at": pa.timestamp("ns"), "clock": pa.time64("ns"), "long": pa.duration("ns"), "day": pa.date32()}
     columns = {"text": pa.array([f"text {i % 7}" for i in range(300)]).dictionary_encode()}
     columns |= {name: pa.array([1] * 300, kind) for name, kind in kinds.items()}
+    columns["price"] = pa.array([decimal.Decimal("1.20")] * 300)
     columns["vector"] = pa.array([[1.5, float(i)] for i in range(300)], pa.list_(pa.float32()))
     table = pa.table(columns | {"small": pa.array([None, 1, 2] * 100, pa.int8())})
     pq.write_table(table, tmp_path / "a.parquet")
     write(scanned(tmp_path / "a.parquet"), tmp_path / "b.jsonl", [{"label": "x"}] * 300)
     row = json.loads((tmp_path / "b.jsonl").read_text("utf-8").splitlines()[1])
     times = {"at": "1970-01-01 00:00:00.000000001", "clock": "00:00:00.000000001", "long": "1", "day": "1970-01-02"}
-    assert row == {"text": "text 1"} | times | {"vector": [1.5, 1.0], "small": 1, "label": "x"}
+    assert row == {"text": "text 1"} | times | {"price": "1.20", "vector": [1.5, 1.0], "small": 1, "label": "x"}
     write(scanned(tmp_path / "a.parquet"), tmp_path / "b.csv", [{"label": "x"}] * 300)
-    assert as_cells(scanned(tmp_path / "b.csv"))[1] == ["text 0", *times.values(), "[1.5, 0.0]", "", "x"]
+    assert as_cells(scanned(tmp_path / "b.csv"))[1] == ["text 0", *times.values(), "1.20", "[1.5, 0.0]", "", "x"]
     raw = pa.array([None, [b"1"]] * 150, pa.list_(pa.binary()))
     pq.write_table(table.append_column("raw", raw), tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"a\.parquet: the column 'raw' holds bytes"):

@@ -186,7 +186,7 @@ def cell_text(value: Any) -> str:
     """
     if value is None or isinstance(value, str):
         return (value or "").replace("\0", "\ufffd")
-    return str(value) if isinstance(value, float) else json_text(value)
+    return json_text(value) if isinstance(value, bool | list | tuple | dict) else str(value)
 
 
 def json_text(value: Any) -> str:
