@@ -34,7 +34,7 @@ from glassformer.data.datasets.tables import Row, read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
-from glassformer.text.pairs import join_pair, pair_issue
+from glassformer.text.pairs import SEPARATOR, join_pair, pair_issue
 from glassformer.utils.formatting import counted
 
 SAMPLE_ROWS = 1000
@@ -209,7 +209,8 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
             texts.append(values[0])
             answers += values[1:]
     last = specs[-1]
-    count_missing(path, texts, diagnostics)
+    sides = [side for text in texts for side in text.split(f" {SEPARATOR} ")]
+    count_missing(path, sides if last.clean else sides + answers, diagnostics)
     if last.clean is not None:
         answers = last.clean(path, lines, answers, last.separator or "", diagnostics)
     return Rows(texts, answers, lines, path, columns.headers, columns)
@@ -271,7 +272,9 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
     places = _places(table, specs)
     _note(table, places, specs, diagnostics)
     headers = tuple(names[i] if has_names else None for i in places)
-    return Columns(headers if of_json else places, headers, 0 if of_json else len(names), has_names and not of_json)
+    if of_json:
+        return Columns(tuple(names[i] for i in places), headers)
+    return Columns(places, headers, len(names), has_names)
 
 
 def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]], specs: ColumnSpecs) -> bool:
@@ -303,9 +306,9 @@ def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]],
         if places and last.recurs(last, names[places[-1]], [row[places[-1]] for row in below]):
             return False
     shown = ", ".join(repr(name[:40]) for name in names[:6])
-    flags = _flags(table, specs, [next(iter(places), None) for places in usual])
+    hint = _hint(table, specs, [next(iter(places), None) for places in usual])
     message = f"{path}: its first row may be a header or an example ({shown})"
-    raise UsageError(message, f"say which: --header yes or --header no{flags and f'; or name its cells: {flags}'}")
+    raise UsageError(message, f"say which: --header yes or --header no{hint and f'; if yes: {hint}'}")
 
 
 def _named(spec: ColumnSpec, names: Sequence[str]) -> int | None:
@@ -337,13 +340,8 @@ def _places(table: _Sample, specs: ColumnSpecs) -> tuple[int, ...]:
                 raise DataError(message, "give each column a name of its own")
         places.append(place)
     unknown = " and ".join(spec.name for spec, place in zip(specs, places, strict=True) if place is None)
-    hint = f"name what is read, or give numbers from 1: {_flags(table, specs, places)}"
+    hint = f"name what is read, or give numbers from 1: {_hint(table, specs, places)}"
     if unknown and len(names) != len(specs):
-        binary = [name for i, name in enumerate(names) if {cell.strip() for cell in table.column(i)} == {"0", "1"}]
-        if len(binary) > 1:
-            hint = (
-                f"{', '.join(binary)} hold 0 and 1: write the names of each text's labels into one column, parted by ;"
-            )
         what = f"{path}: there is no column that is known to hold the {unknown}"
         raise UsageError(f"{what}; {table.shown()}", hint)
     for k in reversed(range(len(specs))):
@@ -370,14 +368,17 @@ def _absent(table: _Sample, spec: ColumnSpec) -> UsageError:
     return UsageError(f"{table.path}: there is no column {wanted!r}{trained}; {table.shown()}", hint)
 
 
-def _flags(table: _Sample, specs: ColumnSpecs, places: Sequence[int | None]) -> str:
+def _hint(table: _Sample, specs: ColumnSpecs, places: Sequence[int | None]) -> str:
     """Return the flags that name the columns that are not known, as their values suggest."""
     free, flags = [i for i in range(len(table.names)) if i not in places], list[str]()
-    for spec, place in reversed([*zip(specs, places, strict=True)]):
-        if place is None and free:
-            fits = [i for i in free if not spec.doubt(table.column(i))] or free
-            free.remove(i := (fits if spec.clean else table.long_texts(free)[:1] or fits)[-1])
-            flags.insert(0, f"{spec.flag} {table.called(i)}")
+    binary = [table.called(i) for i in free if {cell.strip() for cell in table.column(i)} == {"0", "1"}]
+    if specs[-1].clean and places[-1] is None and len(binary) > 1:
+        return f"{', '.join(binary)} hold 0 and 1: write the names of each text's labels into one column, parted by ;"
+    answers_first = sorted(range(len(specs)), key=lambda k: specs[k].clean is None)
+    for spec in (specs[k] for k in answers_first if places[k] is None and free):
+        fits = [i for i in free if not spec.doubt(table.column(i))] or free
+        free.remove(i := (fits if spec.clean else table.long_texts(free)[:1] or fits)[-1])
+        flags.append(f"{spec.flag} {table.called(i)}")
     if flags and _may_be_pairs(specs) and (second := table.long_texts(free)):
         flags.append(f"(of pairs of texts also {SECOND.flag} {table.called(second[0])})")
     return " ".join(flags)
@@ -471,10 +472,9 @@ def row_values(
 
 def why_rejected(fields: list[str] | dict[str, Any], read: Sequence[int | str]) -> str:
     """Return that an annotator rejected an object of JSON, where a field that is not read says so; else ""."""
-    for name, marks in REJECTED.items() if isinstance(fields, dict) else ():
-        if name not in read and str(fields.get(name)).casefold() in marks:
-            return f"{name!r} is {fields[name]!r}, so this annotation was rejected; remove the object"
-    return ""
+    found = fields if isinstance(fields, dict) else {}
+    wrong = next((n for n, marks in REJECTED.items() if n not in read and str(found.get(n)).casefold() in marks), None)
+    return f"{wrong!r} is {found[wrong]!r}, so this annotation was rejected; remove the object" if wrong else ""
 
 
 # --- what a task and a run read --------------------------------------------------------------------------------

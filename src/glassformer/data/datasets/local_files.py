@@ -27,7 +27,7 @@ from glassformer.data.datasets.columns import (
     with_second,
 )
 from glassformer.data.datasets.documents import load_documents, note_tables, read_documents, read_texts
-from glassformer.data.datasets.labels import labels_of, rarest_labels, visible
+from glassformer.data.datasets.labels import count_missing, labels_of, rarest_labels, visible
 from glassformer.data.diagnostics import Diagnostics, TableForm, read_lines
 from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
 from glassformer.data.sources import TABLES, format_of, is_pipe, pipes_kept, suffix_of
@@ -203,6 +203,7 @@ def _read_part(
         return read_table(part, specs, diagnostics)
     src, tgt = ([*map(visible, read_lines(path, diagnostics))] for path in part)
     note_tables([*zip(part, (src, tgt), strict=True)], diagnostics)
+    count_missing(part[0], src + tgt, diagnostics)
     n = min(len(src), len(tgt))
     if len(src) != len(tgt) and n:
         counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"

@@ -60,17 +60,17 @@ class _Sentences:
     def add(self, line: int, words: Sequence[str], tags: Sequence[str]) -> None:
         """Add a sentence, or report what is wrong in it."""
         parts, clean = [word.split() for word in words], [normalised_label(tag) for tag in tags]
-        joined = " ".join(map("_".join, parts))
-        message = "" if len(words) == len(tags) else f"{len(words)} words, but {len(tags)} tags; each word has one"
-        if (
-            not message
-            and (wrong := next((i for i, tag in enumerate(clean) if len(tag.split()) != 1), None)) is not None
-        ):
-            message = f"word {wrong + 1} ({words[wrong][:40]!r}) has the tag {tags[wrong][:40]!r}, which is no tag"
-        if not message and [] in parts:
-            message = f"word {parts.index([]) + 1} is {words[parts.index([])]!r}: a word is not empty"
-        if message or (issue := encoding_issue(joined)):
-            self.diagnostics.error(self.path, line, *(("label", message) if message else issue))
+        joined, wrong = " ".join(map("_".join, parts)), [i for i, tag in enumerate(clean) if len(tag.split()) != 1]
+        issue = encoding_issue(joined)
+        if len(words) != len(tags):
+            issue = "label", f"{len(words)} words, but {len(tags)} tags; each word has one"
+        elif wrong:
+            which = f"word {wrong[0] + 1} ({words[wrong[0]][:40]!r})"
+            issue = "label", f"{which} has the tag {tags[wrong[0]][:40]!r}, which is no tag"
+        elif [] in parts:
+            issue = "label", f"word {parts.index([]) + 1} is {words[parts.index([])]!r}: a word is not empty"
+        if issue:
+            self.diagnostics.error(self.path, line, *issue)
             return
         self.written.update(tags)
         self.diagnostics.counts["words with spaces, written with _"] += sum(len(part) > 1 for part in parts)
@@ -254,8 +254,8 @@ def _names(path: Path, fields: dict[str, Any], specs: ColumnSpecs) -> tuple[str,
         message = f"{path}: {' and '.join(map(repr, usual))} may both be the tags"
         raise UsageError(message, f"name one: {specs[1].flag} {usual[0]}")
     tags = tags or next(iter(usual), SPANS if SPANS in fields else "")
-    listed = fields.get(tags) if isinstance(fields.get(tags), list) else []
-    of_text = tags == SPANS or any(isinstance(each, dict) for each in listed)
+    value = fields.get(tags)
+    of_text = tags == SPANS or (isinstance(value, list) and any(isinstance(each, dict) for each in value))
     there = [name for name in specs[0].usual if name in fields]
     there.sort(key=lambda name: isinstance(fields[name], str) != of_text)
     return words or next(iter(there), ""), tags
