@@ -94,7 +94,6 @@ def test_a_page_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
         ("onnx", "onnx", "masked_language_model", "", False),
         ("onnx", "onnx", "language_model", "", False),
         ("onnx", "onnx", "translator", "", False),
-        ("llama-cpp", "gguf", "language_model", "", False),
     ],
 )
 def test_the_lines_of_a_page_of_exports_are_those_of_the_cards(

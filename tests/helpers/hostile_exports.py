@@ -28,7 +28,6 @@ KINDS = {
     "hf-translator": ("translate", {}, {}, "hf"),
     "hf-classifier": ("classify", WORDS, {}, "hf"),
     "onnx-classifier": ("classify", WORDS, {}, "onnx"),
-    "gguf-lm": ("lm", BYTES, LLAMA, "gguf"),
 }
 """Task, settings of the tokenizer and of the model, and library, by name."""
 

@@ -25,7 +25,7 @@ def _hide(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnx"), ("onnx", "onnxscript"), ("gguf", "gguf")]
+    ("target", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnx"), ("onnx", "onnxscript")]
 )
 def test_writing_needs_its_package(target: Any, package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = run_of("lm", monkeypatch, BYTES, **GELU)
@@ -36,7 +36,7 @@ def test_writing_needs_its_package(target: Any, package: str, monkeypatch: pytes
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(("target", "package"), [("hf", "transformers"), ("gguf", "xllamacpp")])
+@pytest.mark.parametrize(("target", "package"), [("hf", "transformers")])
 def test_an_export_that_cannot_be_loaded_is_written_and_not_checked(
     target: Any, package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OF_OTHERS = {"gguf-py/gguf/constants.py", "specs/model_spec.py", "specs/transformer_spec.py"}
+OF_OTHERS = {"specs/model_spec.py", "specs/transformer_spec.py"}
 """Files of other projects."""
 NAME = re.compile(r"(?<![\w/.\"'*{<-])((?:\.\./)?[a-z_][\w-]*(?:/[\w-]+)*\.(?:py|tsx?))(?![\w\"'])")
 

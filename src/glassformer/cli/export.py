@@ -24,7 +24,7 @@ class ExportArguments:
     to: Target | None = None
     """Library to write for."""
     quantization: Literal["int8", "float16", "bfloat16"] | None = None
-    """Numbers of the weights (ctranslate2; gguf: float16 alone); float32 when absent."""
+    """Numbers of the weights (ctranslate2); float32 when absent."""
     member: int | None = None
     """Model of an ensemble to export, counted from 1."""
     native: bool = False
@@ -51,9 +51,7 @@ def run(argv: Sequence[str]) -> int:
     if arguments.to is not None and len(words) != 2 and not (arguments.dry_run and len(words) == 1):
         raise UsageError(f"export --to takes a run and a new folder, {len(words)} came", example)
     if arguments.to is None and len(words) != 1:
-        raise UsageError(
-            "a folder is written for a library, and none is named", "add --to ctranslate2 (hf, onnx, gguf)"
-        )
+        raise UsageError("a folder is written for a library, and none is named", "add --to ctranslate2 (hf, onnx)")
     path = flags.run_folder(words[0])
 
     from glassformer.api import load

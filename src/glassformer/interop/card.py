@@ -106,14 +106,6 @@ for _ in range(40):
     written.append(int(new[0, 0]))
 print(tokenizer.decode(written))
 """,
-    ("gguf", "language_model"): """\
-import xllamacpp
-
-parameters = xllamacpp.CommonParams()
-parameters.model.path = "model.gguf"
-server = xllamacpp.Server(parameters)
-print(server.handle_completions({"prompt": "a text", "max_tokens": 40, "temperature": 0}))
-""",
 }
 """By target and kind of model; those of texts in ONNX are made below."""
 _POOLED = {
@@ -271,7 +263,7 @@ PIPELINES = {
     "masked_language_model": "fill-mask",
     "text_embedder": "feature-extraction",
 }
-LIBRARIES = {"hf": "transformers", "gguf": "llama.cpp"}
+LIBRARIES = {"hf": "transformers"}
 """Names of libraries as model hubs write them, where they are not those of the targets."""
 
 

@@ -168,10 +168,8 @@ def _probabilities(answer: dict[str, Any]) -> list[float]:
 def _language_model_difference(task: Task, model: Any, exported: ExportedModel, texts: Sequence[str]) -> float:
     """Return the largest difference of the log-probability of a token."""
     worst, device = 0.0, next(model.parameters()).device
-    # An export may read fewer tokens than the run: llama.cpp takes no prompt that fills the context.
-    most = min(task.config.text.max_len, exported.facts.context)
     for text in texts:
-        ids = task.tokenizer.encode(text)[:most] or [task.tokenizer.eos_id]
+        ids = task.tokenizer.encode(text)[: task.config.text.max_len] or [task.tokenizer.eos_id]
         theirs = torch.from_numpy(exported.engine.logits(ids)).double().log_softmax(dim=-1)
         ours = model(torch.tensor([ids], device=device))[0, -len(theirs) :].cpu().double().log_softmax(dim=-1)
         worst = max(worst, float((theirs - ours).abs().max()))

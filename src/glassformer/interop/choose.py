@@ -1,8 +1,7 @@
 """The engines that answer for an exported folder, and which of them does.
 
 Pure functions of the settings of a model: nothing is loaded. The tables follow the model definitions of the other
-libraries: CTranslate2's `specs/transformer_spec.py`, the `modeling_*.py` of Hugging Face's transformers, and the
-folder `src/models` of llama.cpp.
+libraries: CTranslate2's `specs/transformer_spec.py`, and the `modeling_*.py` of Hugging Face's transformers.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ class CheckedEngine(Engine):
             raise not_exported(message)
 
 
-Target: TypeAlias = Literal["ctranslate2", "hf", "onnx", "gguf"]
+Target: TypeAlias = Literal["ctranslate2", "hf", "onnx"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 REGISTERED = {
     "classifier": "GlassformerForSequenceClassification",
@@ -217,8 +216,6 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target, nat
             return _choose_hf(kind, config, n_members, native)
         case "onnx":
             return _choose_onnx(kind, n_members)
-        case "gguf":
-            return _choose_gguf(kind, config, n_members)
 
 
 def _choose_ctranslate2(kind: str, model: ModelConfig, n_members: int) -> Choice:
@@ -309,46 +306,6 @@ def _choose_onnx(kind: str, n_members: int) -> Choice:
     if kind in ("translator", "language_model"):
         _check_members("onnx", n_members)
     return Choice("a step graph with a cache" if kind in ("translator", "language_model") else "one graph")
-
-
-def _choose_gguf(kind: str, config: Config, n_members: int) -> Choice:
-    _check_kind("gguf", kind, "use --to onnx or --to hf")
-    _check_members("gguf", n_members)
-    m, text = config.model, config.text
-    obstacles = [f"model.max_ngram {m.max_ngram}"] if m.max_ngram > 1 else []
-    obstacles += [f"text.tokenizer {text.tokenizer}"] if text.tokenizer != "byte-bpe" else []
-    obstacles += ["text.lowercase true"] if text.lowercase else []
-    obstacles += ["text.max_len 1"] if text.max_len == 1 else []  # one token less than that is read
-    own_class = _of_own_class(m)
-    obstacles += [own_class] if own_class else []
-    architecture = gguf_architecture(m)
-    if not architecture and not obstacles:
-        shape = f"model.norm {m.norm}, activation {m.activation}, positions {m.positions}, pre_norm {m.pre_norm}"
-        obstacles = [shape.replace("False", "false").replace("True", "true")]
-    if obstacles:
-        message = f"llama.cpp has no architecture for this language model: {', '.join(obstacles)}"
-        raise UsageError(message, "use --to onnx or --to hf")
-    notes = (
-        _SAMPLED,
-        '"[EOS]" and other special tokens in a prompt are read as such',
-        "texts that fill the context continue otherwise, since one token less is read",
-    )
-    if architecture == "llama":
-        return Choice(architecture, notes)
-    return Choice(architecture, notes, "GELU is computed through a hyperbolic tangent")
-
-
-def gguf_architecture(m: ModelConfig) -> str:
-    """Return the architecture of llama.cpp that computes the same up to its GELU, or ""."""
-    plain = m.d_head is None or m.d_head * m.n_heads == m.d_model
-    match (m.norm, m.activation, m.positions):
-        case ("rms", "swiglu", "rotary") if m.pre_norm:
-            return "llama"
-        case ("layer", "gelu", "rotary") if m.pre_norm and plain:
-            return "starcoder2"
-        case ("layer", "gelu", "learned" | "sinusoidal" | "none") if m.pre_norm and plain:
-            return "gpt2"
-    return ""
 
 
 def _fits_ctranslate2(kind: str, model: ModelConfig) -> bool:

@@ -94,12 +94,7 @@ def _cannot_write(out: Path, error: OSError) -> ResourceError:
 
 logger = logging.getLogger(__name__)
 
-QUANTIZATIONS: dict[Target, tuple[str, ...]] = {
-    "ctranslate2": ("int8", "float16", "bfloat16"),
-    "hf": (),
-    "onnx": (),
-    "gguf": ("float16",),
-}
+QUANTIZATIONS: dict[Target, tuple[str, ...]] = {"ctranslate2": ("int8", "float16", "bfloat16"), "hf": (), "onnx": ()}
 """Number formats of weights that a library can be given, in addition to float32."""
 
 
@@ -243,14 +238,10 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
 
             model = model if facts.kind != "regressor" else in_units(model, task.decision)
             return write_hf(model, task.tokenizer, task.config.decode, facts.architecture, facts.labels)
-        case "onnx":
+        case _:
             from glassformer.interop.onnx_writer import write_onnx
 
             return write_onnx(model, task.tokenizer, task.decision.scale if facts.kind == "regressor" else None)
-        case _:
-            from glassformer.interop.gguf import write_gguf
-
-            return write_gguf(members_of(model)[0], task.tokenizer, facts.architecture, facts.dtype, facts.run)  # pyright: ignore[reportArgumentType]
 
 
 def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, quantization: str | None) -> ExportFacts:
@@ -269,8 +260,7 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
         kind=str(run.task.explain_as),
         run=run.path.resolve().name,
         max_len=c.text.max_len,
-        # The server of llama.cpp refuses a prompt that fills the context.
-        context=int(cast(Any, model).max_len) - (target == "gguf"),
+        context=int(cast(Any, model).max_len),
         dtype=quantization or "float32",
         decode=asdict(c.decode),
         truncate=c.text.truncate,

@@ -34,7 +34,6 @@ ENGINES = {
     "ctranslate2": "glassformer.interop.ctranslate2_engine",
     "hf": "glassformer.interop.hf_engine",
     "onnx": "glassformer.interop.onnx_engine",
-    "gguf": "glassformer.interop.gguf",
 }
 """Modules with a function `load_engine(path, facts, device)`, imported when needed."""
 _HF = {"model.safetensors", "config.json", "tokenizer_config.json"}
@@ -58,7 +57,6 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("onnx", "text_embedder"): {"model.onnx"},
     ("onnx", "translator"): {"encoder.onnx", "decoder_step.onnx"},
     ("onnx", "language_model"): {"decoder_step.onnx"},
-    ("gguf", "language_model"): {"model.gguf"},
 }
 """The kinds of models that each library holds, and the files of the library."""
 SIDE_FILES = ("source_tokenizer.json", "target_tokenizer.json")
@@ -74,7 +72,6 @@ MAX_WEIGHTS = 16 << 30
 MAX_LENGTH = 1 << 24
 """Most tokens of a text, far more than any model here reads."""
 _STARTS = {
-    ".gguf": lambda data: data[:4] == b"GGUF",
     ".safetensors": lambda data: 2 <= int.from_bytes(data[:8], "little") <= 16 << 20 and data[8:9] == b"{",
     ".bin": lambda data: 1 <= int.from_bytes(data[:4], "little") <= 64,
 }
@@ -136,7 +133,7 @@ class ExportFacts:
     """The description of an exported folder, in `glassformer.json`.
 
     Attributes:
-        target: the library: "ctranslate2", "hf", "onnx" or "gguf".
+        target: the library: "ctranslate2", "hf" or "onnx".
         architecture: the name of the model class there.
         task: the task of the run.
         kind: its kind of model, `Task.explain_as`.
