@@ -92,7 +92,6 @@ def test_a_dry_run_names_what_would_be_written(run: Path, capsys: pytest.Capture
         (["RUN", "OUT", "--to", "torchscript"], "torchscript"),
         (["RUN", "OUT", "--to", "hf", "--native"], "transformers itself has no class"),
         (["RUN", "OUT", "--to", "onnx", "--quantization", "int8"], "onnx is not written with quantization"),
-        (["RUN", "OUT", "--to", "onnx", "--bake"], "no character n-grams"),
         (["RUN", "OUT", "--to", "ctranslate2", "--member", "2"], "there is no member 2"),
     ],
     ids=str,

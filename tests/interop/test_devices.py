@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.helpers.exports import WORDS, ensemble_of, run_of
+from tests.helpers.exports import ensemble_of, run_of
 from torch import nn
 
 from glassformer.interop import check as checking
-from glassformer.interop.bake import _fold, word_ngrams
 from glassformer.interop.export import _on_cpu
 from glassformer.models.ensemble import members_of
 
@@ -60,14 +59,6 @@ def test_the_comparison_asks_the_model_where_it_is(task: str, monkeypatch: pytes
     else:
         checking._translator_difference(run.task, model, exported, ["abc", ""], ["cba", "a"])  # pyright: ignore[reportArgumentType]
     assert model.seen == {"meta"}
-
-
-@pytest.mark.parametrize("task", ["classify", "pretrain"])
-def test_ngrams_are_folded_where_the_model_is(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of(task, monkeypatch, WORDS | {"bigrams": 0})
-    model: Any = deepcopy(run.model).to("meta")
-    _fold(model, word_ngrams(run.task.tokenizer))
-    assert {p.device.type for p in model.parameters()} == {"meta"} and model.ngrams is None
 
 
 @pytest.mark.parametrize("task", ["classify", "translate", "lm", "pretrain"])

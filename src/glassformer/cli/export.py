@@ -29,8 +29,6 @@ class ExportArguments:
     """Model of an ensemble to export, counted from 1."""
     native: bool = False
     """With --to hf: refuse what needs a class that Glassformer registers."""
-    bake: bool = False
-    """Fold character n-grams into the embeddings of words first; words that are not in the vocabulary lose them."""
     license: str | None = None
     """Identifier of a licence for the card, such as cc-by-4.0; none when absent."""
     allow_changed_data: bool = False
@@ -72,7 +70,6 @@ def run(argv: Sequence[str]) -> int:
         quantization=arguments.quantization,
         member=arguments.member,
         native=arguments.native,
-        bake=arguments.bake,
         license=arguments.license,
         dry_run=arguments.dry_run,
         allow_changed_data=arguments.allow_changed_data,

@@ -15,7 +15,6 @@ from typing import Any, Protocol, cast
 from torch import nn
 
 from glassformer.errors import ResourceError, UsageError
-from glassformer.interop.bake import BakedRun, bake, in_units
 from glassformer.interop.card import card
 from glassformer.interop.check import CheckResult, check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
@@ -145,7 +144,6 @@ class ExportOptions:
         quantization: numbers of the weights, from `QUANTIZATIONS`; None for float32.
         member: which model of an ensemble, counted from 1; None for all.
         native: of Hugging Face's transformers only classes that it has itself.
-        bake: fold character n-grams into words first, so that the inputs are token ids alone.
         license: the identifier of a licence, for the card.
         dry_run: choose, and write nothing.
     """
@@ -153,7 +151,6 @@ class ExportOptions:
     quantization: str | None = None
     member: int | None = None
     native: bool = False
-    bake: bool = False
     license: str | None = None
     dry_run: bool = False
 
@@ -171,9 +168,6 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     _check_arguments(target, out, o.quantization)
     path, allow_changed = run.path, bool(getattr(run, "allow_changed_data", False))
     model = _on_cpu((run.model if o.member is None else member_of(run.model, o.member)).eval())
-    if o.bake:
-        run = bake(run.path, run.task, model, allow_changed)
-        model = run.model
     task = run.task
     choice = choose(task.explain_as, task.config, len(members_of(model)), target, o.native)
     if task.tokenizer.separator and target == "hf":
@@ -234,7 +228,7 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
             tokens, special = task.tokenizer.vocabulary(), task.tokenizer.special
             return write_ctranslate2(members_of(model)[0], tokens, quantization, special)  # pyright: ignore[reportArgumentType]
         case "hf":
-            from glassformer.interop.hf_writer import write_hf
+            from glassformer.interop.hf_writer import in_units, write_hf
 
             model = model if facts.kind != "regressor" else in_units(model, task.decision)
             return write_hf(model, task.tokenizer, task.config.decode, facts.architecture, facts.labels)
@@ -248,7 +242,6 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
     """Return the description of the folder, before it is compared with the run."""
     notes = [f"approximate: {choice.approximate}"] if choice.approximate else []
     notes += choice.notes
-    notes += [run.note] if isinstance(run, BakedRun) else []
     if between := list(run.task.tokenizer.separator):
         notes.append(f"each text is a pair: the ids of the first text, {between}, and the ids of the second")
     notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]

@@ -14,16 +14,17 @@ code. Those of encoders like BERT are in `hf_encoders.py`, and the tokenizer in 
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
-from glassformer.interop.bake import word_ngrams
+from glassformer.errors import UsageError
 from glassformer.interop.choose import HF_CLASSES
 from glassformer.interop.hf_encoder_classes import ENCODER_CLASSES
 from glassformer.interop.hf_encoders import encoder_config, encoder_names, label_config, sentence_files
@@ -36,6 +37,7 @@ from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.model_folder import tensor_chunks
+from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
 
 Tensors = dict[str, Tensor]
@@ -56,6 +58,33 @@ def with_scale_folded(model: LanguageModel) -> Tensors:
                 p[name] = p[name] / scale
     p["embedding.weight"] = p["embedding.weight"] * scale
     return p
+
+
+@torch.no_grad()
+def in_units(model: nn.Module, decision: Decision) -> nn.Module:
+    """Return a copy of a regressor, or of several, that gives numbers in the units of its data.
+
+    Raises:
+        UsageError: they are too large for float32.
+    """
+    model, (mean, sd) = copy.deepcopy(model), decision.scale
+    for member in members_of(model):
+        head = cast(nn.Linear, member.head)
+        for p, shift in ((head.weight, 0.0), (head.bias, mean)):
+            p.copy_(p.double() * sd + shift)
+            if not p.isfinite().all():
+                message = f"numbers of mean {mean:g} and standard deviation {sd:g} do not fit into float32"
+                raise UsageError(message, "use --to onnx")
+    return model
+
+
+def word_ngrams(tokenizer: Tokenizer) -> torch.Tensor:
+    """Return the n-grams of each token of a vocabulary, (V, G), zeros behind them."""
+    assert tokenizer.ngrams is not None
+    words = [f"<{word}>" for word in tokenizer.vocabulary()]
+    rows = [tokenizer.ngrams.lookup(word) if i > tokenizer.mask_id else [] for i, word in enumerate(words)]
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
 
 
 def registered_names(model: nn.Module, word_ngrams: Tensor | None) -> dict[str, Tensor]:
