@@ -190,14 +190,13 @@ def import_model(source: str | Path, out: str | Path, **options: Any) -> Run:
     Where that library is installed, the two are compared, layer by layer: `out/import.json` and the card have it.
 
     Args:
-        source: a folder of transformers or CTranslate2; or a name on the Hugging Face hub, "org/name".
+        source: a folder of transformers or CTranslate2.
         out: the run folder, new or empty.
-        options: `labels`, the classes of a classifier whose head is new; `max_len`, most tokens of a text; `revision`,
-            the branch, tag or commit of a model on the hub.
+        options: `labels`, the classes of a classifier whose head is new; `max_len`, most tokens of a
+            text.
 
     Raises:
         UsageError, CheckpointError: it is of a kind that is not read, or damaged; or `out` is not empty.
-        DataError: the hub cannot be reached.
     """
     from glassformer.interop.read import import_folder
 

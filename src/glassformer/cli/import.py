@@ -16,8 +16,7 @@ from glassformer.utils.formatting import glassformer_command
 class ImportArguments:
     """Write the pretrained model SOURCE as a run, and compare it with the library that it came from.
 
-    SOURCE is a folder that save_pretrained of Hugging Face's transformers wrote, or one of CTranslate2, or a name on
-    the Hugging Face hub, as in org/name: of that the safetensors, JSON, text and SentencePiece files are fetched.
+    SOURCE is a folder that save_pretrained of Hugging Face's transformers wrote, or one of CTranslate2.
     Neither a pickle nor code is read.
     """
 
@@ -27,8 +26,6 @@ class ImportArguments:
     """Classes of a classifier, separated by commas: its head is new, and is to be trained."""
     max_len: int | None = None
     """Most tokens of a text; all positions of the model when absent."""
-    revision: str | None = None
-    """Branch, tag or commit of a model on the hub; the newest of its main branch when absent."""
     json: bool = False
     """Print one JSON object."""
 
@@ -39,14 +36,14 @@ def run(argv: Sequence[str]) -> int:
     arguments = flags.parse(ImportArguments, flag_args, "import SOURCE --out RUN")
     example = "as in: glassformer import all-MiniLM-L6-v2 --out runs/minilm"
     if len(words) != 1:
-        raise UsageError(f"import takes one folder or name, and {len(words)} came", example)
+        raise UsageError(f"import takes one folder, and {len(words)} came", example)
     if arguments.out is None:
         raise UsageError("import needs --out, the folder of the run to write", example)
     labels = None if arguments.labels is None else [label.strip() for label in arguments.labels.split(",")]
 
     from glassformer.interop.read import import_folder
 
-    result = import_folder(words[0], arguments.out, labels, arguments.max_len, arguments.revision)
+    result = import_folder(words[0], arguments.out, labels, arguments.max_len)
     if arguments.json:
         console.write_json(result.to_json())
         return 0

@@ -42,9 +42,8 @@ class ImportSource:
     Attributes:
         library: whose format it is: "transformers", "ctranslate2".
         family: the kind of model there: "bert", "gpt2", "TransformerSpec".
-        name: the name of the folder, or the name on a hub.
+        name: the name of the folder, or that of its card.
         files: SHA-256 of each file that was read, by name.
-        revision: the revision on a hub; empty for a folder.
         license: the identifier of its licence, as its card says; empty where it says none.
         base_model: the model that it was made from, as its card says; empty where it says none.
     """
@@ -53,7 +52,6 @@ class ImportSource:
     family: str
     name: str
     files: Mapping[str, str]
-    revision: str = ""
     license: str = ""
     base_model: str = ""
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.hub import fetch_model, is_hub_name
 from glassformer.interop.import_check import check_import
 from glassformer.interop.imported import ImportCheck, ImportedModel, import_record, restore_imported, write_imported
 from glassformer.interop.source_folder import SourceFolder
@@ -63,35 +60,13 @@ def _is_ctranslate2(folder: SourceFolder) -> bool:
 
 
 def import_folder(
-    source: Path | str,
-    out: Path | str,
-    labels: Sequence[str] | None = None,
-    max_len: int | None = None,
-    revision: str | None = None,
+    source: Path | str, out: Path | str, labels: Sequence[str] | None = None, max_len: int | None = None
 ) -> Import:
-    """Write a run folder of the pretrained model in a folder or on the hub; see `glassformer.import_model`."""
+    """Write a run folder of the pretrained model in a folder; see `glassformer.import_model`."""
     if RunFolder(out).not_empty:
         raise UsageError(f"{out} is not empty", "name a new folder")
-    with _folder_of(source, revision) as (folder, commit):
-        imported = read_source(folder, labels, max_len)
-        if commit:
-            imported = replace(imported, source=replace(imported.source, name=str(source), revision=commit))
-        restored = restore_imported(imported)
-        logger.info("comparing with the library that it came from")
-        check = check_import(imported, restored[0], restored[1], folder)
-        return Import(write_imported(imported, out, check, restored), imported, check)
-
-
-@contextmanager
-def _folder_of(source: Path | str, revision: str | None) -> Iterator[tuple[Path, str]]:
-    """Yield the folder of a source, and the hash of its revision on the hub; what is fetched is removed afterwards."""
-    if not is_hub_name(source):
-        if revision is not None:
-            raise UsageError(f"{source} is not a name on the hub, and only those have a revision", "leave it out")
-        yield Path(source), ""
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / Path(source).name
-        folder.mkdir()
-        commit = fetch_model(str(source), revision, folder)
-        yield folder, commit
+    imported = read_source(source, labels, max_len)
+    restored = restore_imported(imported)
+    logger.info("comparing with the library that it came from")
+    check = check_import(imported, restored[0], restored[1], Path(source))
+    return Import(write_imported(imported, out, check, restored), imported, check)

@@ -39,7 +39,8 @@ class SourceFolder:
         self.path = Path(path)
         self.hashes: dict[str, str] = {}
         if not self.path.is_dir():
-            raise UsageError(f"{self.path} is not a folder", "name the folder of a model, with its config.json")
+            hint = "name the folder of a model; one of a hub is fetched by: hf download ORG/NAME --local-dir FOLDER"
+            raise UsageError(f"{self.path} is not a folder", hint)
 
     def has(self, name: str) -> bool:
         """Return whether there is something of this name."""

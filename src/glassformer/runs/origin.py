@@ -20,7 +20,6 @@ IMPORT = "import"
 """Key of the record in `model/config.json`, and in the record of the run that a run begins from (`DataRecord.base`)."""
 _LICENSE = re.compile(r"[\w.+-]{1,100}")
 _MODEL = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")
-_HUB = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,8 @@ class Origin:
     Attributes:
         library: whose format it was: "transformers", "ctranslate2".
         family: the kind of model there.
-        name: the name of the folder, or the name on a hub.
+        name: the name of the folder, or that of its card.
         files: SHA-256 of each file that was read, by name.
-        revision: the revision on a hub; empty for a folder.
         license: the identifier of its licence; empty where its card states none.
         base_model: the model that it was made from, as its card says; empty where it says none.
         task: the task that it was imported as.
@@ -45,7 +43,6 @@ class Origin:
     family: str
     name: str
     files: dict[str, str] = field(default_factory=dict)
-    revision: str = ""
     license: str = ""
     base_model: str = ""
     task: str = ""
@@ -67,16 +64,14 @@ class Origin:
 
         A value that is no identifier is left out. `license` stands for another licence than that of the source.
         """
-        base = self.name if self.revision and _HUB.fullmatch(self.name) else self.base_model
         chosen = license or self.license
         lines = [f"license: {chosen}"] if _LICENSE.fullmatch(chosen) else []
-        return lines + ([f"base_model: {base}"] if _MODEL.fullmatch(base) else [])
+        return lines + ([f"base_model: {self.base_model}"] if _MODEL.fullmatch(self.base_model) else [])
 
     @property
     def title(self) -> str:
         """Return which model it is, for a sentence in Markdown."""
-        revision = f", revision {cell_text(self.revision)}" if self.revision else ""
-        return f"{code(self.name)} ({cell_text(self.family)} in the format of {cell_text(self.library)}{revision})"
+        return f"{code(self.name)} ({cell_text(self.family)} in the format of {cell_text(self.library)})"
 
     def changes(self) -> str:
         """Return what was changed as it was imported, as a list in Markdown; empty if nothing was."""
