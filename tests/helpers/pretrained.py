@@ -106,9 +106,26 @@ def bert_folder(
     """Write the folder of a BERT; `change` may change the tensors and the configuration before."""
     folder.mkdir(parents=True)
     tensors = bert_tensors(form, "" if form == "bare" else "bert.", n_labels)
-    config = {**CONFIG, "id2label": {str(i): f"class {i}" for i in range(n_labels)}}
+    heads = {"classify": "ForSequenceClassification", "masked": "ForMaskedLM", "bare": "Model"}
+    config = {
+        **CONFIG,
+        "architectures": [f"Bert{heads[form]}"],
+        "id2label": {str(i): f"class {i}" for i in range(n_labels)},
+    }
     change(tensors, config)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "model.safetensors").write_bytes(b"".join(tensor_chunks(tensors)))
     wordpiece(folder)
+    return folder
+
+
+def sentence_encoder(folder: Path, pooling: dict[str, Any], *more: str) -> Path:
+    """Make of the folder of a bare encoder one of sentence-transformers, with more modules after the pooling."""
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), *((f"{i}_{kind}", kind) for i, kind in enumerate(more, 2))]
+    modules = [
+        {"idx": i, "path": path, "type": f"sentence_transformers.models.{k}"} for i, (path, k) in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
     return folder

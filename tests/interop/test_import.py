@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from tests.helpers.for_each import for_each
-from tests.helpers.pretrained import WORDS, bert_folder, byte_level
+from tests.helpers.pretrained import WORDS, bert_folder, byte_level, sentence_encoder
 from tests.helpers.recompute import check_every_record
 
 import glassformer
@@ -71,9 +71,7 @@ def test_labels_give_a_new_head_or_names_to_the_one_there_is(tmp_path: Path) -> 
 
 def test_pooling_is_that_of_a_sentence_encoder(tmp_path: Path) -> None:
     source = bert_folder(tmp_path / "source", "bare")
-    (source / "1_Pooling").mkdir()
-    pooling = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
-    (source / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    sentence_encoder(source, {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True})
     glassformer.import_model(source, tmp_path / "run")
     run = glassformer.load(tmp_path / "run", precision="fp32")
     ids = torch.tensor([run.task.tokenizer.framed(run.task.tokenizer.encode(TEXT))])

@@ -55,7 +55,8 @@ def folder_of(family: str, folder: Path, change: Change = lambda tensors, config
         facts = ExportFacts("hf", architecture, "translate", name, "run", CONTEXT - 1, CONTEXT, "float32", {})
         (folder / FACTS).write_bytes(facts.to_json())
     else:
-        (folder / "tokenizer_config.json").unlink()
+        for name in ("tokenizer_config.json", "generation_config.json"):
+            (folder / name).unlink()
         characters_of(folder)
     tensors = dict(load_file(folder / "model.safetensors"))
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -103,8 +104,8 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("llama", put(".rope_parameters", [1]), "should be a table"),
     ("llama", put(".partial_rotary_factor", 0.5), "partial_rotary_factor"),
     ("llama", put(".hidden_act", "gelu"), "silu here, not gelu"),
-    ("llama", put(".num_key_value_heads", 3), "4 heads cannot share 3"),
-    ("llama", put(".num_key_value_heads", 0), "4 heads cannot share 0"),
+    ("llama", put(".num_key_value_heads", 3), "num_key_value_heads 3: 4 heads"),
+    ("llama", put(".num_key_value_heads", 0), "num_key_value_heads 0: 4 heads"),
     ("llama", put(".num_key_value_heads", 2), "should have shape (8, 16)"),
     ("llama", put(".sliding_window", 8), "sliding_window"),
     ("llama", put(".max_position_embeddings", 10**12), "1,000,000"),
@@ -121,9 +122,9 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("marian", put(FC, torch.zeros(15, 24)), "should have 16 rows"),
     ("marian", put(SHARED, torch.full((50, 16), torch.inf)), "NaN or infinity"),
     ("marian", put(SHARED, torch.zeros(50, 15)), "16 columns"),
-    ("marian", put(SHARED, None), "model.shared.weight is missing"),
+    ("marian", put(SHARED, None), "lacks the tensor shared.weight"),
     ("marian", put("final_logits_bias", torch.zeros(1, 49)), "final_logits_bias should have shape"),
-    ("marian", put(".encoder_layers", 1), "layers is 1 and 2"),
+    ("marian", put(".encoder_layers", 1), "decoder_layers is 2, not 1"),
     ("marian", put(".normalize_embedding", True), "normalize_embedding"),
     ("marian", put(".max_position_embeddings", 10**12), "1,000,000"),
     ("marian", put(".activation_function", "mish"), "'mish'"),

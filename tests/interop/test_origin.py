@@ -126,7 +126,7 @@ def test_a_record_of_a_stranger_puts_nothing_into_the_metadata(tmp_path: Path) -
     odd = Origin("transformers", "bert", "x", license="mit\nevil: true", base_model="a/b\nc", notes=["<b>\n# Head"])
     assert odd.front_matter() == []
     assert "<b>" not in odd.changes() and "\n" not in odd.changes()
-    assert Origin("transformers", "bert", "org/name", base_model="lab/x").front_matter() == ["base_model: org/name"]
+    assert Origin("transformers", "bert", "org/name", base_model="lab/x").front_matter() == ["base_model: lab/x"]
     with pytest.raises(CheckpointError, match="import"):
         Origin.from_json({"library": 1, "family": "bert", "name": "x"}, tmp_path)
 

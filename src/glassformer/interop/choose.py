@@ -16,7 +16,7 @@ import numpy as np
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.errors import DivergedError, GlassformerError, UsageError
 from glassformer.interop.export_facts import FILES, not_exported
-from glassformer.interop.hf_encoder_classes import CUT, ENCODER_CLASSES, OF_TEXTS, encoder_notes, hf_encoder_type
+from glassformer.interop.hf_settings import CLASSES
 from glassformer.text.tokenizer import Tokenizer
 
 Hypotheses = list[tuple[list[int], float]]
@@ -160,17 +160,10 @@ REGISTERED = {
     "language_model": "GlassformerForCausalLM",
 }
 """Classes that `glassformer.interop.hf_class` adds to transformers, by kind of model."""
-HF_CLASSES = {
-    "llama": "LlamaForCausalLM",
-    "arcee": "ArceeForCausalLM",
-    "starcoder2": "Starcoder2ForCausalLM",
-    "gpt2": "GPT2LMHeadModel",
-    "pegasus": "PegasusForConditionalGeneration",
-    "marian": "MarianMTModel",
-}
-"""Classes of transformers, by model type."""
+OF_TEXTS = ("classifier", "multilabel_classifier", "tagger", "masked_language_model", "text_embedder")
+"""Kinds of models that encode a text."""
 OF_IMPORTED = {("ctranslate2", "translator"), ("ctranslate2", "language_model"), ("onnx", "translator")}
-OF_IMPORTED |= {("hf", "language_model"), ("onnx", "language_model"), ("onnx", "tagger")} | {
+OF_IMPORTED |= {("hf", "language_model"), ("onnx", "language_model")} | {
     (target, kind) for target in ("hf", "onnx") for kind in (*OF_TEXTS, "regressor")
 }
 """Exports that know the special tokens of an imported tokenizer."""
@@ -235,14 +228,14 @@ def _choose_hf(kind: str, config: Config, n_members: int, native: bool) -> Choic
     if kind in OF_TEXTS and config.text.tokenizer == "imported":
         model_type, obstacle = hf_encoder_type(kind, config.model, n_members)
         if model_type:
-            return Choice(ENCODER_CLASSES[model_type, kind], encoder_notes(model_type, kind))
+            return Choice(hf_class(model_type, kind), encoder_notes(model_type, kind))
     else:
         model_type, obstacle = hf_model_type(kind, config.model)
     if kind not in REGISTERED:
         message = f"transformers has no class for this {_words(kind)}: {obstacle}"
         raise UsageError(message, "use --to onnx")
     if model_type:
-        return Choice(HF_CLASSES[model_type], (_BEAM if kind == "translator" else _SAMPLED,))
+        return Choice(hf_class(model_type, kind), (_BEAM if kind == "translator" else _SAMPLED,))
     if native:
         others = "use --to ctranslate2 or --to onnx" if _fits_ctranslate2(kind, config.model) else "use --to onnx"
         message = f"transformers itself has no class for this {_words(kind)}: {obstacle}"
@@ -255,6 +248,58 @@ def _choose_hf(kind: str, config: Config, n_members: int, native: bool) -> Choic
     else:
         notes.append("it keeps no keys and values, so generation is slow")
     return Choice(REGISTERED[kind], tuple(notes))
+
+
+CUT = "a text longer than the context needs truncation=True there, which cuts its end"
+_BLOCK = {"pre_norm": False, "norm": "layer", "positions": "learned", "embedding_norm": True, "bias": True}
+"""Settings of the layers of BERT."""
+_DISTILBERT_EPS = 1e-12
+
+
+def hf_class(family: str, kind: str) -> str:
+    """Return the class of transformers for a kind of model."""
+    kind = kind.removeprefix("multilabel_")
+    return next(name for name, its in CLASSES.items() if its == (family, kind))
+
+
+def hf_encoder_type(kind: str, m: ModelConfig, n_members: int = 1) -> tuple[str, str]:
+    """Return the model type of transformers that computes the same, or "" and the setting in the way.
+
+    DistilBERT is a BERT without segments, of a fixed epsilon, and its classifier has ReLU before the head.
+    """
+    distilled = m.n_segments == 0 and m.norm_eps == _DISTILBERT_EPS
+    if obstacle := _in_block(m):
+        return "", obstacle
+    if n_members > 1:
+        return "", f"an ensemble of {n_members}"
+    if kind in ("classifier", "multilabel_classifier"):
+        if m.pooling != "first" or m.pooler == "none":
+            return "", f"model.pooling {m.pooling} with model.pooler {m.pooler}"
+        if m.pooler == "relu" and not distilled:
+            return "", f"model.pooler relu with model.n_segments {m.n_segments} and model.norm_eps {m.norm_eps}"
+        return ("distilbert" if m.pooler == "relu" else "bert"), ""
+    if kind == "masked_language_model" and m.activation != "gelu":
+        return "", f"model.activation {m.activation}"
+    return ("distilbert" if distilled else "bert"), ""
+
+
+def _in_block(m: ModelConfig) -> str:
+    """Return the first setting in which the layers differ from those of BERT, or ""."""
+    odd = next((name for name, value in _BLOCK.items() if getattr(m, name) != value), "")
+    if odd:
+        return f"model.{odd} {str(getattr(m, odd)).lower()}"
+    if m.activation == "swiglu":
+        return "model.activation swiglu"
+    if m.embedding_init_std is None:
+        return "no model.embedding_init_std"
+    return f"model.d_head {m.d_head}" if m.d_head is not None and m.d_head * m.n_heads != m.d_model else ""
+
+
+def encoder_notes(model_type: str, kind: str) -> tuple[str, ...]:
+    """Return what differs there, one sentence each."""
+    if (model_type, kind) == ("bert", "text_embedder"):
+        return (CUT, "BertModel has a pooler, which this model lacks: its weights are zeros")
+    return (CUT,)
 
 
 def hf_model_type(kind: str, m: ModelConfig) -> tuple[str, str]:

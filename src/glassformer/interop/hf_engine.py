@@ -22,7 +22,7 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.config.recipes import config_from_dict
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.choose import HF_CLASSES, REGISTERED, Engine, Hypotheses
+from glassformer.interop.choose import REGISTERED, Engine, Hypotheses
 from glassformer.interop.export_facts import (
     CLASSIFIERS,
     MAX_LENGTH,
@@ -33,14 +33,13 @@ from glassformer.interop.export_facts import (
     not_exported,
     tokenizer_of,
 )
-from glassformer.interop.hf_encoder_classes import ENCODER_CLASSES, POOLING_MODES
+from glassformer.interop.hf_reader import POOLING
+from glassformer.interop.hf_settings import CLASSES
 from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import read_bytes, read_json_object
 
 CONFIG = "config.json"
-LANGUAGE_MODELS = ("llama", "arcee", "starcoder2", "gpt2")
-"""Model types of `HF_CLASSES` that are language models; the others are translators."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 _NOT_PASSED = ("model_type", "architectures", "transformers_version", "_name_or_path", "dtype", "id2label", "label2id")
@@ -110,11 +109,8 @@ def read_config(folder: Path, facts: ExportFacts, shapes: Shapes) -> tuple[str, 
 
 def _model_type(values: dict[str, Any], facts: ExportFacts, path: Path) -> str:
     """Return the model type, which has to be that of the description."""
-    of_kind = {its: name for (name, kind), its in ENCODER_CLASSES.items() if kind == facts.kind}
+    of_kind = {name: its for name, (its, kind) in CLASSES.items() if kind == facts.kind.removeprefix("multilabel_")}
     of_kind |= {REGISTERED[facts.kind]: "glassformer"} if facts.kind in REGISTERED else {}
-    if facts.kind in ("language_model", "translator"):
-        is_lm = facts.kind == "language_model"
-        of_kind |= {name: kind for kind, name in HF_CLASSES.items() if (kind in LANGUAGE_MODELS) == is_lm}
     expected = of_kind.get(facts.architecture)
     if expected is None:
         words = facts.kind.replace("_", " ")
@@ -195,7 +191,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> HfEngine:
 def _pooling(path: Path) -> str:
     """Return how the states of the tokens become the vector of a text."""
     modes = read_json_object(path / "1_Pooling" / "config.json")
-    chosen = [ours for ours, theirs in POOLING_MODES.items() if modes.get(f"pooling_mode_{theirs}") is True]
+    chosen = [ours for theirs, ours in POOLING.items() if modes.get(theirs) is True]
     if len(chosen) != 1:
         raise not_exported(f"{path / '1_Pooling' / 'config.json'} should name one pooling")
     return chosen[0]
@@ -205,7 +201,7 @@ def _class_of(transformers: Any, model_type: str, facts: ExportFacts) -> Any:
     """Return the class of a model, which is one of a table."""
     if model_type == "glassformer":
         return getattr(importlib.import_module("glassformer.interop.hf_class"), facts.architecture)
-    return getattr(transformers, HF_CLASSES.get(model_type, facts.architecture))
+    return getattr(transformers, facts.architecture)
 
 
 def _check_shapes(kind: Any, config: Any, shapes: Shapes, where: Path) -> None:

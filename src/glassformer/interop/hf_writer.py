@@ -1,7 +1,6 @@
 """Write a model as a folder of Hugging Face's transformers, which is not imported.
 
-Every function yields names and new tensors. Where a class has always a bias, a missing one is zeros; where it adds
-positions to the embedding, missing ones are a table of zeros.
+Where a class adds positions to the embedding, missing ones are a table of zeros.
 
 Two identities are used. Scaled embeddings: where a class has no factor √D, the table is multiplied by it, and for a
 tied head the last norm is divided by it. Permuted features: some classes compute sinusoids with all sines first; since
@@ -9,7 +8,7 @@ nothing in a Transformer depends on the order of the features of its residual st
 it are permuted in the same way.
 
 The classes are those of the library where one computes the same, or else those of `hf_class.py`; a folder holds no
-code. Those of encoders like BERT are in `hf_encoders.py`, and the tokenizer in `hf_tokenizer_writer.py`.
+code. Names are those of `names.py`, keys of `config.json` those of `hf_settings.py`.
 """
 
 from __future__ import annotations
@@ -25,11 +24,10 @@ from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
-from glassformer.interop.choose import HF_CLASSES
-from glassformer.interop.hf_encoder_classes import ENCODER_CLASSES
-from glassformer.interop.hf_encoders import encoder_config, encoder_names, label_config, sentence_files
-from glassformer.interop.hf_families import ACTIVATION_NAMES
+from glassformer.interop.hf_reader import MODULES, POOLING, SENTENCES, residual_axes, sines_first
+from glassformer.interop.hf_settings import CLASSES, write_settings
 from glassformer.interop.hf_tokenizer_writer import tokenizer_config, tokenizer_file
+from glassformer.interop.names import PREFIXES, rows, to_theirs
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.models.encoder_models import TextEmbedder, TextEncoder, TokenClassifier
@@ -40,24 +38,42 @@ from glassformer.runs.model_folder import tensor_chunks
 from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
 
+Json = dict[str, Any]
 Tensors = dict[str, Tensor]
-Named = Iterator[tuple[str, Tensor]]
 
 
-def parameters_of(model: LanguageModel | Translator) -> Tensors:
+def parameters_of(model: nn.Module) -> Tensors:
     """Return the parameters of a model by name, as copies in float32; of tied ones one name."""
     return {name: p.detach().cpu().float().clone() for name, p in model.named_parameters()}
 
 
-def with_scale_folded(model: LanguageModel) -> Tensors:
-    """Return the parameters of a pre-norm language model whose embedding is not scaled."""
-    p, scale = parameters_of(model), model.embedding.scale
+def tensors_of(model: TextEncoder | LanguageModel | Translator, family: str, kind: str) -> Tensors:
+    """Return the tensors of a model under the names of a family."""
+    p, d_model = parameters_of(model), model.config.d_model
+    prefix = "" if kind == "text_embedder" else PREFIXES.get(family, "model.")
+    if isinstance(model, LanguageModel):
+        _fold_scale(p, model.embedding.scale)
+        if family == "gpt2":
+            p["embedding.positions.weight"] = positions_of(model)
+    if isinstance(model, Translator):
+        return _of_translator(p, model, family)
+    if isinstance(model, TextClassifier) and model.n_classes == 2 and not model.several:
+        p |= {name: torch.cat([torch.zeros_like(p[name]), p[name]]) for name in ("head.weight", "head.bias")}
+    if family == "bert":
+        p.setdefault("segments.weight", torch.zeros(1, d_model))
+    found = to_theirs(rows(family, model.config.n_layers, prefix), kind, p)
+    if (family, kind) == ("bert", "text_embedder"):
+        found |= {"pooler.dense.weight": torch.zeros(d_model, d_model), "pooler.dense.bias": torch.zeros(d_model)}
+    return found
+
+
+def _fold_scale(p: Tensors, scale: float) -> None:
+    """Multiply an embedding by its factor, in place, and divide the last norm by it where the head is tied."""
     if scale != 1 and "output.weight" not in p:
         for name in ("decoder.norm.weight", "decoder.norm.bias"):
             if name in p:
                 p[name] = p[name] / scale
     p["embedding.weight"] = p["embedding.weight"] * scale
-    return p
 
 
 @torch.no_grad()
@@ -87,110 +103,30 @@ def word_ngrams(tokenizer: Tokenizer) -> torch.Tensor:
     return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
 
 
-def registered_names(model: nn.Module, word_ngrams: Tensor | None) -> dict[str, Tensor]:
+def _of_translator(p: Tensors, model: Translator, family: str) -> Tensors:
+    """Return the tensors of a Marian or a Pegasus; where three matrices are not one, each has its own name."""
+    order = sines_first(model.config.d_model)
+    p = {name: x[(*[slice(None)] * axis, order)] for name, x in p.items() for axis in residual_axes(name)} | {
+        name: x for name, x in p.items() if not residual_axes(name)
+    }
+    found = to_theirs(rows(family, model.config.n_layers, "model."), "translator", p)
+    if model.output is not None:
+        target = found["model.shared.weight"] if family == "pegasus" else found.pop("model.shared.weight")
+        found["model.decoder.embed_tokens.weight"] = target.clone()
+        found.setdefault("model.encoder.embed_tokens.weight", target.clone())
+    for stack in ("encoder", "decoder"):
+        if family == "pegasus":
+            found[f"model.{stack}.embed_positions.weight"] = positions_of(model)[:, order].contiguous()
+    return found | {"final_logits_bias": torch.zeros(1, len(p["tgt_embedding.weight"]))}
+
+
+def registered_names(model: nn.Module, word_ngrams: Tensor | None) -> Tensors:
     """Return the tensors of a registered class: parameters, keys of bigrams, n-grams of words (V, G) if any."""
     names = {f"model.{name}": p.detach().cpu().float() for name, p in model.named_parameters()}
     for name, part in model.named_modules():
         if isinstance(part, BigramEmbedding):
             names[f"model.{name}.keys"] = part.keys.cpu()
     return names | ({} if word_ngrams is None else {"word_ngrams": word_ngrams})
-
-
-def llama_names(model: LanguageModel) -> Named:
-    """Yield the tensors of `llama` and of classes with its names: `arcee`, `starcoder2`."""
-    p, kind = with_scale_folded(model), model.config.activation
-    yield "model.embed_tokens.weight", p["embedding.weight"]
-    yield from with_suffixes("model.norm", p, "decoder.norm")
-    inner = {"up_proj": "c_fc", "down_proj": "c_proj"}
-    if model.config.norm == "rms":
-        inner = {name: name for name in ("gate_proj", "up_proj", "down_proj")}
-    for i in range(len(model.decoder.layers)):
-        ours, theirs = f"decoder.layers.{i}", f"model.layers.{i}"
-        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            yield from with_suffixes(f"{theirs}.self_attn.{name}", p, f"{ours}.self_attention.{name}")
-        for name, other in inner.items():
-            if name != "gate_proj" or kind == "swiglu":
-                yield from with_suffixes(f"{theirs}.mlp.{other}", p, f"{ours}.feed_forward.{name}")
-        yield from with_suffixes(f"{theirs}.input_layernorm", p, f"{ours}.self_residual.norm")
-        yield from with_suffixes(f"{theirs}.post_attention_layernorm", p, f"{ours}.feed_forward_residual.norm")
-    if "output.weight" in p:
-        yield "lm_head.weight", p["output.weight"]
-
-
-def gpt2_names(model: LanguageModel) -> Named:
-    """Yield the tensors of `gpt2`, whose linear layers are transposed, and queries, keys and values one of them."""
-    p = with_scale_folded(model)
-    yield "transformer.wte.weight", p["embedding.weight"]
-    yield "transformer.wpe.weight", positions_of(model)
-    yield from with_suffixes("transformer.ln_f", p, "decoder.norm")
-    for i in range(len(model.decoder.layers)):
-        ours, theirs = f"decoder.layers.{i}", f"transformer.h.{i}"
-        parts = [f"{ours}.self_attention.{name}" for name in ("q_proj", "k_proj", "v_proj")]
-        yield f"{theirs}.attn.c_attn.weight", torch.cat([p[f"{part}.weight"] for part in parts]).T.contiguous()
-        yield f"{theirs}.attn.c_attn.bias", torch.cat([bias_of(p, part) for part in parts])
-        for other, name in (
-            ("attn.c_proj", "self_attention.o_proj"),
-            ("mlp.c_fc", "feed_forward.up_proj"),
-            ("mlp.c_proj", "feed_forward.down_proj"),
-        ):
-            yield f"{theirs}.{other}.weight", p[f"{ours}.{name}.weight"].T.contiguous()
-            yield f"{theirs}.{other}.bias", bias_of(p, f"{ours}.{name}")
-        yield from with_suffixes(f"{theirs}.ln_1", p, f"{ours}.self_residual.norm")
-        yield from with_suffixes(f"{theirs}.ln_2", p, f"{ours}.feed_forward_residual.norm")
-    if "output.weight" in p:
-        yield "lm_head.weight", p["output.weight"]
-
-
-def seq2seq_names(model: Translator) -> Named:
-    """Yield the tensors of `pegasus` (pre-norm) and `marian` (post-norm), whose sinusoids have all sines first."""
-    d_model, pre_norm = model.config.d_model, model.config.pre_norm
-    order = sines_first(d_model)
-    p = {name: permuted(name, tensor, order) for name, tensor in parameters_of(model).items()}
-    tables = {"encoder": p.get("src_embedding.weight", p["tgt_embedding.weight"]), "decoder": p["tgt_embedding.weight"]}
-    tied = "output.weight" not in p
-    if tied:
-        yield "model.shared.weight", tables["decoder"]
-    else:
-        yield "lm_head.weight", p["output.weight"]
-        if pre_norm:
-            yield "model.shared.weight", tables["decoder"].clone()
-    for stack, table in tables.items():
-        if not tied:
-            yield f"model.{stack}.embed_tokens.weight", table
-        if pre_norm:
-            yield f"model.{stack}.embed_positions.weight", positions_of(model)[:, order].contiguous()
-            yield from with_suffixes(f"model.{stack}.layer_norm", p, f"{stack}.norm")
-        for i in range(len(getattr(model, stack).layers)):
-            yield from _seq2seq_layer(f"model.{stack}.layers.{i}", p, f"{stack}.layers.{i}")
-    yield "final_logits_bias", torch.zeros(1, tables["decoder"].shape[0])
-
-
-def _seq2seq_layer(theirs: str, p: Tensors, ours: str) -> Named:
-    blocks = {"self_attention": ("self_attn", "self_residual"), "cross_attention": ("encoder_attn", "cross_residual")}
-    for block, (other, residual) in blocks.items():
-        if f"{ours}.{block}.q_proj.weight" not in p:
-            continue
-        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            part = f"{theirs}.{other}.{'out_proj' if name == 'o_proj' else name}"
-            yield f"{part}.weight", p[f"{ours}.{block}.{name}.weight"]
-            yield f"{part}.bias", bias_of(p, f"{ours}.{block}.{name}")
-        yield from with_suffixes(f"{theirs}.{other}_layer_norm", p, f"{ours}.{residual}.norm")
-    for name, other in (("up_proj", "fc1"), ("down_proj", "fc2")):
-        yield f"{theirs}.{other}.weight", p[f"{ours}.feed_forward.{name}.weight"]
-        yield f"{theirs}.{other}.bias", bias_of(p, f"{ours}.feed_forward.{name}")
-    yield from with_suffixes(f"{theirs}.final_layer_norm", p, f"{ours}.feed_forward_residual.norm")
-
-
-def with_suffixes(theirs: str, p: Tensors, ours: str) -> Named:
-    """Yield a weight, and the bias if there is one."""
-    for name in ("weight", "bias"):
-        if f"{ours}.{name}" in p:
-            yield f"{theirs}.{name}", p[f"{ours}.{name}"]
-
-
-def bias_of(p: Tensors, name: str) -> Tensor:
-    """Return the bias of a linear layer, or zeros."""
-    return p.get(f"{name}.bias", torch.zeros(p[f"{name}.weight"].shape[0]))
 
 
 def positions_of(model: LanguageModel | Translator) -> Tensor:
@@ -201,26 +137,11 @@ def positions_of(model: LanguageModel | Translator) -> Tensor:
     return embedding.positions(torch.arange(model.max_len)[None])[0].detach().float().clone()
 
 
-def sines_first(d_model: int) -> Tensor:
-    """Return the order of features in which the sines of our sinusoids come first, then the cosines."""
-    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
-
-
-READS, WRITES = ("q_proj", "k_proj", "v_proj", "up_proj"), ("o_proj", "down_proj", "norm")
-"""Parts with the features of the residual stream as columns of their weights, and as rows of weights and biases."""
-
-
-def permuted(name: str, tensor: Tensor, order: Tensor) -> Tensor:
-    """Return a parameter of a model whose residual stream has its features in another order."""
-    *_, part, kind = name.split(".")
-    if part in READS:
-        return tensor[:, order] if kind == "weight" else tensor
-    if part in WRITES:
-        return tensor[order]
-    return tensor[:, order]  # embeddings, and the output projection
-
-
-Json = dict[str, Any]
+def settings_of(model: TextEncoder | LanguageModel | Translator) -> Json:
+    """Return the fields of `ModelConfig` with the values that hold where there are none, and the sizes."""
+    c = model.config
+    sizes = {"d_ff": d_ff_of(c), "d_head": d_head_of(c), "max_len": model.max_len, "n_segments": max(1, c.n_segments)}
+    return asdict(c) | sizes
 
 
 def write_hf(
@@ -230,22 +151,19 @@ def write_hf(
 
     The model may be an ensemble of classifiers or masked language models; `labels` are in the order of the logits.
     """
-    first = members_of(model)[0]
-    of_encoders = {its: name for (name, _), its in ENCODER_CLASSES.items()}
-    model_type = (of_encoders | {its: name for name, its in HF_CLASSES.items()}).get(architecture, "glassformer")
+    first: Any = members_of(model)[0]
+    model_type, kind = CLASSES.get(architecture, ("glassformer", ""))
     if model_type == "glassformer":
         has_ngrams = isinstance(first, TextEncoder) and first.ngrams is not None
         table = word_ngrams(tokenizer).to(torch.int32) if has_ngrams else None
-        names, config = registered_names(model, table).items(), _registered_config(model, table, labels)
-    elif isinstance(first, TextEncoder):
-        names, config = encoder_names(first, model_type), encoder_config(first, model_type)
-        config |= label_config(labels, first.several) if isinstance(first, TextClassifier) else {}
-    elif isinstance(first, Translator):
-        names, config = seq2seq_names(first), _seq2seq_config(first, model_type)
+        names, config = registered_names(model, table), _registered_config(model, table, labels)
     else:
-        assert isinstance(first, LanguageModel)
-        names = gpt2_names(first) if model_type == "gpt2" else llama_names(first)
-        config = _gpt2_config(first) if model_type == "gpt2" else _llama_config(first, model_type)
+        names, config = tensors_of(first, model_type, kind), write_settings(model_type, settings_of(first))
+        config |= label_config(labels, first.several) if isinstance(first, TextClassifier) else {}
+        if "rope_theta" in config:
+            config["rope_parameters"] = {"rope_type": "default", "rope_theta": config["rope_theta"]}
+        config |= {"decoder_start_token_id": 2, "forced_eos_token_id": None} if isinstance(first, Translator) else {}
+        config |= {"share_encoder_decoder_embeddings": first.output is None} if model_type == "marian" else {}
     is_lm = isinstance(first, LanguageModel)
     ids = {"pad_token_id": 0, "bos_token_id": 3 if is_lm else 2, "eos_token_id": 3}
     if tokenizer.special is not None:
@@ -260,7 +178,7 @@ def write_hf(
     yield "config.json", _json(kind | config | ids | tied | {"vocab_size": tokenizer.vocab_size})
     if isinstance(first, Translator | LanguageModel):
         yield "generation_config.json", _json(ids | cache | _generation(first, decode, tokenizer))
-    yield "model.safetensors", b"".join(tensor_chunks(dict(names), {"format": "pt"}))
+    yield "model.safetensors", b"".join(tensor_chunks(names, {"format": "pt"}))
     tokens_alone = tokenizer.without_ngrams() if tokenizer.ngrams or tokenizer.bigrams else tokenizer
     masks = isinstance(first, MaskedLanguageModel)
     yield TOKENIZER, tokenizer_file(tokens_alone, isinstance(first, Translator), masks)
@@ -290,59 +208,31 @@ def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[
     return config
 
 
-def _llama_config(model: LanguageModel, model_type: str) -> Json:
-    c = model.config
-    config: Json = {
-        "hidden_size": c.d_model,
-        "intermediate_size": d_ff_of(c),
-        "num_hidden_layers": len(model.decoder.layers),
-        "num_attention_heads": c.n_heads,
-        "num_key_value_heads": c.n_heads,
-        "head_dim": d_head_of(c),
-        "hidden_act": "silu" if c.activation == "swiglu" else ACTIVATION_NAMES[c.activation],
-        "max_position_embeddings": model.max_len,
-        "rope_theta": c.rope_base,
-        "rope_parameters": {"rope_type": "default", "rope_theta": c.rope_base},
-    }
-    if model_type == "starcoder2":
-        dropout = dict.fromkeys(("residual_dropout", "embedding_dropout", "attention_dropout"), 0.0)
-        return config | dropout | {"norm_epsilon": c.norm_eps or 1e-5, "use_bias": c.bias, "sliding_window": None}
-    return config | {
-        "rms_norm_eps": c.norm_eps or 1e-6,
-        "attention_bias": c.bias,
-        "mlp_bias": c.bias,
-        "attention_dropout": 0.0,
-    }
+def label_config(labels: Sequence[str], several: bool) -> Json:
+    """Return the classes, and whether a text may have several, in `config.json`."""
+    ids = {name: i for i, name in enumerate(labels)}
+    problem = f"{'multi' if several else 'single'}_label_classification"
+    return {"id2label": dict(enumerate(labels)), "label2id": ids, "problem_type": problem}
 
 
-def _gpt2_config(model: LanguageModel) -> Json:
-    c = model.config
-    dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
-    return dropout | {
-        "n_embd": c.d_model,
-        "n_inner": d_ff_of(c),
-        "n_layer": len(model.decoder.layers),
-        "n_head": c.n_heads,
-        "n_positions": model.max_len,
-        "activation_function": ACTIVATION_NAMES[c.activation],  # its default is an approximation of GELU
-        "layer_norm_epsilon": c.norm_eps or 1e-5,
-    }
+def sentence_files(model: TextEmbedder) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of the files that sentence-transformers reads beside an encoder.
 
-
-def _seq2seq_config(model: Translator, model_type: str) -> Json:
-    c = model.config
-    config: Json = {"d_model": c.d_model, "scale_embedding": model.tgt_embedding.scale != 1}
-    for stack in ("encoder", "decoder"):
-        config[f"{stack}_layers"] = len(getattr(model, stack).layers)
-        config[f"{stack}_attention_heads"] = c.n_heads
-        config[f"{stack}_ffn_dim"] = d_ff_of(c)
-        config[f"{stack}_layerdrop"] = 0.0
-    config |= {"activation_function": c.activation, "max_position_embeddings": model.max_len}
-    config |= dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
-    config |= {"decoder_start_token_id": 2, "forced_eos_token_id": None, "is_encoder_decoder": True}
-    if model_type == "marian":
-        config["share_encoder_decoder_embeddings"] = model.output is None
-    return config
+    Raises:
+        UsageError: it has no such pooling.
+    """
+    pooling, names = model.config.pooling, {ours: theirs for theirs, ours in POOLING.items()}
+    if pooling not in names:
+        raise UsageError(f"sentence-transformers pools in no such way: model.pooling {pooling}", "use --to onnx")
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(kinds)
+    ]
+    modes = {name: name == names[pooling] for name in names.values()}
+    yield MODULES, _json(modules)
+    yield "1_Pooling/config.json", _json({"word_embedding_dimension": model.config.d_model, **modes})
+    yield SENTENCES, _json({"max_seq_length": model.max_len, "do_lower_case": False})
 
 
 def _generation(model: Translator | LanguageModel, decode: DecodeConfig, tokenizer: Tokenizer) -> Json:

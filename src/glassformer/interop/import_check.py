@@ -13,11 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import CheckpointError
-from glassformer.interop.hf_decoders import DECODERS
 from glassformer.interop.hf_engine import MAX_UNSAVED, made_of, quiet
-from glassformer.interop.hf_families import ACTIVATIONS, ROBERTAS
-from glassformer.interop.hf_seq2seq import NEVER_WRITTEN, SEQ2SEQ
-from glassformer.interop.hf_writer import sines_first
+from glassformer.interop.hf_reader import NEVER_WRITTEN, ROBERTAS, SEQ2SEQ, sines_first
+from glassformer.interop.hf_settings import ACTIVATIONS
 from glassformer.interop.imported import ImportCheck, ImportedModel
 from glassformer.interop.sample_texts import TEXTS, random_ids
 from glassformer.interop.source_folder import SourceFolder
@@ -150,9 +148,8 @@ def _settings(imported: ImportedModel, config: Mapping[str, Any]) -> dict[str, A
     family = imported.source.family
     found = {key: config[key] for key in SETTINGS[family].split() if key in config}
     found = {key: value for key, value in found.items() if _is_plain(value) or value in [*ACTIVATIONS]}
-    if isinstance(rope := config.get("rope_parameters", config.get("rope_scaling")), dict) and family in DECODERS:
-        theta = {key: value for key, value in rope.items() if key == "rope_theta" and _is_plain(value)}
-        found["rope_parameters"] = {"rope_type": "default", **theta}  # no other type is read
+    if imported.model.positions == "rotary":
+        found["rope_parameters"] = {"rope_type": "default", "rope_theta": imported.model.rope_base}
     if family == "glassformer":
         found["settings"] = asdict(imported.model)
     if imported.labels and not imported.untrained:

@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
-
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.errors import CheckpointError
 from glassformer.interop.choose import REGISTERED
 from glassformer.interop.export_facts import FACTS, POOLED, SIDE_FILES, ExportFacts, imported_tokenizer, read_facts
-from glassformer.interop.source_folder import SourceFolder, SourceTensors
+from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
-from glassformer.tasks import task_of_kind
 from glassformer.text.backends import BYTE_TOKENS, MASK
 from glassformer.text.special_tokens import SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
@@ -76,31 +73,15 @@ def registered_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "ensemble_size": 1}  # of an ensemble one member can be exported
 
 
-def registered_parts(
-    config: Mapping[str, Any], facts: ExportFacts | None, tensors: SourceTensors
-) -> tuple[str, dict[str, Tensor], int]:
-    """Return task, weights and the longest text of a class that `hf_class.py` registers.
-
-    Raises:
-        UsageError: it is an ensemble, or has n-grams or bigrams of words, whose spelling the folder does not hold.
-    """
-    names = config.get("architectures")
+def registered_kind(config: Mapping[str, Any], facts: ExportFacts | None) -> str:
+    """Return the kind of model of a class that `hf_class.py` registers."""
+    names, context = config.get("architectures"), config.get("max_position_embeddings")
     problems = {"multi_label_classification": "multilabel_classifier", "regression": "regressor"}
     pooled = problems.get(str(config.get("problem_type")), "classifier")
     kinds = {name: kind for kind, name in REGISTERED.items() if kind == pooled or kind not in POOLED}
     kind = kinds.get(str(names[0])) if isinstance(names, list) and len(names) == 1 else None
-    context = config.get("max_position_embeddings")
     if kind is None or type(context) is not int or context < 1:
         raise CheckpointError("config.json: architectures or max_position_embeddings are not of a class here")
     if facts is not None and facts.kind != kind:
         raise CheckpointError(f"{FACTS} describes a {facts.kind}, and config.json a {kind}", "copy the folder whole")
-    for key, most, what in (
-        ("n_members", 1, "an ensemble"),
-        ("n_ngrams", 0, "character n-grams of words"),
-        ("n_bigrams", 0, "bigrams of words"),
-    ):
-        if config.get(key, most) != most:
-            raise UsageError(f"an export with {what} is not read: {key} {str(config[key])[:40]}", "use the run itself")
-    state = {name.removeprefix("model."): tensors.take(name) for name in tensors.names if name.startswith("model.")}
-    task = facts.task if facts else task_of_kind(kind)
-    return task, state, context - (kind == "translator")
+    return kind

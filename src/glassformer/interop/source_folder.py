@@ -71,6 +71,14 @@ class SourceFolder:
         """Return the JSON object of a file; an empty one where there is no file."""
         return self.json(name) if self.has(name) else {}
 
+    def modules(self, name: str) -> list[tuple[str, str]]:
+        """Return the kind and the folder of each module of sentence-transformers, in the order of the file."""
+        value = parse_json(self.bytes(name), self.path / name)
+        rows = [(m.get("type"), m.get("path")) for m in value if isinstance(m, dict)] if isinstance(value, list) else []
+        if not rows or len(rows) != len(value) or not all(isinstance(one, str) for row in rows for one in row):
+            raise CheckpointError(f"{self.path / name} should list modules, each with its type and path")
+        return [(str(kind).rpartition(".")[2], str(path)) for kind, path in rows]
+
     def card_facts(self) -> dict[str, str]:
         """Return "license" and "base_model" of the metadata of the card, where it has them; of a list the first."""
         return {name: value for name, value in _FACT.findall(self._card()[0]) if name != "model_name"}
