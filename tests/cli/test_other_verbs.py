@@ -16,7 +16,7 @@ import glassformer
 from glassformer.config import Config
 from glassformer.config.recipes import config_to_dict, load_recipe, recipe_names
 from glassformer.config.validation import trained_tasks
-from glassformer.report.diagnosis import diagnose
+from glassformer.report.findings import diagnose
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, Divergence, Evaluation, SplitRecord, StepMetrics
 

@@ -213,14 +213,6 @@ def test_no_files_named_is_a_usage_error():
             check_data(TASKS[task].schema, DataConfig())
 
 
-def test_labels_with_one_example_are_counted(tmp_path):
-    rows = [f"text {i},{'ab'[i % 2]}" for i in range(10)] + ["odd one,c", "odd two,d"]
-    (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
-    files = FilesConfig(train_file=str(tmp_path / "a.csv"))
-    report = check_data(TASKS["classify"].schema, DataConfig(files=files))
-    assert report.ok and report.counts == {"train: labels with one example": 2}
-
-
 def test_empty_texts_and_missing_labels_are_counted_apart(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\nok,a\n,a\ngood one,b\nbad,\n", encoding="utf-8")

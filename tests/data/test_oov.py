@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from tests.helpers.for_each import for_each
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.config import TextConfig
-from glassformer.data.check import count_unknown_tokens, n_texts_with_unknown, unknown_finding
 from glassformer.data.corpus import RaggedArray
 from glassformer.data.splits import Split
+from glassformer.report.findings import unknown
+from glassformer.report.run_record import RunRecord
+from glassformer.runs.records import DataRecord, SplitRecord
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import Pace
-from glassformer.training.preflight import describe_data, describe_splits, preflight
+from glassformer.training.preflight import count_tokens, describe_splits, lines, n_texts_with_unknown, preflight
 
 PACE = Pace(0.01, 0.1, 1000.0, 0.1)
 STRANGE = ["q r s", "a b c", "", "x a", "z"]
@@ -34,10 +37,12 @@ def test_counting_encodes_texts_as_a_task_does() -> None:
     text = TextConfig(tokenizer="word", vocab_size=20, max_len=2, truncate="tail")
     tokenizer = Tokenizer.train(["a b c", "x"], text)
     texts = ["q a b", "a q", "", "q q q q"]
-    assert count_unknown_tokens(tokenizer, texts, text, running=False) == (6, 2, 3, 2)
-    assert count_unknown_tokens(tokenizer, texts, text, running=True) == (9, 0, 6, 3)
-    kept = replace(text, max_len=256)
-    assert count_unknown_tokens(tokenizer, texts * 700, kept, running=False)[2:] == (4200, 2100)
+    found = {"n": 4, "n_tokens": 6, "n_unknown": 3, "n_truncated": 2, "n_texts_unknown": 2, "unknown_rate": 0.5}
+    assert count_tokens(tokenizer, texts, text, running=False) == found
+    whole = count_tokens(tokenizer, texts, text, running=True)
+    assert whole == {"n": 4, "n_tokens": 9, "n_unknown": 6, "unknown_rate": 6 / 9}
+    many = count_tokens(tokenizer, texts * 700, replace(text, max_len=256), running=False)
+    assert (many["n_unknown"], many["n_texts_unknown"]) == (4200, 2100)
 
 
 @for_each("task", ["classify", "translate", "lm"])
@@ -53,14 +58,13 @@ def test_every_part_says_how_much_of_it_is_unknown(task: str) -> None:
         assert (splits[name].unknown_rate or 0) > 0.05
         assert splits[name].n_texts_unknown == (None if task == "lm" else 3)
         assert splits[name].sha256 == splits["valid"].sha256 != splits["train"].sha256
-    facts = preflight(context, PACE, context.task.build_model())
-    lines = "\n".join(facts.lines())
-    assert "0.00% of tokens in training" in lines and "of tokens in validation" in lines and "in test" in lines
-    assert ("(in 3 of 5 texts)" in lines) == (task != "lm")
-    message = [warning for warning in facts.warnings if "unknown to the model" in warning.matter]
+    record = preflight(context, PACE, context.task.build_model())
+    text = "\n".join(lines(record))
+    assert "0.00% of tokens in training" in text and "of tokens in validation" in text and "in test" in text
+    message = [finding for finding in record.findings if "unknown to the model" in finding.matter]
     assert len(message) == 2 and "--text.tokenizer byte-bpe" in message[0].remedy
-    described = describe_data(context, facts)
-    assert described.splits == splits and described.findings == facts.warnings
+    assert all(("in 3 of 5 texts" in finding.matter) == (task != "lm") for finding in message)
+    assert record.splits == splits
 
 
 def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
@@ -87,7 +91,8 @@ def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
     ],
 )
 def test_a_noticeable_share_is_told(rate: float | None, n_texts: int | None, message: bool) -> None:
-    found = unknown_finding("validation", rate, n_texts, 100)
-    assert (found is not None) == message
+    valid = SplitRecord(100, unknown_rate=rate, n_texts_unknown=n_texts)
+    found = [*unknown(RunRecord(Path(), data=DataRecord(splits={"train": valid, "valid": valid})))]
+    assert len(found) == message
     if found and n_texts:
-        assert f"in {n_texts} of 100 texts" in found.matter
+        assert f"in {n_texts} of 100 texts" in found[0].matter

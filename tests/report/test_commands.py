@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.report.diagnosis import diagnose
+from glassformer.report.findings import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.report.write import write_report
 from glassformer.runs.folder import RunFolder

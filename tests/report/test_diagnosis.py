@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from glassformer.report.diagnosis import RULES
+from glassformer.report.findings import RULES
 from glassformer.runs.records import DataRecord
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from glassformer.cli.main import main
 from glassformer.config import Config, ModelConfig
 from glassformer.data.diagnostics import Finding
-from glassformer.report import diagnosis
-from glassformer.report.diagnosis import Checkup, NotMade, check_log, run_checks
+from glassformer.report import findings
+from glassformer.report.findings import Checkup, NotMade, check_run, run_checks
 from glassformer.report.run_record import RunRecord, load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, StepMetrics
@@ -49,7 +49,7 @@ def moved(*ratios: float, lr: float = 1e-3) -> list[StepMetrics]:
     [((1e-4, 2e-4, 2.9e-4), True), ((1e-4, 3.1e-4, 1e-2), False), ((1.9e-2,), False), ((2.1e-2,), True)],
 )
 def test_the_median_update_near_the_peak(ratios: tuple[float, ...], is_found: bool) -> None:
-    found = list(diagnosis.update_ratio(record(moved(*ratios))))
+    found = list(findings.update_ratio(record(moved(*ratios))))
     assert len(found) == is_found
     if found:
         assert found[0].numbers["ratio"] == sorted(ratios)[len(ratios) // 2] and found[0].grade == "look"
@@ -57,23 +57,23 @@ def test_the_median_update_near_the_peak(ratios: tuple[float, ...], is_found: bo
 
 def test_updates_at_a_small_rate_do_not_count() -> None:
     rows = moved(5e-3, 5e-3) + [replace(row, step=row.step + 200, lr=1e-5) for row in moved(1e-6, 1e-6, 1e-6, 1e-6)[1:]]
-    assert list(diagnosis.update_ratio(record(rows))) == []
+    assert list(findings.update_ratio(record(rows))) == []
     only_small = [StepMetrics(2, lr=1e-3), *(replace(row, lr=1e-5) for row in moved(1e-6))]
     with pytest.raises(NotMade, match="near the largest"):
-        list(diagnosis.update_ratio(record(only_small)))
+        list(findings.update_ratio(record(only_small)))
 
 
 def test_weights_that_were_trained_before_may_move_little() -> None:
-    assert list(diagnosis.update_ratio(record(moved(1e-5), base={"path": "bert"}))) == []
+    assert list(findings.update_ratio(record(moved(1e-5), base={"path": "bert"}))) == []
 
 
 def test_a_matrix_that_never_moves_is_named() -> None:
     rows = [replace(row, update_ratios={**(row.update_ratios or {}), "b": 0.0}) for row in moved(1e-3, 1e-3)]
-    [found] = diagnosis.frozen(record(rows))
+    [found] = findings.frozen(record(rows))
     assert (found.grade, found.at, found.numbers) == ("stop", "b", {"n": 1, "n_all": 3})
-    assert list(diagnosis.frozen(record([*rows, *moved(1e-3, 1e-3, 1e-3)[-1:]]))) == [], "it moved once"
+    assert list(findings.frozen(record([*rows, *moved(1e-3, 1e-3, 1e-3)[-1:]]))) == [], "it moved once"
     with pytest.raises(NotMade, match="takes 2"):
-        list(diagnosis.frozen(record(rows[:1])))
+        list(findings.frozen(record(rows[:1])))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_matrix_that_never_moves_is_named() -> None:
 )
 def test_the_first_loss_is_near_that_of_guessing(loss: float, place: str) -> None:
     of = record([StepMetrics(1, loss=loss)])
-    found = [*diagnosis.answer_visible(of), *diagnosis.first_loss(of)]
+    found = [*findings.answer_visible(of), *findings.first_loss(of)]
     assert [f.place for f in found] == ([place] if place else [])
     assert all(f.grade == "stop" and f.numbers["loss"] == loss and f.numbers["chance"] == math.log(V) for f in found)
 
@@ -104,15 +104,15 @@ def test_the_first_loss_is_near_that_of_guessing(loss: float, place: str) -> Non
     ids=["trained before", "cut at the start", "NaN", "empty", "no vocabulary"],
 )
 def test_why_a_first_loss_cannot_be_judged(of: RunRecord, reason: str) -> None:
-    checkup = check_log(of)
+    checkup = check_run(of)
     assert reason in checkup.not_made["first-loss"] and reason in checkup.not_made["answer-visible"]
 
 
 def test_a_tied_output_starts_higher() -> None:
     """The recipe `lm` begins 5 nats above guessing; below it no model begins."""
-    checkup = check_log(record([StepMetrics(1, loss=math.log(V) + 5, grad_norm=1.0)], tied=True))
+    checkup = check_run(record([StepMetrics(1, loss=math.log(V) + 5, grad_norm=1.0)], tied=True))
     assert "tied" in checkup.not_made["first-loss"] and checkup.findings == []
-    assert check_log(record([StepMetrics(1, loss=1.0, grad_norm=1.0)], tied=True)).findings[0].place == "answer-visible"
+    assert check_run(record([StepMetrics(1, loss=1.0, grad_norm=1.0)], tied=True)).findings[0].place == "answer-visible"
 
 
 def test_findings_come_by_grade_causes_first_and_none_twice() -> None:
@@ -160,10 +160,10 @@ def test_no_damage_to_a_log_ends_in_a_traceback(data: st.DataObject, fake_run: C
         at, n = data.draw(st.integers(0, len(text) - 1)), data.draw(st.sampled_from([0, 1, 5, 80, 2000]))
         text = text[:at] + data.draw(WORDS) + text[at + n :]
     (run / "metrics.jsonl").write_text(text, encoding="utf-8", newline="\n")
-    checkup = check_log(load_run_record(run, damaged_log=True))
-    assert {*checkup.made, *checkup.not_made} == diagnosis.RULES.keys()
-    assert all(f.matter and f.grade in diagnosis.GRADES for f in checkup.findings)
-    again = check_log(load_run_record(run, damaged_log=True))
+    checkup = check_run(load_run_record(run, damaged_log=True))
+    assert {*checkup.made, *checkup.not_made} == findings.RULES.keys()
+    assert all(f.matter and f.grade in findings.GRADES for f in checkup.findings)
+    again = check_run(load_run_record(run, damaged_log=True))
     assert repr(again) == repr(checkup)
 
 

@@ -15,7 +15,7 @@ import torch
 import glassformer
 from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.errors import CheckpointError, DivergedError
-from glassformer.report.diagnosis import diagnose
+from glassformer.report.findings import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, SplitRecord, StepMetrics

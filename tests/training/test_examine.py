@@ -16,7 +16,7 @@ from glassformer.explain.examine import Activity, activity_of, observe
 from glassformer.models.ensemble import members_of
 from glassformer.nn import MultiHeadAttention
 from glassformer.nn.attention import Mask, attention
-from glassformer.report.diagnosis import NotMade
+from glassformer.report.findings import NotMade
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, StepMetrics
 from glassformer.training.finetune import freeze

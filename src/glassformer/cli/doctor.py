@@ -14,7 +14,7 @@ from glassformer import __version__
 from glassformer.cli import flags
 from glassformer.config.recipes import recipe_names
 from glassformer.errors import UsageError
-from glassformer.report.diagnosis import EXAMINED, RULES, Checkup, check_log
+from glassformer.report.findings import EXAMINED, RULES, Checkup, check_run
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
@@ -50,30 +50,30 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"doctor takes a run folder, and {word} is a recipe", "as in: glassformer doctor runs/imdb")
     path = flags.run_folder(word)
     arguments = flags.parse(DoctorArguments, flag_args, f"doctor {word}")
-    _write(_of_log(path) + _of_weights(path, arguments), arguments.json, path)
+    _write(_of_run(path, arguments), arguments.json, path)
     return 0
 
 
-def _of_log(path: Path) -> Checkup:
-    """Return what the folder alone shows; nothing where a model was imported, or copied without its run."""
-    if not RunFolder(path).resumable:
-        return Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
-    return check_log(load_run_record(path, damaged_log=True))
-
-
-def _of_weights(path: Path, arguments: DoctorArguments) -> Checkup:
-    """Return what a look at the weights shows, if one is asked for."""
-    if not arguments.examine and arguments.text_file is None:
-        return Checkup(not_made=dict.fromkeys(EXAMINED, "needs the weights: --examine"))
-    from glassformer.explain.examine import examine, examine_texts
-
+def _of_run(path: Path, arguments: DoctorArguments) -> Checkup:
+    """Return what the folder shows, where it is no imported model or a copy without its run, and what its weights."""
+    record = load_run_record(path, damaged_log=True) if RunFolder(path).resumable else None
+    found = check_run(record) if record else Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
     if arguments.text_file is not None:
-        reason = "needs the run's own data, and a file is named"
-        return examine_texts(path, Path(arguments.text_file)) + Checkup(not_made=dict.fromkeys(EXAMINED, reason))
-    if not RunFolder(path).resumable:
+        from glassformer.explain.examine import examine_texts
+
+        reason, found = (
+            "needs the run's own data, and a file is named",
+            found + examine_texts(path, Path(arguments.text_file)),
+        )
+    elif not arguments.examine:
+        reason = "needs the weights: --examine"
+    elif record is None:
         reason = "the model was not trained here, so there is no log to compare with: name texts with --text-file"
-        return Checkup(not_made=dict.fromkeys(EXAMINED, reason))
-    return examine(load_run_record(path, damaged_log=True))
+    else:
+        from glassformer.explain.examine import examine
+
+        return found + examine(record)
+    return found + Checkup(not_made=dict.fromkeys(EXAMINED, reason))
 
 
 def _write(checkup: Checkup, as_json: bool, path: Path) -> None:

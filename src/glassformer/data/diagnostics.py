@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-import itertools
-import re
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+import io
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, Literal
 
-from glassformer.data.sources import DAMAGED, is_columnar, is_pipe, open_source, pipes_kept, unreadable
+from glassformer.data.sources import DAMAGED, is_columnar, is_pipe, open_source, unreadable
 from glassformer.errors import DataError, UsageError
-
-FEW_EXAMPLES = "few examples"
-"""The place of a finding about too few training examples."""
-
 
 Grade = Literal["stop", "look", "know"]
 
@@ -49,47 +46,27 @@ class Finding:
         return f"{self.matter}; {self.remedy}" if self.remedy else self.matter
 
 
-IssueKind = Literal[
-    "missing",
-    "encoding",
-    "nul",
-    "gzip",
-    "format",
-    "long line",
-    "quote",
-    "columns",
-    "line ends",
-    "json",
-    "label",
-    "pair",
-    "line counts",
-    "empty file",
-    "nothing new",
-    "too little",
-]
-"""What can be wrong; the name is part of the report."""
-
 MAX_LINE_BYTES = 1_000_000
 """A longer line is not a sentence or a row but a file of another kind, or a quote that was never closed."""
-BLOCK_BYTES = 1 << 22
-"""Bytes read at a time of a whole document."""
 RETURNS_ALONE = "lines end in carriage returns alone, as in files of the classic Mac OS; save it with line feeds"
 MAX_KEPT = 1000
 """Problems kept with their message; the rest are only counted."""
-_LINE_MARKS = re.compile("^\ufeff", re.MULTILINE)
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
 class DataIssue:
-    """Something that must be mended before training. Lines count from 1; 0 is the file as a whole.
+    """Something that must be mended before training.
 
-    A file of columns has no lines: its rows are counted.
+    Attributes:
+        line: from 1; 0 is the file as a whole. A file of columns has no lines: its rows are counted.
+        kind: a word or two for programs: missing, encoding, nul, gzip, format, long line, quote, columns, line ends,
+            json, label, pair, line counts, empty file, too little.
     """
 
     path: str
     line: int
-    kind: IssueKind
+    kind: str
     message: str
     unit: Literal["line", "row"] = "line"
 
@@ -138,7 +115,7 @@ class Diagnostics:
         if is_pipe(path) and path.as_posix() not in self.pipes:
             self.pipes.append(path.as_posix())
 
-    def error(self, path: Path, line: int, kind: IssueKind, message: str) -> None:
+    def error(self, path: Path, line: int, kind: str, message: str) -> None:
         """Note an error."""
         self.n_issues += 1
         if len(self.issues) < MAX_KEPT:
@@ -176,120 +153,72 @@ def read_lines(path: Path, diagnostics: Diagnostics) -> list[str]:
 
 def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, line) as `read_lines`, with one line in memory at a time."""
-    if not _readable(path, diagnostics):
-        return
-    digest, number = hashlib.sha256(), 0
-    with open_source(path, digest) as source:
-        lines = _raw_lines(_as_utf8(path, source, diagnostics.form.encoding))
-        while True:
-            try:
-                raw = next(lines, None)
-                if number == 0 and raw is not None and _ends_in_returns(raw):
-                    if (following := next(lines, None)) is None:
-                        diagnostics.error(path, 1, "line ends", RETURNS_ALONE)
-                        return
-                    lines = itertools.chain([following], lines)
-            except DAMAGED as error:
-                diagnostics.error(path, number + 1, "gzip", f"the gzip file is damaged or cut short here ({error})")
-                return
-            except UnicodeError as error:
-                diagnostics.error(
-                    path, number + 1, "encoding", f"the file is not in {diagnostics.form.encoding} ({error})"
-                )
-                return
-            if raw is None:
-                break
-            number += 1
-            if number == 1 and raw.startswith(UTF16_MARKS):
-                diagnostics.error(path, 1, "encoding", "the file is UTF-16: --encoding utf-16")
-                return
-            while raw.startswith(codecs.BOM_UTF8):  # further down where files were put together
-                raw = raw[len(codecs.BOM_UTF8) :]
-                diagnostics.counts["byte order marks"] += 1
-            if raw.endswith(b"\r"):
-                raw = raw[:-1]
-                diagnostics.counts["CRLF line ends"] += 1
-            yield number, _decoded(raw, path, number, diagnostics)
-    diagnostics.read(path, digest.hexdigest())
-    if number == 0:
+    number, before = 0, diagnostics.n_issues
+    for number, line in _lines(path, diagnostics, MAX_LINE_BYTES):
+        yield number, line.removesuffix("\n")
+    if number == 0 and diagnostics.n_issues == before:
         diagnostics.error(path, 0, "empty file", "the file is empty")
 
 
 def read_document(path: Path, diagnostics: Diagnostics) -> str:
     r"""Read a whole text file with line ends "\n"; "" if it cannot be read. Lines may have any length."""
-    if not _readable(path, diagnostics):
-        return ""
-    digest, data = hashlib.sha256(), bytearray()
-    with pipes_kept():
-        try:
-            with open_source(path, digest) as source:
-                file = _as_utf8(path, source, diagnostics.form.encoding)
-                while block := file.read(BLOCK_BYTES):
-                    if b"\0" in block:
-                        raise ValueError("to be reported line by line")
-                    data += block
-            if data.startswith(UTF16_MARKS):
-                raise ValueError("to be reported line by line")
-            text = data.decode("utf-8")
-        except (ValueError, *DAMAGED):
-            data.clear()
-            deque(numbered_lines(path, diagnostics), maxlen=0)
-            return ""
-    diagnostics.read(path, digest.hexdigest())
-    if data.find(b"\n", 0, -1) < 0 and _ends_in_returns(bytes(data).removesuffix(b"\n")):
-        diagnostics.error(path, 1, "line ends", RETURNS_ALONE)
-        return ""
-    if "\ufeff" in text:
-        text, n_marks = _LINE_MARKS.subn("", text)
-        diagnostics.counts["byte order marks"] += n_marks
-    diagnostics.counts["CRLF line ends"] += text.count("\r\n")
-    return text.replace("\r\n", "\n")
+    before = diagnostics.n_issues
+    text = "".join(line for _, line in _lines(path, diagnostics, math.inf))
+    return text if diagnostics.n_issues == before else ""
 
 
-def _ends_in_returns(data: bytes) -> bool:
-    """Return whether these bytes, a file's only line, hold further lines that end in carriage returns."""
-    return b"\r" in data[:-1] and b"\0" not in data
-
-
-def _readable(path: Path, diagnostics: Diagnostics) -> bool:
+def _lines(path: Path, diagnostics: Diagnostics, longest: float) -> Iterator[tuple[int, str]]:
+    r"""Yield (number from 1, line), with "\n" where the file has it; one of more than `longest` bytes is an error."""
     if message := unreadable(path):
         diagnostics.error(path, 0, "missing", message)
-    return not message
+        return
+    digest, number = hashlib.sha256(), 0
+    with open_source(path, digest) as source:
+        try:
+            lines = _as_utf8(path, source, diagnostics.form.encoding)
+            for number, (line, following) in enumerate(pairwise(chain(lines, [b""])), start=1):
+                raw = line.removesuffix(b"\n")
+                if number == 1 and raw.startswith(UTF16_MARKS):
+                    diagnostics.error(path, 1, "encoding", "the file is UTF-16: --encoding utf-16")
+                    return
+                if number == 1 and not following and b"\r" in raw[:-1] and b"\0" not in raw:
+                    diagnostics.error(path, 1, "line ends", RETURNS_ALONE)
+                    return
+                while raw.startswith(codecs.BOM_UTF8):  # further down where files were put together
+                    raw = raw[len(codecs.BOM_UTF8) :]
+                    diagnostics.counts["byte order marks"] += 1
+                if raw.endswith(b"\r"):
+                    raw = raw[:-1]
+                    diagnostics.counts["CRLF line ends"] += 1
+                yield number, _decoded(raw, path, number, diagnostics, longest) + "\n" * line.endswith(b"\n")
+        except DAMAGED as error:
+            diagnostics.error(path, number + 1, "gzip", f"the gzip file is damaged or cut short here ({error})")
+            return
+        except UnicodeError as error:
+            what = f"the file is not in {diagnostics.form.encoding} ({error})"
+            diagnostics.error(path, number + 1, "encoding", what)
+            return
+    diagnostics.read(path, digest.hexdigest())
 
 
-def _as_utf8(path: Path, file: BinaryIO, encoding: str) -> BinaryIO:
-    """Return a file as UTF-8, whatever it is in; raise UsageError for an encoding that does not exist."""
+def _as_utf8(path: Path, file: BinaryIO, encoding: str) -> Iterable[bytes]:
+    """Return the lines of a file in UTF-8, whatever it is in; raise UsageError for an encoding that does not exist."""
     try:
-        return (
-            file
-            if codecs.lookup(encoding).name == "utf-8"
-            else cast(BinaryIO, codecs.EncodedFile(file, "utf-8", encoding))
-        )
+        is_utf8 = codecs.lookup(encoding).name == "utf-8"
     except LookupError:
         message = f"{path}: there is no encoding {encoding!r}"
         raise UsageError(message, "name one of Python's, such as cp1252, utf-16, shift_jis") from None
+    return file if is_utf8 else (line.encode() for line in io.TextIOWrapper(file, encoding, newline="\n"))
 
 
-def _raw_lines(file: BinaryIO) -> Iterator[bytes]:
-    r"""Yield lines without "\n"; of an over-long one only MAX_LINE_BYTES + 1 bytes, enough to detect it."""
-    while raw := file.readline(MAX_LINE_BYTES + 2):
-        complete = raw.endswith(b"\n")
-        while not complete and len(raw) > MAX_LINE_BYTES and (rest := file.readline(1 << 16)):
-            complete = rest.endswith(b"\n")
-        yield raw[:-1] if raw.endswith(b"\n") else raw
-
-
-def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> str:
+def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics, longest: float) -> str:
     """Return the line as text; "" after recording why it cannot be decoded."""
-    kind: IssueKind
-    if len(raw) > MAX_LINE_BYTES:
+    if len(raw) > longest:
         end = " and holds carriage returns: save the file with line feeds" if b"\r" in raw[:-1] else ""
-        kind, what = "long line", f"the line is longer than {MAX_LINE_BYTES:,} bytes{end}"
+        kind, what = "long line", f"the line is longer than {longest:,} bytes{end}"
     elif b"\0" in raw:
-        kind, what = (
-            "nul",
-            f"byte {raw.index(0) + 1} of the line is NUL, which no text holds (in UTF-16: --encoding utf-16-le)",
-        )
+        where = f"byte {raw.index(0) + 1} of the line is NUL"
+        kind, what = "nul", f"{where}, which no text holds (in UTF-16: --encoding utf-16-le)"
     else:
         try:
             return raw.decode("utf-8")
@@ -298,15 +227,13 @@ def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> s
             character = raw[error.start : error.start + 1].decode("cp1252", "ignore")
             likely = f"if it is {character}, --encoding cp1252" if character.isalpha() else "--encoding names another"
             kind, what = "encoding", f"{found}; {likely}"
-            if any(issue.kind == kind and issue.path == str(path) for issue in diagnostics.issues):
-                what = ""  # one line for the file
-    if what:
-        diagnostics.error(path, number, kind, what)
     diagnostics.n_unreadable += 1
+    if kind != "encoding" or not any(each.kind == kind and each.path == str(path) for each in diagnostics.issues):
+        diagnostics.error(path, number, kind, what)  # of other bytes one line for the file
     return ""
 
 
-def encoding_issue(text: str) -> tuple[IssueKind, str] | None:
+def encoding_issue(text: str) -> tuple[str, str] | None:
     """Return the issue of a string that JSON can escape but no text file can hold."""
     if "\0" in text:
         return "nul", "the text holds NUL (\\u0000)"

@@ -1,6 +1,6 @@
 """What the doctor sees inside a run: attention scores, heads, dead units, its first loss and what its batches show.
 
-Everything here loads weights or data; what the log alone shows is in `report/diagnosis.py`.
+Everything here loads weights or data; what the log alone shows is in `report/findings.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from glassformer.explain.capture.tape import Tape
 from glassformer.models.ensemble import members_of
 from glassformer.nn.attention import Mask, MultiHeadAttention, Tap
 from glassformer.nn.layers import FeedForward
-from glassformer.report.diagnosis import (
+from glassformer.report.findings import (
     EXAMINED,
     OF_ACTIVITY,
     Checkup,

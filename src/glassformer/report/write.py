@@ -9,11 +9,10 @@ the model. The pictures are in `plots.py`.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import fields
 
-from glassformer.evaluate.significance import FEW
+from glassformer.report.findings import of_scores
 from glassformer.report.plots import draw_all
 from glassformer.report.run_record import RunRecord, readable_records
 from glassformer.runs.folder import PLOTS, RunFolder
@@ -22,7 +21,6 @@ from glassformer.runs.records import Evaluation, SplitRecord
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text
 from glassformer.utils.formatting import cell_text, code, counted, duration, fenced, glassformer_command, quoted, table
 
-NO_TEST = "There was no test split: these scores are on the validation split, which also chose the weights."
 CAPTIONS = {
     "loss": "Grey: every step; black: the mean of the last 1/25 of the run; red: validation. Dotted: the weights kept. "
     "The training loss includes label smoothing and dropout, the validation loss neither.",
@@ -66,28 +64,10 @@ def headline(facts: RunRecord) -> str:
     return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, over {over}."
 
 
-def caveats(facts: RunRecord) -> list[str]:
-    """Return what the evaluation itself says against its score; nothing before there is one."""
-    evaluation, (metric, _, interval) = facts.evaluation, facts.score
-    if evaluation is None:
-        return []
-    found = [NO_TEST] if evaluation.split != "test" else []
-    threads = Counter(row.threads for row in facts.training if row.threads)
-    if len(threads) > 1:
-        steps = ", ".join(f"{n} in {steps:,} steps" for n, steps in sorted(threads.items(), reverse=True))
-        again = "the same run again may differ in its last bits; `--threads` fixes the number"
-        found.append(f"The number of threads changed beside other programs ({steps}): {again}.")
-    if 0 < evaluation.n < FEW and interval:
-        few = f"{counted(evaluation.n, facts.task_report.unit)} {'was' if evaluation.n == 1 else 'were'} scored"
-        low, high = map(metric.write, interval)
-        found.append(f"Only {few}: {metric.title} may be anything from {low} to {high}.")
-    return [*found, *facts.task_report.warnings(evaluation), *(evaluation.scores.get("notes") or [])]
-
-
 def cautions(facts: RunRecord) -> list[str]:
     """Return what a reader must know before believing the score, of the data and of the evaluation, as quotations."""
-    of_data = [f"{finding[0].upper()}{finding[1:]}." for finding in map(str, facts.data.findings)]
-    return [quoted(f"**Mind:** {caution}") for caution in (*of_data, *caveats(facts))]
+    found = map(str, [*facts.data.findings, *of_scores(facts)])
+    return [quoted(f"**Mind:** {text[0].upper()}{text[1:].removesuffix('.')}.") for text in found]
 
 
 def opening(facts: RunRecord) -> list[str]:

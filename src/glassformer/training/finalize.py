@@ -14,8 +14,9 @@ from glassformer.data.splits import Split, overlap_with_training
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.bf16 import cast_for_inference
 from glassformer.nn.dropout import Dropout
+from glassformer.report.findings import of_scores
 from glassformer.report.run_record import load_run_record
-from glassformer.report.write import caveats, model_card, write_report
+from glassformer.report.write import model_card, write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import replace_card, save_model
 from glassformer.runs.origin import IMPORT
@@ -122,8 +123,8 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None
     # Processes that died while writing leave temporary files; everything they began is complete by now.
     for directory in (folder.path, folder.plots):
         remove_leftovers(directory)
-    for caveat in caveats(record):
-        logger.warning(caveat)
+    for finding in of_scores(record):
+        logger.warning(str(finding))
 
 
 def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[str, Any] | None:

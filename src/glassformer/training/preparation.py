@@ -16,6 +16,7 @@ from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.splits import TextData, check_texts_differ
 from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DataError, UsageError
+from glassformer.runs.records import DataRecord
 from glassformer.runs.run_data import load_run_data
 from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task, task_class
@@ -30,7 +31,7 @@ from glassformer.training.finetune import (
     load_pretrained,
     what_was_copied,
 )
-from glassformer.training.preflight import PACKAGES, Preflight, preflight
+from glassformer.training.preflight import PACKAGES, lines, preflight
 from glassformer.training.state import RunContext, TrainState
 from glassformer.utils.device import choose_device
 from glassformer.utils.formatting import counted
@@ -175,7 +176,7 @@ def prepare_distributed(
     raise UsageError(message, "start fewer, or raise --max-tokens or --accumulate")
 
 
-def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, Preflight]:
+def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, DataRecord]:
     """Measure the speed, log the facts of the run, and turn a budget in minutes into steps.
 
     Args:
@@ -183,7 +184,7 @@ def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, P
         state: the run's, before its first step; so it is afterwards.
 
     Returns:
-        The context with a budget that does not depend on the clock, and the facts.
+        The context with a budget that does not depend on the clock, and the record of its data.
     """
     for note in [*context.data.notes, *([f"computing   {context.choice}"] if context.choice else [])]:
         logger.info(note)
@@ -191,11 +192,11 @@ def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, P
     n_batches = len(context.task.epoch_batches(context.train, 0))
     settled = context.with_config(in_updates(context.config, pace, math.ceil(n_batches / config.accumulate)))
     state.restart(settled.config.train)
-    facts = preflight(settled, pace, state.model)
-    for line in facts.lines():
+    data = preflight(settled, pace, state.model)
+    for line in lines(data):
         logger.info(line)
-    for warning in facts.warnings:
-        logger.warning(str(warning))
+    for finding in data.findings:
+        logger.warning(str(finding))
     if config.minutes is not None:
         logger.info(f"budget      {config.minutes:g} min: {settled.config.train.steps:,} steps on this machine")
-    return settled, facts
+    return settled, data

@@ -35,13 +35,13 @@ from glassformer.runs.checkpoints import (
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.model_folder import load_weights
-from glassformer.runs.records import INITIAL, UPDATES_EVERY, JsonObject, StepMetrics
+from glassformer.runs.records import INITIAL, UPDATES_EVERY, DataRecord, JsonObject, StepMetrics
 from glassformer.training.computing import computing
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import budget_used, requested_stop, train_steps
 from glassformer.training.pauses import Pauses
-from glassformer.training.preflight import Preflight, describe_data, describe_environment
+from glassformer.training.preflight import describe_environment
 from glassformer.training.preparation import new_state, prepare_distributed, settle_budget
 from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
 from glassformer.training.state import Progress, RunContext, TrainState
@@ -170,15 +170,15 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None, 
             context = prepare_distributed(config, group)  # data, tokenizer, ids
             context = held.enter_context(computing(context))  # precision, kernels, threads
             state = new_state(context)  # model, optimizer
-            context, facts = settle_budget(context, state)
-            begun_with = _begin(folder, context, facts, state.initial)
+            context, data = settle_budget(context, state)
+            begun_with = _begin(folder, context, data, state.initial)
             tracking = _tracking(track, folder, context)
             model = Trainer(context, folder, state, begun_with, on_step, tracking).fit(request)
         if group.is_main:
             finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
 
 
-def _begin(folder: RunFolder, context: RunContext, facts: Preflight, initial: tuple[float, float] | None) -> JsonObject:
+def _begin(folder: RunFolder, context: RunContext, data: DataRecord, initial: tuple[float, float] | None) -> JsonObject:
     """Write what is known before the first step, and return the record of it; in the main process alone.
 
     `initial` are metric and loss of the weights, where these count as validated.
@@ -187,10 +187,9 @@ def _begin(folder: RunFolder, context: RunContext, facts: Preflight, initial: tu
     with context.group.raise_together():
         if context.group.is_main:
             environment = describe_environment(context)
-            data, tokenizer = describe_data(context, facts), context.task.tokenizer
             if initial is not None:
                 data = replace(data, base=data.base | {INITIAL: initial[0]})
-            begun_with = folder.begin(context.config, environment, data, tokenizer)
+            begun_with = folder.begin(context.config, environment, data, context.task.tokenizer)
     with context.group.raise_together():
         if not folder.resumable:
             message = f"{folder.path} is not visible to every process"

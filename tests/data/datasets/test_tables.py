@@ -370,7 +370,9 @@ def test_parallel_files_are_named(tmp_path: Path) -> None:
 
 def test_labels_that_contradict_are_counted(tmp_path: Path) -> None:
     rows = [*reviews("pos", "neg"), *reviews("neg", "neg", n=6)]
-    assert read(tmp_path, table(rows, ("text", "label"))).report.counts["train: texts with several labels"] == 6
+    assert (
+        read(tmp_path, table(rows, ("text", "label"))).report.counts["train: equal texts with different answers"] == 6
+    )
 
 
 def test_a_problem_of_many_lines_is_printed_five_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from glassformer.data.diagnostics import Grade
 from glassformer.errors import UsageError
 from glassformer.explain.subject import CheckpointInfo
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
-from glassformer.report.diagnosis import diagnose
+from glassformer.report.findings import diagnose
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.checkpoints import checkpoint_folders, snapshot_folders
 from glassformer.runs.control import GO_ON, Control, ControlFile

@@ -1,24 +1,40 @@
-"""What a run's own log says went wrong, in plain words, each with what to try.
+"""What stands out in a run, and what to try: every finding in one table, its test, sentence and advice in one function.
 
-Every rule looks at the record of a run and yields findings, or raises `NotMade` where the record lacks what it needs;
-none loads a model. What was found in the data before the first step is listed too. The limits stand beside each other
-below; those of logged numbers lie between what sound and sick runs gave (`benchmarks/doctor.json`).
-`explain/examine.py` looks at weights.
+`DATA` is tested before the first step: the start of a training logs what holds and stores it in `data.json`; `data
+check` prints it. `LOG` and `SCORES` are tested whenever a run is looked at. The report and the model card quote those
+of the data and of the scores, `doctor` prints all. A rule yields findings, or raises `NotMade` where the record lacks
+what it needs; none loads a model. The limits stand beside each other below; those of logged numbers lie between what
+sound and sick runs gave (`benchmarks/doctor.json`). `explain/examine.py` looks at weights.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
+from glassformer.config import Config
 from glassformer.data.diagnostics import Finding
+from glassformer.data.splits import Overlap, overlap_text
+from glassformer.evaluate.significance import FEW, wilson_interval
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
-from glassformer.utils.formatting import counted
+from glassformer.runs.records import DataRecord
+from glassformer.utils.formatting import counted, percent
 
+MANY_CUT = 0.1
+"""Share of training texts that are cut from which it is a finding."""
+MANY_UNKNOWN, SOME_UNKNOWN, MANY_TEXTS = 0.05, 0.02, 0.2
+"""Share of unknown tokens above which a model does not read what it is given. Fewer matter too where they are spread
+over so many texts; in long texts a rare name is no harm."""
+FEW_OF_A_CLASS, FEW_EXAMPLES = 20, 500
+"""Training examples a class, or without classes, below which hardly anything is learned that holds elsewhere."""
+MOST_OF_A_CLASS = 0.9
+"""Share of one class from which accuracy says little."""
 PADDING = 0.25
 LEARNED, RISEN = 0.95, 1.2
 """Loss at the end, as a share of that at the start, from which nothing was learned, and from which it got worse."""
@@ -37,6 +53,7 @@ EXAMINED = ("first-loss", "answer-visible", "frozen", *OF_ACTIVITY)
 GRADES = ("stop", "look", "know")
 ORDER = ("divergence", "answer-visible", "first-loss", "frozen", "scores", "update-ratio", "", "heads", "dead-units")
 """Of the same grade causes come first and symptoms last; "" stands for all else."""
+IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
 class NotMade(Exception):
@@ -85,14 +102,91 @@ def run_checks(checks: Mapping[str, Callable[[], Iterable[Finding]]]) -> Checkup
     return checkup
 
 
-def check_log(facts: RunRecord) -> Checkup:
-    """Make all checks of a run that need its folder alone."""
-    return run_checks({name: partial(rule, facts) for name, rule in RULES.items()})
+# --- the data, before the first step ---------------------------------------------------------------------------
 
 
-def diagnose(facts: RunRecord) -> list[Finding]:
-    """Return all findings of `check_log`, the most severe first; empty if nothing stands out."""
-    return check_log(facts).findings
+def chosen_on_test(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if the weights are chosen on the test split."""
+    if facts.config.data.use_test_as_validation:
+        matter = "the test split is used as validation, so the weights are chosen on it: no clean test score"
+        yield Finding(matter, "leave out --use-test-as-validation", "test split")
+
+
+def shared(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding for each part whose texts are in training too."""
+    for name, split in facts.data.splits.items():
+        if (n := split.n_in_training) and (n_all := split.n_compared):
+            matter = overlap_text(IN_WORDS[name], Overlap(n, n_all), facts.is_running_text)
+            remedy = "scores on them say nothing of other texts, so remove them from one of the parts"
+            yield Finding(matter, remedy, "overlap", {"n": n, "n_all": n_all})
+
+
+def cut(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if many texts are cut; positions that are taken from another run cannot be more."""
+    train, text, begin = facts.data.train, facts.config.text, facts.config.train.init_from
+    n, n_cut = train.n + (train.n_dropped or 0) + (train.n_empty or 0), train.n_truncated or 0
+    if n_cut > MANY_CUT * n:
+        matter = f"{n_cut:,} of {n:,} training texts ({percent(n_cut / n)}) are cut at {text.max_len} tokens"
+        fixed = begin is not None and facts.config.model.positions == "learned"
+        remedy, better = "a larger --text.max-len", facts.task_report.better_truncation
+        remedy = f"the longest text is that of {begin}" if fixed else remedy
+        other = f", or --text.truncate {better}" if better not in ("", text.truncate) else ""
+        yield Finding(matter, remedy + other, "truncation", {"n": n_cut, "n_all": n})
+
+
+def unknown(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding for each part of new texts with many tokens that the vocabulary lacks, and no n-grams read."""
+    begin = facts.config.train.init_from
+    remedy = "--text.tokenizer byte-bpe knows every character; a larger --text.vocab-size knows more words"
+    if begin is not None:
+        remedy = f"begin with a model of such texts: the tokenizer is that of {begin}"
+    for name, split in facts.data.splits.items():
+        rate, n_texts = split.unknown_rate or 0.0, split.n_texts_unknown
+        spread = (n_texts or 0) / max(1, split.n) > MANY_TEXTS
+        matters = rate > MANY_UNKNOWN or (rate > SOME_UNKNOWN and spread)
+        if matters and name != "train" and not facts.data.tokenizer.get("has_ngrams"):
+            among = f", in {n_texts:,} of {split.n:,} texts" if n_texts is not None else ""
+            matter = f"{percent(rate)} of the {IN_WORDS[name]} tokens are unknown to the model{among}"
+            yield Finding(matter, remedy, "unknown tokens", {"rate": rate})
+
+
+def few(facts: RunRecord) -> Iterator[Finding]:
+    """Yield findings about too few examples to train on and to validate on."""
+    if facts.is_running_text:
+        return
+    n, n_classes = facts.data.train.n, len(facts.data.label_names or ())
+    if n < (FEW_OF_A_CLASS * n_classes or FEW_EXAMPLES):
+        expect = "expect little more than guessing on other texts"
+        if facts.config.train.init_from is not None:
+            expect = "what the pretrained model brings counts for most"
+        among = f" of {n_classes} classes" if n_classes else ""
+        matter = f"only {counted(n, 'examples')}{among} to train on: {expect}"
+        yield Finding(matter, "add examples before trying settings", "few examples", {"n": n}, "know")
+    if (n := facts.data.splits["valid"].n) < FEW:
+        low, high = wilson_interval(round(0.8 * n), n)
+        of_share = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
+        doubt = of_share if n_classes else "scores on others may be far from theirs"
+        matter = f"only {counted(n, 'examples')} to validate on: {doubt}"
+        remedy = "give more with --valid-file or --valid-fraction"
+        yield Finding(matter, remedy, "few validation examples", {"n": n}, "know")
+
+
+def lopsided(facts: RunRecord) -> Iterator[Finding]:
+    """Yield findings about classes that are very rare or very frequent in training."""
+    counts, n_texts = facts.labels, facts.data.train.n
+    if lonely := sorted(label for label, n in counts.items() if n == 1):
+        named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
+        share = f"{len(lonely)} of {len(counts)} classes have one training example ({named})"
+        matter, remedy = f"{share}: expect them never to be answered", "give more of them, or leave them out"
+        yield Finding(matter, remedy, "classes of one example", {"n": len(lonely), "n_all": len(counts)})
+    for label, n in counts.most_common(1):
+        if n > MOST_OF_A_CLASS * n_texts:
+            matter = f"{percent(n / n_texts)} of the training texts have the label {label!r}: always answering it"
+            remedy = "read macro F1 and the table of classes, not accuracy"
+            yield Finding(f"{matter} is right as often", remedy, "prevailing class", {"n": n, "n_all": n_texts})
+
+
+# --- the log ---------------------------------------------------------------------------------------------------
 
 
 def log(facts: RunRecord) -> Iterator[Finding]:
@@ -180,7 +274,7 @@ def first_loss_and_chance(facts: RunRecord) -> tuple[float, float]:
     """Return the loss of the first step and that of guessing, in nats."""
     if facts.data.base:
         raise NotMade("it did not begin with random weights")
-    if facts.task_report.averaged[1] == "numbers" or not facts.task_report.guesses_evenly:
+    if not facts.task_report.guesses_evenly:
         raise NotMade("what guessing costs depends on how frequent the labels are, or on the scale of the numbers")
     if not facts.training or facts.training[0].step != 1 or not math.isfinite(facts.training[0].loss):
         raise NotMade("the first step is not in the log")
@@ -216,7 +310,56 @@ def update_ratio(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(matter, "raise --lr" if too_low else "lower --lr", "update-ratio", numbers)
 
 
-RULES: dict[str, Callable[[RunRecord], Iterable[Finding]]] = {
+def threads(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if the number of threads changed, on which the last bits of sums depend."""
+    found = Counter(row.threads for row in facts.training if row.threads)
+    if len(found) > 1:
+        steps = ", ".join(f"{n} in {steps:,} steps" for n, steps in sorted(found.items(), reverse=True))
+        matter = f"the number of threads changed beside other programs ({steps}): the same run again may differ in its"
+        yield Finding(f"{matter} last bits", "`--threads` fixes the number", "threads", grade="know")
+
+
+# --- the scores ------------------------------------------------------------------------------------------------
+
+
+def no_test(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if the scores are those of the validation split."""
+    if facts.evaluation and facts.evaluation.split != "test":
+        matter = "there was no test split: these scores are on the validation split, which also chose the weights"
+        yield Finding(matter, "name one with --test-file", "no test split")
+
+
+def few_scored(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding if a score has a very wide interval."""
+    (metric, _, interval), n = facts.score, facts.evaluation.n if facts.evaluation else 0
+    if 0 < n < FEW and interval:
+        spread = f"{metric.title} may be anything from {' to '.join(map(metric.write, interval))}"
+        matter = f"only {counted(n, facts.task_report.unit)} {'was' if n == 1 else 'were'} scored: {spread}"
+        yield Finding(matter, "score more texts", "few scored", {"n": n}, "know")
+
+
+def baselines(facts: RunRecord) -> Iterator[Finding]:
+    """Yield a finding for each simpler model whose headline score is as good, or better."""
+    (metric, score, _), report = facts.score, facts.task_report
+    for key in report.rivals or report.baselines:
+        rival = facts.evaluation.baselines.get(key, {}).get(metric.name) if facts.evaluation else None
+        if score is not None and rival is not None and not metric.better(score, rival):
+            scored = f"{metric.title} {metric.write(rival)}"
+            matter = f"“{report.baselines[key]}” does as well or better here ({scored})"
+            yield Finding(matter, "`glassformer data curve` says whether more data would help", "baseline")
+
+
+def of_task(facts: RunRecord) -> Iterator[Finding]:
+    """Yield what only the task can see in its scores."""
+    if evaluation := facts.evaluation:
+        yield from map(Finding, [*facts.task_report.cautions(evaluation), *(evaluation.scores.get("notes") or [])])
+
+
+# --- the table -------------------------------------------------------------------------------------------------
+
+Rule = Callable[[RunRecord], Iterable[Finding]]
+DATA: tuple[Rule, ...] = (chosen_on_test, shared, cut, unknown, few, lopsided)
+LOG: dict[str, Rule] = {
     "log": log,
     "ending": ending,
     "answer-visible": answer_visible,
@@ -228,3 +371,32 @@ RULES: dict[str, Callable[[RunRecord], Iterable[Finding]]] = {
     "padding": padding,
     "data": lambda facts: facts.data.findings,
 }
+SCORES: dict[str, Rule] = {
+    "no test split": no_test,
+    "threads": threads,
+    "few scored": few_scored,
+    "baselines": baselines,
+    "task": of_task,
+}
+RULES = LOG | SCORES
+
+
+def of_data(config: Config, data: DataRecord, labels: Counter[str]) -> list[Finding]:
+    """Return what is found in the data before the first step; `labels` counts the training texts of each label."""
+    facts = RunRecord(Path(), config, data=data, labels=labels)
+    return [finding for rule in DATA for finding in rule(facts)]
+
+
+def of_scores(facts: RunRecord) -> list[Finding]:
+    """Return what a reader of the scores must mind."""
+    return [finding for rule in SCORES.values() for finding in rule(facts)]
+
+
+def check_run(facts: RunRecord) -> Checkup:
+    """Make all checks of a run that need its folder alone; what was found in its data is read back."""
+    return run_checks({name: partial(rule, facts) for name, rule in RULES.items()})
+
+
+def diagnose(facts: RunRecord) -> list[Finding]:
+    """Return all findings of `check_run`, the most severe first; empty if nothing stands out."""
+    return check_run(facts).findings
