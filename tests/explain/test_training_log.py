@@ -16,6 +16,7 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.watch import training as module
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
 from glassformer.explain.watch.training import Action, Training
+from glassformer.report.findings import Checkup
 from glassformer.runs.control import GO_ON, Control, ControlFile
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.lock import is_locked, lock_folder
@@ -224,7 +225,7 @@ def test_who_asks_whether_it_is_locked_never_refuses_a_training(begun: Path, mon
 
 def test_a_diagnosis_is_not_made_at_each_look(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(module, "diagnose", lambda facts: (calls.append(facts.steps), [])[1])
+    monkeypatch.setattr(module, "diagnose", lambda facts: (calls.append(facts.steps), Checkup())[1])
     training = Training(begun)
     with lock_folder(begun):
         for step in range(56, 60):

@@ -40,7 +40,7 @@ def test_pairs_with_an_empty_side_are_counted(written: str, tmp_path: Path, caps
     argv = pairs(tmp_path, 200, 50, written)
     argv += ["--valid-src-file", argv[1], "--valid-tgt-file", argv[3]]
     err, report, text = train(capsys, tmp_path / "r", "translate", *argv)
-    assert "50 empty and left out" in err
+    assert "empty and left out: 50" in err
     split = report["data"]["splits"]["train"]
     assert (split["n"], split["n_empty"], split["n_duplicates"]) == (150, 50, 140)
     assert "| train | 150 |" in text and " 50 " in text.split("| train | 150 |")[1].split("\n")[0]
@@ -53,7 +53,7 @@ def test_texts_without_a_token_are_counted(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "v.txt").write_text("some other text\nmore\n")
     argv = ["--train-file", str(tmp_path / "a.jsonl"), "--valid-file", str(tmp_path / "v.txt")]
     err, report, text = train(capsys, tmp_path / "r", "pretrain", *argv, "--text.tokenizer", "word")
-    assert "2 empty and left out" in err and "empty lines: 2" in err
+    assert "empty and left out: 2" in err and "empty lines: 2" in err
     assert report["data"]["splits"]["train"]["n_empty"] == 2 and report["data"]["counts"] == {"empty lines": 2}
     assert "empty lines: 2" in text
 
@@ -64,7 +64,7 @@ def test_cut_texts_and_texts_in_training_are_warned_of(tmp_path: Path, capsys: p
     path.write_text("\n".join(["text,label", *rows]) + "\n")
     same = [word for part in ("train", "valid", "test") for word in (f"--{part}-file", str(path))]
     err, report, text = train(capsys, tmp_path / "r", "classify", *same, "--text.max-len", "3")
-    assert "40 of 40 training texts (100.0%) are cut at 3 tokens" in err and "; 40 truncated" in err
+    assert "40 of 40 training texts (100.0%) are cut at 3 tokens" in err and "truncated: 40" in err
     assert "40 of 40 test texts are also in training" in err and "also in training" in text
     evaluation = report["evaluation"]
     assert (evaluation["also_in_training"], evaluation["compared_with_training"]) == (40, 40)

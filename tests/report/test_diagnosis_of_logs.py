@@ -16,7 +16,7 @@ from glassformer.cli.main import main
 from glassformer.config import Config, ModelConfig
 from glassformer.data.diagnostics import Finding
 from glassformer.report import findings
-from glassformer.report.findings import Checkup, NotMade, check_run, run_checks
+from glassformer.report.findings import Checkup, NotMade, diagnose, run_checks
 from glassformer.report.run_record import RunRecord, load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, StepMetrics
@@ -104,15 +104,15 @@ def test_the_first_loss_is_near_that_of_guessing(loss: float, place: str) -> Non
     ids=["trained before", "cut at the start", "NaN", "empty", "no vocabulary"],
 )
 def test_why_a_first_loss_cannot_be_judged(of: RunRecord, reason: str) -> None:
-    checkup = check_run(of)
+    checkup = diagnose(of)
     assert reason in checkup.not_made["first-loss"] and reason in checkup.not_made["answer-visible"]
 
 
 def test_a_tied_output_starts_higher() -> None:
     """The recipe `lm` begins 5 nats above guessing; below it no model begins."""
-    checkup = check_run(record([StepMetrics(1, loss=math.log(V) + 5, grad_norm=1.0)], tied=True))
+    checkup = diagnose(record([StepMetrics(1, loss=math.log(V) + 5, grad_norm=1.0)], tied=True))
     assert "tied" in checkup.not_made["first-loss"] and checkup.findings == []
-    assert check_run(record([StepMetrics(1, loss=1.0, grad_norm=1.0)], tied=True)).findings[0].place == "answer-visible"
+    assert diagnose(record([StepMetrics(1, loss=1.0, grad_norm=1.0)], tied=True)).findings[0].place == "answer-visible"
 
 
 def test_findings_come_by_grade_causes_first_and_none_twice() -> None:
@@ -160,10 +160,10 @@ def test_no_damage_to_a_log_ends_in_a_traceback(data: st.DataObject, fake_run: C
         at, n = data.draw(st.integers(0, len(text) - 1)), data.draw(st.sampled_from([0, 1, 5, 80, 2000]))
         text = text[:at] + data.draw(WORDS) + text[at + n :]
     (run / "metrics.jsonl").write_text(text, encoding="utf-8", newline="\n")
-    checkup = check_run(load_run_record(run, damaged_log=True))
+    checkup = diagnose(load_run_record(run, damaged_log=True))
     assert {*checkup.made, *checkup.not_made} == findings.RULES.keys()
     assert all(f.matter and f.grade in findings.GRADES for f in checkup.findings)
-    again = check_run(load_run_record(run, damaged_log=True))
+    again = diagnose(load_run_record(run, damaged_log=True))
     assert repr(again) == repr(checkup)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from tests.helpers.small_runs import SMALL, write_table
 
 import glassformer
 from glassformer.report.run_record import load_run_record
-from glassformer.report.write import write_report
 from glassformer.runs.records import StepMetrics, dataclass_from_json
 from glassformer.tasks.encoder import Classify
 
@@ -70,12 +68,3 @@ def test_equal_validations_of_a_training(tmp_path: Path, monkeypatch: pytest.Mon
     steps = [each.step for each in load_run_record(run.path).validations]
     assert len(steps) == 5
     assert f"Kept: the weights of step {steps[2]} " in (run.path / "report.md").read_text("utf-8")
-
-
-def test_the_report_names_what_repeats_a_run(fake_run: Callable[..., Path]) -> None:
-    """Not the seed alone: the number of threads, which follows the load, changes the last bits of sums."""
-    run = fake_run("lm")
-    write_report(load_run_record(run))
-    text = (run / "report.md").read_text("utf-8")
-    assert "number of threads" in text and "OMP_NUM_THREADS" in text
-    assert "The same seed, machine and versions give the same run" not in text

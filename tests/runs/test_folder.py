@@ -226,7 +226,7 @@ def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
             glassformer.train(config, out=folder.path)
     at = folder.read_divergence()
     assert at is not None and at.step == 3 and at.message == caught.value.message and "step 3 " in at.message
-    (finding, *_) = diagnose(load_run_record(folder.path))
+    (finding, *_) = diagnose(load_run_record(folder.path)).findings
     assert "stopped being a number at step 3" in finding.matter and "--lr" in finding.remedy
     glassformer.resume(folder.path)
     assert folder.read_divergence() is None and folder.finished

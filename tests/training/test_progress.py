@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import io
 import logging
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +8,11 @@ import pytest
 from tests.helpers.for_each import for_each
 
 from glassformer.decode.parallel import map_forked
-from glassformer.report.progress import TrainingProgress
 from glassformer.runs.records import StepMetrics
+from glassformer.training.progress import TrainingProgress
 from glassformer.utils import console
 from glassformer.utils.console import announced
 from glassformer.utils.formatting import counted, duration
-
-logger = logging.getLogger("glassformer.tests")
 
 
 class Clock:
@@ -24,11 +20,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def report(step: int, **more: Any) -> StepMetrics:
@@ -43,11 +34,11 @@ def test_the_loops_reports_are_what_is_shown() -> None:
 
 def test_plain_lines_now_and_then_and_at_each_validation(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with TrainingProgress(clock) as progress:
-        for step in range(1, 41):
-            clock.now = step * 0.5
-            valid = {"loss": 2.0, "accuracy": 0.75} if step == 7 else None
-            progress(report(step, valid=valid, best=valid is not None))
+    progress = TrainingProgress(clock)
+    for step in range(1, 41):
+        clock.now = step * 0.5
+        valid = {"loss": 2.0, "accuracy": 0.75} if step == 7 else None
+        progress(report(step, valid=valid, best=valid is not None))
     captured = capsys.readouterr()
     assert captured.out == ""
     lines = captured.err.splitlines()
@@ -60,29 +51,12 @@ def test_plain_lines_now_and_then_and_at_each_validation(capsys: pytest.CaptureF
 
 def test_a_pause_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with TrainingProgress(clock) as progress:
-        for step in range(1, 5):
-            progress(report(step, paused=step == 3))
+    progress = TrainingProgress(clock)
+    for step in range(1, 5):
+        progress(report(step, paused=step == 3))
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("  ")[0] for line in lines] == ["step 1", "step 3"]
     assert [line.endswith("  paused") for line in lines] == [False, True]
-
-
-def test_a_bar_on_a_terminal_is_gone_at_the_end_and_messages_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setenv("TERM", "xterm-256color")
-    clock = Clock()
-    with TrainingProgress(clock) as progress:
-        for step in range(1, 101):
-            clock.now = step
-            progress(report(step, valid={"loss": 1.0} if step == 50 else None))
-            if step == 60:
-                logger.info("kept")
-        logger.info("evaluating")
-    message = sys.stderr.getvalue()  # type: ignore[attr-defined]
-    assert "50%" in message and "lr 1.00e-03  grad 0.80" in message and "padding 4%" in message
-    assert "validation: loss 1.0000" in message
-    assert message.index("kept") < message.index("evaluating")
 
 
 @for_each(

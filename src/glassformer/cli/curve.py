@@ -37,13 +37,12 @@ def run(argv: Sequence[str]) -> int:
     if arguments.seeds < 1:
         raise UsageError(f"--seeds must be 1 or more, got {arguments.seeds}", "leave it out for one run of each size")
 
-    from glassformer.report.progress import TrainingProgress
     from glassformer.runs.folder import RunFolder
     from glassformer.tasks import task_class
     from glassformer.training.learning_curve import FOLDER, curve_rows, curve_sentence, learning_curve
+    from glassformer.training.progress import TrainingProgress
 
-    with TrainingProgress() as progress:
-        found = learning_curve(path, arguments.seeds, progress)
+    found = learning_curve(path, arguments.seeds, TrainingProgress())
     if arguments.json:
         console.write_json(found)
     else:

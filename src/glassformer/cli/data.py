@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from glassformer.cli import audit, curve, encode, flags
@@ -112,6 +113,7 @@ def _findings(config: Config, data: TextData) -> list[Finding]:
     """Return what the start of a training would say of the data, as far as it needs no tokenizer."""
     from glassformer.data.check import compared, label_counts
     from glassformer.report.findings import of_data
+    from glassformer.report.run_record import RunRecord
     from glassformer.runs.records import DataRecord, SplitRecord
     from glassformer.tasks import task_class
 
@@ -119,7 +121,8 @@ def _findings(config: Config, data: TextData) -> list[Finding]:
     shared = {name: compared(split, data.train, task.running_text) for name, split in parts.items()}
     splits = {name: SplitRecord(len(split), **shared[name]) for name, split in parts.items()}
     record = DataRecord(splits=splits, label_names=task.classes_of(data.train))
-    return [*data.findings, *of_data(config, record, label_counts(task.schema, data.train))]
+    labels = label_counts(task.schema, data.train)
+    return [*data.findings, *of_data(RunRecord(Path(), config, data=record, labels=labels))]
 
 
 def _show(config: Config, arguments: DataArguments) -> int:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import platform
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from glassformer import __version__
 from glassformer.cli import flags
 from glassformer.config.recipes import recipe_names
 from glassformer.errors import UsageError
-from glassformer.report.findings import EXAMINED, RULES, Checkup, check_run
+from glassformer.report.findings import EXAMINED, RULES, Checkup, diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
@@ -55,24 +53,22 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _of_run(path: Path, arguments: DoctorArguments) -> Checkup:
-    """Return what the folder shows, where it is no imported model or a copy without its run, and what its weights."""
-    record = load_run_record(path, damaged_log=True) if RunFolder(path).resumable else None
-    found = check_run(record) if record else Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
-    if arguments.text_file is not None:
-        from glassformer.explain.examine import examine_texts
+    """Return what the folder shows, where it is more than a model, and what the weights, where that is asked for."""
+    found = Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
+    reason, record = "needs the weights: --examine", None
+    if RunFolder(path).resumable:
+        record = load_run_record(path, damaged_log=True)
+        found = diagnose(record)
+    if arguments.examine or arguments.text_file is not None:
+        from glassformer.explain.examine import examine, examine_texts
 
-        reason, found = (
-            "needs the run's own data, and a file is named",
-            found + examine_texts(path, Path(arguments.text_file)),
-        )
-    elif not arguments.examine:
-        reason = "needs the weights: --examine"
-    elif record is None:
-        reason = "the model was not trained here, so there is no log to compare with: name texts with --text-file"
-    else:
-        from glassformer.explain.examine import examine
-
-        return found + examine(record)
+        if arguments.text_file is not None:
+            found += examine_texts(path, Path(arguments.text_file))
+            reason = "needs the run's own data, and a file is named"
+        elif record is not None:
+            return found + examine(record)
+        else:
+            reason = "the model was not trained here, so there is no log to compare with: name texts with --text-file"
     return found + Checkup(not_made=dict.fromkeys(EXAMINED, reason))
 
 
@@ -96,30 +92,14 @@ def _write(checkup: Checkup, as_json: bool, path: Path) -> None:
         console.write(f"not made: {', '.join(names)} ({reason})")
 
 
-def machine() -> dict[str, str]:
-    """Return versions, processors, folders and the built-in data that is present."""
-    import torch
-
+def machine() -> dict[str, Any]:
+    """Return versions, device, threads and the folder of downloads."""
     from glassformer.data.download import cache_dir
+    from glassformer.training.preflight import describe_machine
     from glassformer.utils.device import choose_device
 
-    device = choose_device("auto")
-    cache = cache_dir()
+    facts, cache = describe_machine(choose_device("auto")), cache_dir()
     existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
     writable = existing.is_dir() and os.access(existing, os.W_OK)
-    named = os.environ.get("GLASSFORMER_DATA", "")
-    set_to = named if Path(named).is_dir() else f"{named} (no such folder)"
-    places = [Path(folder) for folder in (named, cache / "data") if folder]
-    names = ("imdb", "multi30k", "tinyshakespeare")  # only folders are looked at; reading one is the loader's
-    folders = {name: [place / name for place in places if (place / name).is_dir()] for name in names}
-    return {
-        "glassformer": __version__,
-        "python": f"{platform.python_version()} ({sys.executable})",
-        "platform": platform.platform(),
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "threads": f"{torch.get_num_threads()} of {os.cpu_count()} processors",
-        "cache": f"{cache} ({'writable' if writable else 'NOT writable: set GLASSFORMER_CACHE'})",
-        "GLASSFORMER_DATA": set_to if named else "not set",
-        **{name: str([*at, "not here; fetched when a recipe needs it"][0]) for name, at in folders.items()},
-    }
+    kept = f"{cache} ({'writable' if writable else 'NOT writable: set GLASSFORMER_CACHE'})"
+    return facts.pop("versions") | facts | {"cache": kept}

@@ -24,8 +24,8 @@ from glassformer.utils.formatting import glassformer_command
 
 if TYPE_CHECKING:
     from glassformer.cli.explain_follow import Watching
-    from glassformer.report.progress import TrainingProgress
     from glassformer.runs.records import StepMetrics
+    from glassformer.training.progress import TrainingProgress
 
 logger = logging.getLogger(__name__)
 
@@ -102,15 +102,14 @@ def run(argv: Sequence[str]) -> int:
 
 
 def train(config: Config, out: Path, arguments: NewRunArguments, page: Watching | None = None) -> Any:
-    """Train with a progress bar, and perhaps with a page; return the run, or None after a dry run."""
+    """Train with lines of its progress, and perhaps with a page; return the run, or None after a dry run."""
     from glassformer.api import train_checked
-    from glassformer.report.progress import TrainingProgress
+    from glassformer.training.progress import TrainingProgress
 
     modes: dict[str, Any] = {
         name: getattr(arguments, name, None) for name in ("dry_run", "overfit_batch", "seeds", "track")
     }
-    with TrainingProgress() as progress:
-        return train_checked(config, out=out, on_step=_both(progress, page), **modes)
+    return train_checked(config, out=out, on_step=_both(TrainingProgress(), page), **modes)
 
 
 def _watched(config: Config, arguments: TrainArguments) -> Config:
@@ -145,17 +144,16 @@ def _resume(words: list[str], flag_args: list[str]) -> int:
 
 
 def _resume_run(out: Path, arguments: TrainArguments) -> int:
-    """Resume with a progress bar, and print the scores."""
+    """Resume with lines of its progress, and print the scores."""
     import glassformer
-    from glassformer.report.progress import TrainingProgress
+    from glassformer.training.progress import TrainingProgress
 
     if arguments.watch and SeedsFolder(out).exists:
         raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
     if arguments.track is None and RunFolder(out).tracking.is_file():
         logger.info(f"{out} was tracked before; --track continues there, and without it nothing is sent")
     with watching(out, arguments.browser) if arguments.watch else nullcontext() as page:
-        with TrainingProgress() as progress:
-            run = glassformer.resume(out, on_step=_both(progress, page), track=arguments.track)
+        run = glassformer.resume(out, on_step=_both(TrainingProgress(), page), track=arguments.track)
         if run is not None:
             _finish(run, out, arguments.json)
         if page is not None:

@@ -118,8 +118,8 @@ def _counts(schema: DataSchema, split: Split, train: Split | None) -> dict[str, 
     columns = [split.text, split.answers] if schema.parallel else [split.text]
     empty = sum(not all(side.strip() for side in example) for example in zip(*columns, strict=True))
     counts = {"empty": empty, "duplicates": n_duplicates(split)}
-    if train and split is not train and (overlap := overlap_with_training(split, train, schema.columns is None)):
-        counts["also in training"] = overlap.n_shared
+    if train:
+        counts["also in training"] = compared(split, train, schema.columns is None).get("n_in_training", 0)
     if split.answer is not None:
         counts["equal texts with different answers"] = n_contradictions(split)
     if schema.columns and schema.columns[-1].separator is not None:

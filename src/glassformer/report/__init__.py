@@ -1,1 +1,1 @@
-"""Everything told about a run: progress, the report, the model card, the plots, the diagnosis."""
+"""What is said of a run: its findings, the report, the model card, the plots, the comparison with others."""

@@ -23,7 +23,7 @@ from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import answer_text
 
-OTHER_EXAMPLES = "they were not evaluated on the same examples."
+OTHER_EXAMPLES = "they were not evaluated on the same examples: train both with the same --test-file or --split-seed."
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
-from glassformer.config import Config
 from glassformer.data.diagnostics import Finding
 from glassformer.data.splits import Overlap, overlap_text
 from glassformer.evaluate.significance import FEW, wilson_interval
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import DataRecord
 from glassformer.utils.formatting import counted, percent
 
 MANY_CUT = 0.1
@@ -38,10 +35,9 @@ MOST_OF_A_CLASS = 0.9
 PADDING = 0.25
 LEARNED, RISEN = 0.95, 1.2
 """Loss at the end, as a share of that at the start, from which nothing was learned, and from which it got worse."""
-OVERFIT, STILL_IMPROVING = 1.1, 0.99
-"""The last validation loss, as a share of the best before it, above which it overfits, and below which it improves."""
-NEGLIGIBLE = 0.005
-"""Share of the first training loss: a smaller rise of the validation loss is none, and below it nothing is to gain."""
+OVERFIT, STILL_IMPROVING, NEGLIGIBLE = 1.1, 0.99, 0.005
+"""The last validation loss, as a share of the best before it, above which it overfits, and below which it improves;
+and share of the first training loss: a smaller rise of the validation loss is none, and below it nothing is to gain."""
 BELOW_CHANCE, ABOVE_CHANCE = 0.3, 1.5
 """Nats below and above ln of the number of answers between which first losses of untrained models lie, unless their
 output is tied: up to 1 above, and 1.9 or more with a bias of 5."""
@@ -60,6 +56,12 @@ class NotMade(Exception):
     """A check could not be made; the message is the reason."""
 
 
+def needs(is_there: object, otherwise: str) -> None:
+    """Raise NotMade with a reason where the record lacks something."""
+    if not is_there:
+        raise NotMade(otherwise)
+
+
 @dataclass
 class Checkup:
     """What checks found.
@@ -76,8 +78,8 @@ class Checkup:
 
     def __add__(self, other: Checkup) -> Checkup:
         """Return both; what one could make was made, and what this one found is not listed again."""
-        made = list(dict.fromkeys([*self.made, *other.made]))
-        not_made = {name: why for name, why in {**other.not_made, **self.not_made}.items() if name not in made}
+        made = [*dict.fromkeys([*self.made, *other.made])]
+        not_made = {name: why for name, why in (other.not_made | self.not_made).items() if name not in made}
         known = {finding.place for finding in self.findings}
         new = [finding for finding in other.findings if finding.place not in known]
         return Checkup(sorted([*self.findings, *new], key=_rank), made, not_made)
@@ -181,9 +183,9 @@ def lopsided(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(matter, remedy, "classes of one example", {"n": len(lonely), "n_all": len(counts)})
     for label, n in counts.most_common(1):
         if n > MOST_OF_A_CLASS * n_texts:
-            matter = f"{percent(n / n_texts)} of the training texts have the label {label!r}: always answering it"
-            remedy = "read macro F1 and the table of classes, not accuracy"
-            yield Finding(f"{matter} is right as often", remedy, "prevailing class", {"n": n, "n_all": n_texts})
+            share = f"{percent(n / n_texts)} of the training texts have the label {label!r}"
+            matter, remedy = f"{share}: always answering it is right as often", "read macro F1, not accuracy alone"
+            yield Finding(matter, remedy, "prevailing class", {"n": n, "n_all": n_texts})
 
 
 # --- the log ---------------------------------------------------------------------------------------------------
@@ -211,8 +213,7 @@ def ending(facts: RunRecord) -> Iterator[Finding]:
 def training_loss(facts: RunRecord) -> Iterator[Finding]:
     """Yield a finding if the training loss hardly fell, or rose."""
     losses = [loss for loss in facts.logged("loss") if math.isfinite(loss)]
-    if len(losses) < 40:
-        raise NotMade(f"{len(losses)} steps are logged, and it takes 40")
+    needs(len(losses) >= 40, f"{len(losses)} steps are logged, and it takes 40")
     start, end = statistics.median(losses[:10]), statistics.median(losses[-10:])
     if end > LEARNED * start:
         what, remedy = "rose", "the learning rate is too large: halve --lr, or raise --warmup"
@@ -226,8 +227,7 @@ def validation_loss(facts: RunRecord) -> Iterator[Finding]:
     """Yield a finding if the validation loss rose well before the end, or was clearly best at the end."""
     logged = [(row.epoch or 0.0, (row.valid or {}).get("loss")) for row in facts.validations]
     rows = [(loss, epoch) for epoch, loss in logged if loss is not None and math.isfinite(loss)]
-    if len(rows) < 3:
-        raise NotMade(f"the log has {counted(len(rows), 'validations')}, and it takes 3")
+    needs(len(rows) >= 3, f"the log has {counted(len(rows), 'validations')}, and it takes 3")
     (best, epoch), (last, _) = min(rows[:-1]), rows[-1]
     negligible = NEGLIGIBLE * next(iter(facts.logged("loss")), 0.0)
     numbers = {"best": best, "epoch": epoch, "last": last}
@@ -253,8 +253,8 @@ def first_loss(facts: RunRecord) -> Iterator[Finding]:
     That of an untrained model is close to it. With a tied output, whose logits are larger, it can be 6 nats above.
     """
     loss, chance = first_loss_and_chance(facts)
-    if facts.data.label_names is None and facts.config.model.tie_embeddings:
-        raise NotMade("with a tied output untrained models can start anywhere above guessing: --examine")
+    tied = facts.data.label_names is None and facts.config.model.tie_embeddings
+    needs(not tied, "with a tied output untrained models can start anywhere above guessing: --examine")
     if loss > (limit := chance + ABOVE_CHANCE):
         matter = f"the first loss is {loss:.3g}, and guessing has {chance:.3g}"
         remedy = "an untrained model should be near it: look at the scale of its output and its bias"
@@ -272,23 +272,19 @@ def answer_visible(facts: RunRecord) -> Iterator[Finding]:
 
 def first_loss_and_chance(facts: RunRecord) -> tuple[float, float]:
     """Return the loss of the first step and that of guessing, in nats."""
-    if facts.data.base:
-        raise NotMade("it did not begin with random weights")
-    if not facts.task_report.guesses_evenly:
-        raise NotMade("what guessing costs depends on how frequent the labels are, or on the scale of the numbers")
-    if not facts.training or facts.training[0].step != 1 or not math.isfinite(facts.training[0].loss):
-        raise NotMade("the first step is not in the log")
-    n = len(facts.data.label_names or ()) or facts.data.tokenizer.get("vocab_size")
-    if not isinstance(n, int) or n < 2:
-        raise NotMade("data.json does not say how many answers there are")
-    return facts.training[0].loss, math.log(n)
+    needs(not facts.data.base, "it did not begin with random weights")
+    needs(facts.task_report.guesses_evenly, "what guessing costs depends on how frequent the labels are, or on scale")
+    losses = [row.loss for row in facts.training if row.step == 1 and math.isfinite(row.loss)]
+    needs(losses, "the first step is not in the log")
+    n = len(facts.data.label_names or ()) or facts.data.tokenizer.get("vocab_size", 0)
+    needs(n >= 2, "data.json does not say how many answers there are")
+    return losses[0], math.log(n)
 
 
 def frozen(facts: RunRecord) -> Iterator[Finding]:
     """Yield a finding if a matrix did not move in any of two or more steps, `UPDATES_EVERY` apart."""
     rows = [row.update_ratios for row in facts.training if row.update_ratios and row.lr > 0]
-    if len(rows) < 2:
-        raise NotMade(f"{counted(len(rows), 'steps')} logged how far each matrix moved, and it takes 2")
+    needs(len(rows) >= 2, f"{counted(len(rows), 'steps')} logged how far each matrix moved, and it takes 2")
     if still := [name for name in rows[0] if all(row.get(name) == 0 for row in rows)]:
         matter = f"{len(still)} of {len(rows[0])} matrices never moved, such as {still[0]}"
         remedy = "no gradient reaches it: look for detach(), or a part that the loss does not read"
@@ -300,8 +296,7 @@ def update_ratio(facts: RunRecord) -> Iterator[Finding]:
     rows = [row for row in facts.training if row.update_ratios and row.step > 1 and row.lr > 0]
     peak = max((row.lr for row in facts.training), default=0.0)
     ratios = [statistics.median((row.update_ratios or {}).values()) for row in rows if row.lr >= NEAR_PEAK * peak]
-    if not ratios:
-        raise NotMade("no step near the largest learning rate logged how far each matrix moved")
+    needs(ratios, "no step near the largest learning rate logged how far each matrix moved")
     ratio, (low, high) = statistics.median(ratios), UPDATE_RATIOS
     too_low = ratio < low and not facts.data.base  # weights that were trained before are large, and should move little
     if too_low or not ratio <= high:
@@ -310,13 +305,18 @@ def update_ratio(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(matter, "raise --lr" if too_low else "lower --lr", "update-ratio", numbers)
 
 
+def data(facts: RunRecord) -> list[Finding]:
+    """Return what was found in the data before the first step."""
+    return facts.data.findings
+
+
 def threads(facts: RunRecord) -> Iterator[Finding]:
     """Yield a finding if the number of threads changed, on which the last bits of sums depend."""
     found = Counter(row.threads for row in facts.training if row.threads)
     if len(found) > 1:
         steps = ", ".join(f"{n} in {steps:,} steps" for n, steps in sorted(found.items(), reverse=True))
-        matter = f"the number of threads changed beside other programs ({steps}): the same run again may differ in its"
-        yield Finding(f"{matter} last bits", "`--threads` fixes the number", "threads", grade="know")
+        matter = f"the number of threads changed beside other programs ({steps}), on which last bits of sums depend"
+        yield Finding(matter, "`--threads` fixes the number", "threads", grade="know")
 
 
 # --- the scores ------------------------------------------------------------------------------------------------
@@ -357,46 +357,23 @@ def of_task(facts: RunRecord) -> Iterator[Finding]:
 
 # --- the table -------------------------------------------------------------------------------------------------
 
-Rule = Callable[[RunRecord], Iterable[Finding]]
-DATA: tuple[Rule, ...] = (chosen_on_test, shared, cut, unknown, few, lopsided)
-LOG: dict[str, Rule] = {
-    "log": log,
-    "ending": ending,
-    "answer-visible": answer_visible,
-    "first-loss": first_loss,
-    "frozen": frozen,
-    "training loss": training_loss,
-    "update-ratio": update_ratio,
-    "validation loss": validation_loss,
-    "padding": padding,
-    "data": lambda facts: facts.data.findings,
-}
-SCORES: dict[str, Rule] = {
-    "no test split": no_test,
-    "threads": threads,
-    "few scored": few_scored,
-    "baselines": baselines,
-    "task": of_task,
-}
-RULES = LOG | SCORES
+DATA = (chosen_on_test, shared, cut, unknown, few, lopsided)
+LOG = (log, ending, answer_visible, first_loss, frozen, training_loss, update_ratio, validation_loss, padding, data)
+SCORES = (no_test, threads, few_scored, baselines, of_task)
+RULES = {rule.__name__.replace("_", "-"): rule for rule in (*LOG, *SCORES)}
+"""Of a run, by the name of the check."""
 
 
-def of_data(config: Config, data: DataRecord, labels: Counter[str]) -> list[Finding]:
-    """Return what is found in the data before the first step; `labels` counts the training texts of each label."""
-    facts = RunRecord(Path(), config, data=data, labels=labels)
+def of_data(facts: RunRecord) -> list[Finding]:
+    """Return what is found in the data before the first step; `facts` knows the configuration, data and labels."""
     return [finding for rule in DATA for finding in rule(facts)]
 
 
 def of_scores(facts: RunRecord) -> list[Finding]:
     """Return what a reader of the scores must mind."""
-    return [finding for rule in SCORES.values() for finding in rule(facts)]
+    return [finding for rule in SCORES for finding in rule(facts)]
 
 
-def check_run(facts: RunRecord) -> Checkup:
+def diagnose(facts: RunRecord) -> Checkup:
     """Make all checks of a run that need its folder alone; what was found in its data is read back."""
     return run_checks({name: partial(rule, facts) for name, rule in RULES.items()})
-
-
-def diagnose(facts: RunRecord) -> list[Finding]:
-    """Return all findings of `check_run`, the most severe first; empty if nothing stands out."""
-    return check_run(facts).findings

@@ -100,9 +100,8 @@ def readable_records(*paths: Path) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        where = f"the records in {', '.join(map(str, paths))} are not as they were written"
-        hint = "restore the folder from a copy; with --debug the place is shown"
-        raise CheckpointError(f"{where} ({type(error).__name__}: {str(error)[:200]})", hint) from error
+        what = f"{', '.join(map(str, paths))}: the records are not as they were written ({str(error)[:200]})"
+        raise CheckpointError(what, "restore the folder from a copy; with --debug the place is shown") from error
 
 
 def load_run_record(path: Path | str, config: Config | None = None, *, damaged_log: bool = False) -> RunRecord:

@@ -115,14 +115,12 @@ def seeds_markdown(facts: SeedsRecord) -> str:
         *cautions(best),
         table(["", f"validation {first.metric.title}", f"{split} {metric.title}", "95% interval"], rows),
         "The mean is what the recipe gives; the spread (sd, lowest and highest) is what chance does to one run of it. "
-        f"`predict`, `evaluate` and `explain` use {best.path.name} of this folder; its test score is one draw, not the "
-        "recipe's.",
+        f"`predict`, `evaluate` and `explain` use {best.path.name}, whose test score is one draw.",
     ]
     if ensemble:
         words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
         interval = f" (95%: {ensemble.metric.between(ensemble.interval)})" if ensemble.interval else ""
-        score = f"the mean {first.task_report.averaged[0]}: **{ensemble.text}**{interval}"
-        parts.append(f"Their ensemble, by {score}. `predict` uses it if they are named together, {code(words)}.")
+        parts.append(f"Their ensemble: **{ensemble.text}**{interval}. `predict` uses it for {code(words)}.")
     if facts.missing:
         go_on = code(glassformer_command("train", "--resume", facts.path.name))
         parts.append(f"Without a score: seed {', '.join(map(str, facts.missing))}. Resume with {go_on}.")

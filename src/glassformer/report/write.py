@@ -8,7 +8,6 @@ the model. The pictures are in `plots.py`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import fields
 
@@ -22,8 +21,7 @@ from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text
 from glassformer.utils.formatting import cell_text, code, counted, duration, fenced, glassformer_command, quoted, table
 
 CAPTIONS = {
-    "loss": "Grey: every step; black: the mean of the last 1/25 of the run; red: validation. Dotted: the weights kept. "
-    "The training loss includes label smoothing and dropout, the validation loss neither.",
+    "loss": "Grey: every step, with label smoothing and dropout; black: their mean; red: validation; dotted: kept.",
     "metric": "The validation metric.",
 }
 """Of the plots every run has; those of its scores are the task's."""
@@ -42,12 +40,11 @@ def model(facts: RunRecord) -> str:
     layers = f"{counted(model.n_layers, 'layers')}, d_model {model.d_model}, {model.n_heads} heads"
     parts = [f"{facts.task_report.family} Transformer, {layers}".lstrip()]
     if model.ensemble_size > 1:
-        parts.append(f"an ensemble of {model.ensemble_size} of them, averaging {facts.task_report.averaged[1]}")
+        parts.append(f"an ensemble of {model.ensemble_size} of them")
     if n_parameters := facts.data.preflight.get("n_parameters"):
         parts.append(f"{n_parameters:,} parameters")
     if tokenizer:
-        spelled = ", words read with their n-grams" if tokenizer.get("has_ngrams") else ""
-        parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries{spelled}")
+        parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries")
     how, weights = ("fine-tuned", f"the weights of {code(begin)}") if begin else ("trained", "random weights")
     parts.append(f"{how} with Glassformer from {weights}")
     sentence = "; ".join(parts)
@@ -92,16 +89,13 @@ def kept(facts: RunRecord) -> str:
     return f"Kept: the weights {when} ({facts.metric.title} on validation: {facts.metric.write(score)})."
 
 
-def use(facts: RunRecord, run: str) -> list[str]:
-    """Return how to predict with the run and evaluate it, in the shell and in Python, also where texts are pairs."""
-    words, given = facts.task_report.example_text, '"…"'
-    if facts.config.data.files.pair_column is not None:
-        words, given = '"the first text" --pair "the second text" --json', '("…", "…")'
+def use(facts: RunRecord, run: str) -> str:
+    """Return how to predict with the run and evaluate it, in the shell, also where texts are pairs."""
+    of_pairs = facts.config.data.files.pair_column is not None
+    words = '"the first text" --pair "the second text" --json' if of_pairs else facts.task_report.example_text
     split = facts.evaluation.split if facts.evaluation else "test"
     evaluate = glassformer_command("evaluate", run, "--split", split, "--json")
-    literal = json.dumps(run, ensure_ascii=False)  # a string of Python too
-    python = f"import glassformer\n\nrun = glassformer.load({literal})\nprint(run.predict({given}))"
-    return [fenced(f"{glassformer_command('predict', run)} {words}\n{evaluate}", "sh"), fenced(python, "python")]
+    return fenced(f"{glassformer_command('predict', run)} {words}\n{evaluate}", "sh")
 
 
 def model_card(facts: RunRecord) -> str:
@@ -120,7 +114,7 @@ def model_card(facts: RunRecord) -> str:
         *("## Limits", report.limits, f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}."),
         *(("## Classes", ", ".join(map(code, labels))) if labels else ()),
         *(("## Pretrained weights", *origin.of_descendant()) if origin else ()),
-        *("## Use it", *use(facts, "path/to/run")),
+        *("## Use it", use(facts, "path/to/run")),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -130,22 +124,16 @@ def report_markdown(facts: RunRecord, plots: Collection[str]) -> str:
     report, train = facts.task_report, facts.config.train
     captions = CAPTIONS | {name: caption for name, (_, caption) in report.plots.items()}
     images = {n: f"![{n.replace('_', ' ')}]({PLOTS}/{n}.png)\n\n*{captions[n]}*" for n in captions if n in plots}
-    steps = "No step was logged."
+    steps, rate = "No step was logged.", f"peak rate {train.lr:g}, {train.schedule} schedule"
     if facts.training:
-        steps = f"{facts.steps:,} steps, {facts.training[-1].epoch:.2f} epochs; {train.optimizer}, peak rate "
-        steps += f"{train.lr:g}, {train.schedule} schedule, label smoothing of {train.label_smoothing:g}, "
-        steps += f"seed {train.seed}. {kept(facts)}"
-    again = RunFolder(facts.path.name).config.as_posix()
+        steps = f"{facts.steps:,} steps, {facts.training[-1].epoch:.2f} epochs; {train.optimizer}, {rate}, "
+        steps += f"label smoothing of {train.label_smoothing:g}, seed {train.seed}. {kept(facts)}"
     parts = [
         *opening(facts),
         *("## Result", *_result(facts), *(image for name, image in images.items() if name in report.plots)),
         *("## Training", steps, *(image for name, image in images.items() if name in CAPTIONS)),
         *("## Data", *_data(facts)),
-        *("## Use it", "From the folder around it; to evaluate, of the training:", *use(facts, facts.path.name)),
-        *("## Reproduce it", fenced(glassformer_command("train", again, "--out", "another-run"), "sh")),
-        "`config.toml` holds every setting, the chosen kernels too. From the folder of the first training, with the "
-        "versions and processor of `env.json`, the files of `data.json` and the same number of threads, which follows "
-        "the load of the machine without `--threads` or `OMP_NUM_THREADS`, it gives the same run on a CPU.",
+        *("## Use it", "From the folder around it; to evaluate, of the training:", use(facts, facts.path.name)),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -176,12 +164,10 @@ def _data(facts: RunRecord) -> list[str]:
         return ["The run does not say what it was trained on."]
     names = [field.name for field in fields(SplitRecord) if field.name not in ("sha256", "counts")]
     rows = [[name, *(_count(getattr(split, of)) for of in names)] for name, split in splits.items()]
-    spelled = ", which are read by how they are spelled" if facts.data.tokenizer.get("has_ngrams") else ""
     return [
         table(["split", *(name.removeprefix("n_").replace("_", " ") for name in names)], rows),
-        f"*Truncated*: longer than {facts.config.text.max_len} tokens. *Dropped*: pairs too long. *Empty*: left out, "
-        "since a side is empty or no token is to be predicted. *Duplicates*: equal to one before, kept. *In training*: "
-        f"also in the training split, of those *compared*. *Unknown*: tokens the vocabulary lacks{spelled}.",
+        f"*Truncated*: longer than {facts.config.text.max_len} tokens. *Dropped*, *empty*: left out, as too long, or "
+        "without a side or token to predict. *Duplicates* are kept. *In training*: so many of those *compared*.",
         "\n".join(f"- {cell_text(note)}" for note in facts.data.notes),
         "\n".join(f"- {cell_text(name)}: {n:,}" for name, n in facts.data.counts.items()),
     ]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from glassformer.config import TextConfig
 from glassformer.data.check import compared, label_counts
 from glassformer.data.corpus import EncodedCorpus, RaggedArray, fingerprint, split_document
 from glassformer.models.build import d_ff_of
-from glassformer.report.findings import IN_WORDS, of_data
+from glassformer.report.findings import of_data
+from glassformer.report.run_record import RunRecord
 from glassformer.runs.origin import IMPORT, read_origin
 from glassformer.runs.records import DataRecord, JsonObject, SplitRecord
 from glassformer.runs.sealed_folder import package_versions
@@ -30,7 +32,7 @@ from glassformer.training.budget import Pace
 from glassformer.training.computing import flops_per_token
 from glassformer.training.finetune import pretrained_folder
 from glassformer.training.state import RunContext
-from glassformer.utils.formatting import counted, duration, glassformer_command, percent
+from glassformer.utils.formatting import counted, duration, glassformer_command
 
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
 COUNTS = {f.name for f in fields(SplitRecord) if f.name.startswith("n_")} - {"n_texts_unknown"}
@@ -39,9 +41,8 @@ CHUNK = 1000
 """Texts encoded at a time."""
 
 
-def describe_environment(context: RunContext) -> dict[str, Any]:
-    """Return versions, platform, device, precision and what it was chosen by, threads and the time (UTC)."""
-    device = context.device
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """Return versions, platform, device, threads and processors."""
     cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return {
         "versions": package_versions(*PACKAGES),
@@ -49,13 +50,17 @@ def describe_environment(context: RunContext) -> dict[str, Any]:
         "platform": platform.platform(),
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else str(cpu),
-        "precision": context.precision,
-        **({"computing": context.choice} if context.choice else {}),
         "threads": torch.get_num_threads(),
         "cpus": os.cpu_count(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": glassformer_command(*sys.argv[1:]),
     }
+
+
+def describe_environment(context: RunContext) -> dict[str, Any]:
+    """Return the machine, the precision and what it was chosen by, the time (UTC) and the command."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    chosen = {"computing": context.choice} if context.choice else {}
+    of_run = {"precision": context.precision, "started": started, "command": glassformer_command(*sys.argv[1:])}
+    return describe_machine(context.device) | of_run | chosen
 
 
 def _base(context: RunContext) -> JsonObject:
@@ -107,30 +112,27 @@ def preflight(context: RunContext, pace: Pace, model: nn.Module) -> DataRecord:
         base=_base(context),
         scale={name: x for name, x in task.decision.to_json().items() if name in ("mean", "sd")},
     )
-    found = [*data.findings, *of_data(config, record, label_counts(task.schema, data.train))]
+    known = RunRecord(Path(), config, data=record, labels=label_counts(task.schema, data.train))
+    found = [*data.findings, *of_data(known)]
     return replace(record, preflight=record.preflight | {"warnings": [*map(asdict, found)]})
 
 
 def lines(record: DataRecord) -> list[str]:
-    """Return the size, data and speed of a training as lines of text."""
+    """Return the size, data and speed of a training, and what was met in the data, as lines of text."""
     facts, train = record.preflight, record.train
-    met = ", ".join(f"{name}: {n:,}" for name, n in record.counts.items())
-    counts = {
+    met = {
         "truncated": train.n_truncated,
         "too long and left out": train.n_dropped,
         "empty and left out": train.n_empty,
         "duplicates kept": train.n_duplicates,
+        **record.counts,
     }
-    shown = "".join(f"; {n:,} {what}" for what, n in counts.items() if n)
-    of_split = "{} of tokens in {}".format
-    unknown = (of_split(percent(each.unknown_rate or 0, 2), IN_WORDS[name]) for name, each in record.splits.items())
+    shown = ", ".join(f"{name}: {n:,}" for name, n in met.items() if n)
     return [
         f"model       {facts['n_parameters']:,} parameters, {facts['flops_per_token'] / 1e6:.1f} MFLOP per token, "
         f"about {facts['memory_bytes'] / 2**20:,.0f} MiB to train",
-        f"data        {counted(train.n, 'examples')}, {train.n_tokens or 0:,} tokens, "
-        f"{facts['padding']:.1%} padding{shown}",
-        *([f"met         {met}"] if met else []),
-        f"unknown     {', '.join(unknown)}",
+        f"data        {counted(train.n, 'examples')}, {train.n_tokens or 0:,} tokens; {facts['padding']:.1%} padding",
+        *([f"met         {shown}"] if shown else []),
         f"speed       {facts['tokens_per_s']:,.0f} tokens/s, measured; an epoch takes "
         f"{duration(facts['seconds_per_epoch'])}, the run about {duration(facts['estimated_seconds'])}",
     ]

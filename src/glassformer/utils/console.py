@@ -54,7 +54,7 @@ def is_main_process() -> bool:
 
 
 class StderrHandler(logging.Handler):
-    """Logging handler that writes to stderr, above a running progress bar, from the main process only."""
+    """Logging handler that writes to stderr, from the main process only."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if _silent.get():
@@ -231,20 +231,20 @@ def _width(text: str) -> int:
 
 
 def is_terminal(stream: Any) -> bool:
-    """Return whether this stream is a terminal that can draw colours and progress bars."""
+    """Return whether this stream is a terminal that can draw colours."""
     if stream is None or getattr(stream, "closed", False) or os.environ.get("TERM") == "dumb" or not is_main_process():
         return False
     return stream.isatty()
 
 
 def stderr_console() -> Console:
-    """Return the rich console of stderr, for progress bars; check `is_terminal(sys.stderr)` first."""
+    """Return the rich console of stderr; check `is_terminal(sys.stderr)` first."""
     return _console(sys.stderr)
 
 
 @functools.lru_cache(maxsize=2)
 def _console(stream: Any) -> Console:
-    """Return one console per stream, so that messages appear above a running progress bar instead of through it."""
+    """Return one console per stream."""
     from rich.console import Console
 
     # rich itself omits colours under NO_COLOR. Text is never read as markup: it may hold "[PAD]".
