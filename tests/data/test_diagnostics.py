@@ -68,17 +68,6 @@ def test_the_others_keep_their_numbers_beside_a_bad_line(tmp_path):
     assert read_lines(write(tmp_path / "a.txt", b"a\n\xff\nc\n"), Diagnostics()) == ["a", "", "c"]
 
 
-@pytest.mark.parametrize("length", [100, 101, 102, 103, 70_000, 200_000])
-def test_a_line_over_the_limit_is_an_error_and_the_next_one_is_read(tmp_path, monkeypatch, length):
-    monkeypatch.setattr("glassformer.data.diagnostics.MAX_LINE_BYTES", 100)
-    data = b"x" * length + b"\nnext\n"
-    diagnostics = Diagnostics()
-    lines = read_lines(write(tmp_path / "a.txt", data), diagnostics)
-    assert lines == ["x" * length if length <= 100 else "", "next"]
-    assert [(p.line, p.kind) for p in diagnostics.issues] == ([] if length <= 100 else [(1, "long line")])
-    assert diagnostics.hashes[(tmp_path / "a.txt").as_posix()] == hashlib.sha256(data).hexdigest()
-
-
 def test_a_changed_file_is_noticed_beside_another_of_its_name(tmp_path):
     def hashes() -> dict[str, str]:
         diagnostics = Diagnostics()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from tests.helpers.for_each import for_each
 from tests.helpers.small import config_of, data_of, small_run
 
-from glassformer.config import TextConfig
+from glassformer.config import Config, TextConfig
 from glassformer.data.corpus import RaggedArray
+from glassformer.data.findings import KnownData, unknown
 from glassformer.data.splits import Split
-from glassformer.report.findings import unknown
-from glassformer.report.run_record import RunRecord
-from glassformer.runs.records import DataRecord, SplitRecord
+from glassformer.runs.records import SplitRecord
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import Pace
 from glassformer.training.preflight import count_tokens, describe_splits, n_texts_with_unknown, preflight
@@ -90,7 +88,7 @@ def test_the_answers_of_a_test_part_are_not_looked_at() -> None:
 )
 def test_a_noticeable_share_is_told(rate: float | None, n_texts: int | None, message: bool) -> None:
     valid = SplitRecord(100, unknown_rate=rate, n_texts_unknown=n_texts)
-    found = [*unknown(RunRecord(Path(), data=DataRecord(splits={"train": valid, "valid": valid})))]
+    found = [*unknown(KnownData(Config(), {"train": valid, "valid": valid}))]
     assert len(found) == message
     if found and n_texts:
         assert f"in {n_texts} of 100 texts" in found[0].matter

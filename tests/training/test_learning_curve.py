@@ -13,10 +13,10 @@ import pytest
 
 import glassformer
 from glassformer.cli.main import main
+from glassformer.data.findings import FEW
 from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.evaluate.learning_curve import expected, forecast, power_law
 from glassformer.evaluate.scoring import Counted, Scoring, ratio
-from glassformer.evaluate.significance import FEW
 from glassformer.runs.folder import RunFolder
 from glassformer.training import learning_curve as module
 from glassformer.training.learning_curve import FOLDER, learning_curve, with_auto

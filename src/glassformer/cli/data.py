@@ -6,9 +6,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from glassformer.cli import audit, curve, encode, flags
 from glassformer.config import Config
@@ -17,10 +16,6 @@ from glassformer.errors import DataError, UsageError
 from glassformer.text.decision import number_text
 from glassformer.utils import console
 from glassformer.utils.formatting import counted, shortened
-
-if TYPE_CHECKING:
-    from glassformer.data.diagnostics import Finding
-    from glassformer.data.splits import TextData
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +66,8 @@ def _check(config: Config, as_json: bool) -> int:
     from glassformer.tasks import task_class
 
     report = check_data(task_class(config.task).schema, config.data)
-    findings = _findings(config, report.loaded) if report.loaded else []
     if as_json:
-        facts = {"ok": report.ok} | asdict(replace(report, loaded=None)) | {"findings": [*map(asdict, findings)]}
-        facts.pop("loaded")
-        console.write_json(facts)
+        console.write_json({"ok": report.ok} | asdict(report))
         return 0 if report.ok else DataError.exit_code
     for note in report.notes:
         logger.info(note)
@@ -103,26 +95,10 @@ def _check(config: Config, as_json: bool) -> int:
         raise DataError(
             f"{counted(report.n_errors, 'problems')} to mend before training", "each is listed above with its file"
         )
-    for finding in findings:
+    for finding in report.findings:
         logger.warning(str(finding))
     logger.info("nothing stands in the way of training")
     return 0
-
-
-def _findings(config: Config, data: TextData) -> list[Finding]:
-    """Return what the start of a training would say of the data, as far as it needs no tokenizer."""
-    from glassformer.data.check import compared, label_counts
-    from glassformer.report.findings import of_data
-    from glassformer.report.run_record import RunRecord
-    from glassformer.runs.records import DataRecord, SplitRecord
-    from glassformer.tasks import task_class
-
-    task, parts = task_class(config.task), data.splits()
-    shared = {name: compared(split, data.train, task.running_text) for name, split in parts.items()}
-    splits = {name: SplitRecord(len(split), **shared[name]) for name, split in parts.items()}
-    record = DataRecord(splits=splits, label_names=task.classes_of(data.train))
-    labels = label_counts(task.schema, data.train)
-    return [*data.findings, *of_data(RunRecord(Path(), config, data=record, labels=labels))]
 
 
 def _show(config: Config, arguments: DataArguments) -> int:

@@ -9,25 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from glassformer.config import DataConfig
+from glassformer.config import Config, DataConfig
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.documents import read_documents
 from glassformer.data.datasets.labels import labels_of
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
 from glassformer.data.datasets.numbers import summary
-from glassformer.data.diagnostics import DataIssue, Diagnostics
+from glassformer.data.diagnostics import DataIssue, Diagnostics, Finding
+from glassformer.data.findings import KnownData, of_data
 from glassformer.data.shards import is_pretokenized
 from glassformer.data.sources import pipes_kept
-from glassformer.data.splits import (
-    Split,
-    TextData,
-    check_texts_differ,
-    n_contradictions,
-    n_duplicates,
-    overlap_with_training,
-)
+from glassformer.data.splits import Split, TextData, check_texts_differ, n_duplicates, overlap_with_training
 from glassformer.errors import DataError
+from glassformer.runs.records import SplitRecord
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class CheckReport:
         sizes: readable examples (running text: characters; shards: tokens) of each part.
         notes: messages, such as which columns are read.
         numbers: where targets are numbers, mean, sd and quantiles of those of each part.
-        loaded: the data as training loads it; None where it would be refused.
+        findings: what the start of a training would say of the data, as far as it needs no tokenizer.
     """
 
     errors: list[DataIssue]
@@ -50,7 +46,7 @@ class CheckReport:
     sizes: dict[str, int]
     notes: list[str]
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
-    loaded: TextData | None = None
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -66,12 +62,12 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         UsageError: files are not named, or a requested column is missing.
         DataError: a built-in data set cannot be loaded, or shards are missing or damaged.
     """
-    diagnostics, loaded = Diagnostics(), None
+    diagnostics, loaded, running = Diagnostics(), None, schema.columns is None
     if data.dataset != "files" or is_pretokenized(data.files.train_file):
         loaded = load_text_data(schema, data)
         splits = loaded.splits()
         diagnostics.notes += loaded.notes
-    elif schema.columns is None:
+    elif running:
         parts = {name: part for name, part in data_parts(schema, data).items() if isinstance(part, Path)}
         splits = {n: Split([text for _, text in read_documents(path, diagnostics)]) for n, path in parts.items()}
     else:
@@ -85,9 +81,14 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     numbers: dict[str, dict[str, float]] = {}
     if schema.target == "number":
         numbers = {name: found for name, split in splits.items() if (found := summary(split.answers))}
-    sizes = {name: _size(schema, split) for name, split in splits.items()}
+    sizes, found = {name: _size(schema, split) for name, split in splits.items()}, list[Finding]()
+    if loaded is not None:
+        train, parts = loaded.train, loaded.splits().items()
+        records = {name: SplitRecord(len(part), **compared(part, train, running)) for name, part in parts}
+        known = KnownData(Config(data=data), records, label_counts(schema, train))
+        found = [*loaded.findings, *of_data(known)]
     return CheckReport(
-        diagnostics.issues, diagnostics.n_issues, dict(+counts), sizes, diagnostics.notes, numbers, loaded
+        diagnostics.issues, diagnostics.n_issues, dict(+counts), sizes, diagnostics.notes, numbers, found
     )
 
 
@@ -120,14 +121,12 @@ def _counts(schema: DataSchema, split: Split, train: Split | None) -> dict[str, 
     counts = {"empty": empty, "duplicates": n_duplicates(split)}
     if train:
         counts["also in training"] = compared(split, train, schema.columns is None).get("n_in_training", 0)
-    if split.answer is not None:
-        counts["equal texts with different answers"] = n_contradictions(split)
     if schema.columns and schema.columns[-1].separator is not None:
         counts["texts without a label"] = sum(not answer for answer in split.answers)
     return counts | dict(schema.count(split))
 
 
-def compared(split: Split, train: Split, running_text: bool) -> dict[str, int]:
+def compared(split: Split, train: Split, running_text: bool) -> dict[str, Any]:
     """Return how many examples of a part occur twice, and how many of its texts are in training, as `SplitRecord`."""
     counts = {} if running_text or split.shards else {"n_duplicates": n_duplicates(split)}
     if split is train or (overlap := overlap_with_training(split, train, running_text)) is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -46,8 +45,6 @@ class Finding:
         return f"{self.matter}; {self.remedy}" if self.remedy else self.matter
 
 
-MAX_LINE_BYTES = 1_000_000
-"""A longer line is not a sentence or a row but a file of another kind, or a quote that was never closed."""
 RETURNS_ALONE = "lines end in carriage returns alone, as in files of the classic Mac OS; save it with line feeds"
 MAX_KEPT = 1000
 """Problems kept with their message; the rest are only counted."""
@@ -60,7 +57,7 @@ class DataIssue:
 
     Attributes:
         line: from 1; 0 is the file as a whole. A file of columns has no lines: its rows are counted.
-        kind: a word or two for programs: missing, encoding, nul, gzip, format, long line, quote, columns, line ends,
+        kind: a word or two for programs: missing, encoding, nul, gzip, format, quote, columns, line ends,
             json, label, pair, line counts, empty file, too little.
     """
 
@@ -154,21 +151,21 @@ def read_lines(path: Path, diagnostics: Diagnostics) -> list[str]:
 def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, line) as `read_lines`, with one line in memory at a time."""
     number, before = 0, diagnostics.n_issues
-    for number, line in _lines(path, diagnostics, MAX_LINE_BYTES):
+    for number, line in _lines(path, diagnostics):
         yield number, line.removesuffix("\n")
     if number == 0 and diagnostics.n_issues == before:
         diagnostics.error(path, 0, "empty file", "the file is empty")
 
 
 def read_document(path: Path, diagnostics: Diagnostics) -> str:
-    r"""Read a whole text file with line ends "\n"; "" if it cannot be read. Lines may have any length."""
+    r"""Read a whole text file with line ends "\n"; "" if it cannot be read."""
     before = diagnostics.n_issues
-    text = "".join(line for _, line in _lines(path, diagnostics, math.inf))
+    text = "".join(line for _, line in _lines(path, diagnostics))
     return text if diagnostics.n_issues == before else ""
 
 
-def _lines(path: Path, diagnostics: Diagnostics, longest: float) -> Iterator[tuple[int, str]]:
-    r"""Yield (number from 1, line), with "\n" where the file has it; one of more than `longest` bytes is an error."""
+def _lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, str]]:
+    r"""Yield (number from 1, line), with "\n" where the file has it."""
     if message := unreadable(path):
         diagnostics.error(path, 0, "missing", message)
         return
@@ -190,7 +187,7 @@ def _lines(path: Path, diagnostics: Diagnostics, longest: float) -> Iterator[tup
                 if raw.endswith(b"\r"):
                     raw = raw[:-1]
                     diagnostics.counts["CRLF line ends"] += 1
-                yield number, _decoded(raw, path, number, diagnostics, longest) + "\n" * line.endswith(b"\n")
+                yield number, _decoded(raw, path, number, diagnostics) + "\n" * line.endswith(b"\n")
         except DAMAGED as error:
             diagnostics.error(path, number + 1, "gzip", f"the gzip file is damaged or cut short here ({error})")
             return
@@ -211,12 +208,9 @@ def _as_utf8(path: Path, file: BinaryIO, encoding: str) -> Iterable[bytes]:
     return file if is_utf8 else (line.encode() for line in io.TextIOWrapper(file, encoding, newline="\n"))
 
 
-def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics, longest: float) -> str:
+def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> str:
     """Return the line as text; "" after recording why it cannot be decoded."""
-    if len(raw) > longest:
-        end = " and holds carriage returns: save the file with line feeds" if b"\r" in raw[:-1] else ""
-        kind, what = "long line", f"the line is longer than {longest:,} bytes{end}"
-    elif b"\0" in raw:
+    if b"\0" in raw:
         where = f"byte {raw.index(0) + 1} of the line is NUL"
         kind, what = "nul", f"{where}, which no text holds (in UTF-16: --encoding utf-16-le)"
     else:
@@ -224,9 +218,7 @@ def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics, long
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
             found = f"byte {error.start + 1} of the line (0x{raw[error.start]:02X}) is not UTF-8"
-            character = raw[error.start : error.start + 1].decode("cp1252", "ignore")
-            likely = f"if it is {character}, --encoding cp1252" if character.isalpha() else "--encoding names another"
-            kind, what = "encoding", f"{found}; {likely}"
+            kind, what = "encoding", f"{found}; --encoding names another, such as cp1252"
     diagnostics.n_unreadable += 1
     if kind != "encoding" or not any(each.kind == kind and each.path == str(path) for each in diagnostics.issues):
         diagnostics.error(path, number, kind, what)  # of other bytes one line for the file

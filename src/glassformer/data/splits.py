@@ -38,12 +38,6 @@ def n_duplicates(split: Split) -> int:
     return len(split.text) - len(set(zip(split.text, split.answer or split.text, strict=True)))
 
 
-def n_contradictions(split: Split) -> int:
-    """Return the number of examples whose text has another label elsewhere in the split."""
-    n_labels = Counter(text for text, _ in {*zip(split.text, split.answers, strict=True)})
-    return sum(n_labels[text] > 1 for text in split.text)
-
-
 def overlap_text(name: str, overlap: Overlap, running_text: bool) -> str:
     """Return `12 of 40 test texts are also in training`."""
     unit = f"lines of {LINE_CHARS} characters or more" if running_text else "texts"
@@ -155,10 +149,6 @@ def with_reading(data: TextData, diagnostics: Diagnostics) -> TextData:
     """Return `data` with the notes, counts, hashes and pipes of its reading."""
     counts, notes = dict(+Counter(diagnostics.counts)), [*dict.fromkeys(diagnostics.notes)]
     return replace(data, notes=notes, hashes=diagnostics.hashes, counts=counts, pipes=diagnostics.pipes)
-
-
-TEST_IS_VALIDATION = "validation is the TEST split: scores on it are not held-out scores"
-"""Note of a data set read with `use_test_as_validation`."""
 
 
 def check_texts_differ(train: Split) -> None:

@@ -23,8 +23,6 @@ Z95 = 1.959963984540054
 """The normal quantile that leaves 2.5% on either side."""
 RARE = (0.0512933, 0.3553615, 0.8176914)
 """Rates at which a Poisson variable is 1, 2 or 3 and more with a probability of 5%: half of the χ² quantiles."""
-FEW = 30
-"""Examples below which an interval is so wide that it is shown with the score."""
 CHANCE = 0.05
 """The p-value below which a difference is called more than chance."""
 BOOTSTRAP_SEED = 12345

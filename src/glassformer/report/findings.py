@@ -1,10 +1,10 @@
-"""What stands out in a run, and what to try: every finding in one table, its test, sentence and advice in one function.
+"""What stands out in a run, and what to try: the table of findings, each a function of test, sentence and advice.
 
-`DATA` is tested before the first step: the start of a training logs what holds and stores it in `data.json`; `data
-check` prints it. `LOG` and `SCORES` are tested whenever a run is looked at. The report and the model card quote those
-of the data and of the scores, `doctor` prints all. A rule yields findings, or raises `NotMade` where the record lacks
-what it needs; none loads a model. The limits stand beside each other below; those of logged numbers lie between what
-sound and sick runs gave (`benchmarks/doctor.json`). `explain/examine.py` looks at weights.
+Those of the data are in `data/findings.py`: they are tested once, before the first step, and read back here. `LOG` and
+`SCORES` are tested whenever a run is looked at. The report and the model card quote those of the data and of the
+scores, `doctor` prints all. A rule yields findings, or raises `NotMade` where the record lacks what it needs; none
+loads a model. The limits stand beside each other below; those of logged numbers lie between what sound and sick runs
+gave (`benchmarks/doctor.json`). `explain/examine.py` looks at weights.
 """
 
 from __future__ import annotations
@@ -17,21 +17,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from glassformer.data.diagnostics import Finding
-from glassformer.data.splits import Overlap, overlap_text
-from glassformer.evaluate.significance import FEW, wilson_interval
+from glassformer.data.findings import FEW
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
-from glassformer.utils.formatting import counted, percent
+from glassformer.utils.formatting import counted
 
-MANY_CUT = 0.1
-"""Share of training texts that are cut from which it is a finding."""
-MANY_UNKNOWN, SOME_UNKNOWN, MANY_TEXTS = 0.05, 0.02, 0.2
-"""Share of unknown tokens above which a model does not read what it is given. Fewer matter too where they are spread
-over so many texts; in long texts a rare name is no harm."""
-FEW_OF_A_CLASS, FEW_EXAMPLES = 20, 500
-"""Training examples a class, or without classes, below which hardly anything is learned that holds elsewhere."""
-MOST_OF_A_CLASS = 0.9
-"""Share of one class from which accuracy says little."""
 PADDING = 0.25
 LEARNED, RISEN = 0.95, 1.2
 """Loss at the end, as a share of that at the start, from which nothing was learned, and from which it got worse."""
@@ -49,7 +39,6 @@ EXAMINED = ("first-loss", "answer-visible", "frozen", *OF_ACTIVITY)
 GRADES = ("stop", "look", "know")
 ORDER = ("divergence", "answer-visible", "first-loss", "frozen", "scores", "update-ratio", "", "heads", "dead-units")
 """Of the same grade causes come first and symptoms last; "" stands for all else."""
-IN_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
 class NotMade(Exception):
@@ -102,90 +91,6 @@ def run_checks(checks: Mapping[str, Callable[[], Iterable[Finding]]]) -> Checkup
             checkup.not_made[name] = f"the records are not as they were written: {str(error)[:200]}"
     checkup.findings.sort(key=_rank)
     return checkup
-
-
-# --- the data, before the first step ---------------------------------------------------------------------------
-
-
-def chosen_on_test(facts: RunRecord) -> Iterator[Finding]:
-    """Yield a finding if the weights are chosen on the test split."""
-    if facts.config.data.use_test_as_validation:
-        matter = "the test split is used as validation, so the weights are chosen on it: no clean test score"
-        yield Finding(matter, "leave out --use-test-as-validation", "test split")
-
-
-def shared(facts: RunRecord) -> Iterator[Finding]:
-    """Yield a finding for each part whose texts are in training too."""
-    for name, split in facts.data.splits.items():
-        if (n := split.n_in_training) and (n_all := split.n_compared):
-            matter = overlap_text(IN_WORDS[name], Overlap(n, n_all), facts.is_running_text)
-            remedy = "scores on them say nothing of other texts, so remove them from one of the parts"
-            yield Finding(matter, remedy, "overlap", {"n": n, "n_all": n_all})
-
-
-def cut(facts: RunRecord) -> Iterator[Finding]:
-    """Yield a finding if many texts are cut; positions that are taken from another run cannot be more."""
-    train, text, begin = facts.data.train, facts.config.text, facts.config.train.init_from
-    n, n_cut = train.n + (train.n_dropped or 0) + (train.n_empty or 0), train.n_truncated or 0
-    if n_cut > MANY_CUT * n:
-        matter = f"{n_cut:,} of {n:,} training texts ({percent(n_cut / n)}) are cut at {text.max_len} tokens"
-        fixed = begin is not None and facts.config.model.positions == "learned"
-        remedy, better = "a larger --text.max-len", facts.task_report.better_truncation
-        remedy = f"the longest text is that of {begin}" if fixed else remedy
-        other = f", or --text.truncate {better}" if better not in ("", text.truncate) else ""
-        yield Finding(matter, remedy + other, "truncation", {"n": n_cut, "n_all": n})
-
-
-def unknown(facts: RunRecord) -> Iterator[Finding]:
-    """Yield a finding for each part of new texts with many tokens that the vocabulary lacks, and no n-grams read."""
-    begin = facts.config.train.init_from
-    remedy = "--text.tokenizer byte-bpe knows every character; a larger --text.vocab-size knows more words"
-    if begin is not None:
-        remedy = f"begin with a model of such texts: the tokenizer is that of {begin}"
-    for name, split in facts.data.splits.items():
-        rate, n_texts = split.unknown_rate or 0.0, split.n_texts_unknown
-        spread = (n_texts or 0) / max(1, split.n) > MANY_TEXTS
-        matters = rate > MANY_UNKNOWN or (rate > SOME_UNKNOWN and spread)
-        if matters and name != "train" and not facts.data.tokenizer.get("has_ngrams"):
-            among = f", in {n_texts:,} of {split.n:,} texts" if n_texts is not None else ""
-            matter = f"{percent(rate)} of the {IN_WORDS[name]} tokens are unknown to the model{among}"
-            yield Finding(matter, remedy, "unknown tokens", {"rate": rate})
-
-
-def few(facts: RunRecord) -> Iterator[Finding]:
-    """Yield findings about too few examples to train on and to validate on."""
-    if facts.is_running_text:
-        return
-    n, n_classes = facts.data.train.n, len(facts.data.label_names or ())
-    if n < (FEW_OF_A_CLASS * n_classes or FEW_EXAMPLES):
-        expect = "expect little more than guessing on other texts"
-        if facts.config.train.init_from is not None:
-            expect = "what the pretrained model brings counts for most"
-        among = f" of {n_classes} classes" if n_classes else ""
-        matter = f"only {counted(n, 'examples')}{among} to train on: {expect}"
-        yield Finding(matter, "add examples before trying settings", "few examples", {"n": n}, "know")
-    if (n := facts.data.splits["valid"].n) < FEW:
-        low, high = wilson_interval(round(0.8 * n), n)
-        of_share = f"where about 80% of them are right it may be {low:.0%} to {high:.0%} of others"
-        doubt = of_share if n_classes else "scores on others may be far from theirs"
-        matter = f"only {counted(n, 'examples')} to validate on: {doubt}"
-        remedy = "give more with --valid-file or --valid-fraction"
-        yield Finding(matter, remedy, "few validation examples", {"n": n}, "know")
-
-
-def lopsided(facts: RunRecord) -> Iterator[Finding]:
-    """Yield findings about classes that are very rare or very frequent in training."""
-    counts, n_texts = facts.labels, facts.data.train.n
-    if lonely := sorted(label for label, n in counts.items() if n == 1):
-        named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
-        share = f"{len(lonely)} of {len(counts)} classes have one training example ({named})"
-        matter, remedy = f"{share}: expect them never to be answered", "give more of them, or leave them out"
-        yield Finding(matter, remedy, "classes of one example", {"n": len(lonely), "n_all": len(counts)})
-    for label, n in counts.most_common(1):
-        if n > MOST_OF_A_CLASS * n_texts:
-            share = f"{percent(n / n_texts)} of the training texts have the label {label!r}"
-            matter, remedy = f"{share}: always answering it is right as often", "read macro F1, not accuracy alone"
-            yield Finding(matter, remedy, "prevailing class", {"n": n, "n_all": n_texts})
 
 
 # --- the log ---------------------------------------------------------------------------------------------------
@@ -357,16 +262,10 @@ def of_task(facts: RunRecord) -> Iterator[Finding]:
 
 # --- the table -------------------------------------------------------------------------------------------------
 
-DATA = (chosen_on_test, shared, cut, unknown, few, lopsided)
 LOG = (log, ending, answer_visible, first_loss, frozen, training_loss, update_ratio, validation_loss, padding, data)
 SCORES = (no_test, threads, few_scored, baselines, of_task)
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (*LOG, *SCORES)}
 """Of a run, by the name of the check."""
-
-
-def of_data(facts: RunRecord) -> list[Finding]:
-    """Return what is found in the data before the first step; `facts` knows the configuration, data and labels."""
-    return [finding for rule in DATA for finding in rule(facts)]
 
 
 def of_scores(facts: RunRecord) -> list[Finding]:

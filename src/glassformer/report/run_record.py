@@ -7,7 +7,6 @@ missing, since a report is also written for a run that was cut short.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,7 +31,6 @@ class RunRecord:
         evaluation: None when the run was not evaluated.
         diverged: where training ended in no number; None where it did not.
         damaged: numbers of the lines of the log that could not be read, and were left out.
-        labels: how many training texts have each label; known before the first step alone, and not stored.
     """
 
     path: Path
@@ -44,12 +42,6 @@ class RunRecord:
     evaluation: Evaluation | None = None
     diverged: Divergence | None = None
     damaged: list[int] = field(default_factory=list)
-    labels: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def is_running_text(self) -> bool:
-        """Return whether the data is running text, which has no single examples, and so no duplicates are counted."""
-        return self.data.train.n_duplicates is None
 
     @property
     def task_report(self) -> TaskReport:

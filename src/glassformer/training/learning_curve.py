@@ -12,11 +12,11 @@ from pathlib import Path
 
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, recipe_names
+from glassformer.data.findings import FEW
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.evaluate.learning_curve import Counted, forecast
 from glassformer.evaluate.metrics import Metric
-from glassformer.evaluate.significance import FEW
 from glassformer.models.bf16 import cast_for_inference
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_weights

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,8 @@ from torch import nn
 from glassformer.config import TextConfig
 from glassformer.data.check import compared, label_counts
 from glassformer.data.corpus import EncodedCorpus, RaggedArray, fingerprint, split_document
+from glassformer.data.findings import KnownData, of_data
 from glassformer.models.build import d_ff_of
-from glassformer.report.findings import of_data
-from glassformer.report.run_record import RunRecord
 from glassformer.runs.origin import IMPORT, read_origin
 from glassformer.runs.records import DataRecord, JsonObject, SplitRecord
 from glassformer.runs.sealed_folder import package_versions
@@ -112,7 +110,8 @@ def preflight(context: RunContext, pace: Pace, model: nn.Module) -> DataRecord:
         base=_base(context),
         scale={name: x for name, x in task.decision.to_json().items() if name in ("mean", "sd")},
     )
-    known = RunRecord(Path(), config, data=record, labels=label_counts(task.schema, data.train))
+    labels, better = label_counts(task.schema, data.train), task.report.better_truncation
+    known = KnownData(config, record.splits, labels, t.ngrams is not None, better)
     found = [*data.findings, *of_data(known)]
     return replace(record, preflight=record.preflight | {"warnings": [*map(asdict, found)]})
 
@@ -146,13 +145,12 @@ def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
     task, parts, corpora = context.task, context.data.splits(), {"train": context.train, "valid": context.valid}
     running, splits = task.running_text, dict[str, SplitRecord]()
     for name, split in parts.items():
-        counts = (
-            _of_corpus(task, corpora[name])
-            if name in corpora
-            else count_tokens(task.tokenizer, split.text, context.config.text, running)
-        )
-        shared = compared(split, context.data.train, running)
-        splits[name] = SplitRecord(**counts, **shared, sha256=fingerprint(split))
+        if name in corpora:
+            counts = _of_corpus(task, corpora[name])
+        else:
+            counts = count_tokens(task.tokenizer, split.text, context.config.text, running)
+        counts |= compared(split, context.data.train, running)
+        splits[name] = SplitRecord(**counts, sha256=fingerprint(split))
     return splits
 
 

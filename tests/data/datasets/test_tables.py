@@ -368,13 +368,6 @@ def test_parallel_files_are_named(tmp_path: Path) -> None:
         assert "carriage" in message or str(paths[1]) in error.message
 
 
-def test_labels_that_contradict_are_counted(tmp_path: Path) -> None:
-    rows = [*reviews("pos", "neg"), *reviews("neg", "neg", n=6)]
-    assert (
-        read(tmp_path, table(rows, ("text", "label"))).report.counts["train: equal texts with different answers"] == 6
-    )
-
-
 def test_a_problem_of_many_lines_is_printed_five_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text,label\n" + "a text,\n" * 60, encoding="utf-8")

@@ -20,7 +20,7 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.config.validation import nearest
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
+from glassformer.data.splits import Split, TextData
 from glassformer.errors import UsageError
 from glassformer.utils.formatting import counted
 
@@ -160,7 +160,6 @@ def load(data: DataConfig) -> TextData:
         hashes[part.source] = hashlib.sha256(lines.encode("utf-8")).hexdigest()
     if data.use_test_as_validation:
         valid = test
-        notes.append(TEST_IS_VALIDATION)
     return TextData(train, valid, test, notes, hashes, tuple(map(tag, locales)))
 
 

@@ -23,7 +23,7 @@ from glassformer.data.sources import (
     suffix_of,
     unreadable,
 )
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, with_reading
+from glassformer.data.splits import Split, TextData, with_reading
 from glassformer.errors import DataError
 from glassformer.utils.formatting import glassformer_command
 
@@ -63,7 +63,6 @@ def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
     shares = {"valid": data.valid_fraction, "test": 0.0 if len(parts) > 1 else TEST_SHARE}
     if data.use_test_as_validation and "test" in parts and "valid" not in parts:
         parts["valid"] = parts["test"]
-        diagnostics.notes.append(TEST_IS_VALIDATION)
     wanted = {name: share for name, share in shares.items() if share > 0 and name not in parts}
     if wanted:
         parts |= _set_aside(parts["train"], wanted, data.split_seed, source, diagnostics)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from glassformer.config import DataConfig
 from glassformer.data.download import cache_dir, fetch, find
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, group_split
+from glassformer.data.splits import Split, TextData, group_split
 from glassformer.errors import DataError, GlassformerError
 from glassformer.utils.atomic_io import atomic_write_text, sha256_file
 
@@ -56,7 +56,6 @@ def load(data: DataConfig) -> TextData:
     (everything, films), (test, _) = _labelled(parts, "train"), _labelled(parts, "test")
     if data.use_test_as_validation:
         train, valid = everything, test
-        notes.append(TEST_IS_VALIDATION)
     else:
         in_train, in_valid = group_split(films, None, data.valid_fraction, data.split_seed)
         train = everything.take(in_train, "aclImdb/train")

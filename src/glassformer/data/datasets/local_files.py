@@ -31,7 +31,7 @@ from glassformer.data.datasets.labels import count_missing, labels_of, rarest_la
 from glassformer.data.diagnostics import Diagnostics, TableForm, read_lines
 from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
 from glassformer.data.sources import TABLES, format_of, is_pipe, pipes_kept, suffix_of
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData, group_split, limited, with_reading
+from glassformer.data.splits import Split, TextData, group_split, limited, with_reading
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.formatting import counted
 
@@ -101,7 +101,6 @@ def load(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> 
     columns = rows["train"].resolved
     if valid is None and data.use_test_as_validation and "test" in splits:
         valid = splits["test"]
-        diagnostics.notes.append(TEST_IS_VALIDATION)
     elif valid is None:
         train, valid = _set_aside(schema, train, data, diagnostics)
     text = TextData(train, valid, splits.get("test"), columns=columns.to_json() if columns else {})
@@ -282,7 +281,6 @@ def load_pretokenized(schema: DataSchema, data: DataConfig, diagnostics: Diagnos
     diagnostics.raise_if_any()
     if "valid" not in parts and data.use_test_as_validation and "test" in parts:
         parts["valid"] = parts["test"]
-        diagnostics.notes.append(TEST_IS_VALIDATION)
     elif "valid" not in parts:
         if not (held_out := index.read_held_out()):
             message = f"{path} was encoded without held-out text, so there is nothing to validate on"

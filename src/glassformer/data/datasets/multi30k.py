@@ -11,7 +11,7 @@ from pathlib import Path
 
 from glassformer.config import DataConfig
 from glassformer.data.download import fetch, find, read_text
-from glassformer.data.splits import TEST_IS_VALIDATION, Published, Split, TextData
+from glassformer.data.splits import Published, Split, TextData
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import sha256_file
 
@@ -72,7 +72,6 @@ def load(data: DataConfig) -> TextData:
     notes = [f"these files differ from the published data set: {', '.join(other)}"] if other else []
     if data.use_test_as_validation:
         valid = test
-        notes.append(TEST_IS_VALIDATION)
     return TextData(train, valid, test, notes, hashes)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from glassformer.config import DataConfig
 from glassformer.data.download import fetch, find, read_text
-from glassformer.data.splits import TEST_IS_VALIDATION, Split, TextData
+from glassformer.data.splits import Split, TextData
 from glassformer.utils.atomic_io import sha256_file
 
 NAME = "input.txt"
@@ -34,7 +34,6 @@ def load(data: DataConfig) -> TextData:
     test = Split([text[test_from:]], source="tinyshakespeare, last tenth")
     notes = [] if sha256 == SHA256 else [f"{NAME} differs from the published data set"]
     if data.use_test_as_validation:
-        notes.append(TEST_IS_VALIDATION)
         train_from, valid = 0, test
     else:
         valid = Split([text[:train_from]], source="tinyshakespeare, set aside")

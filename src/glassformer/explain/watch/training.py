@@ -214,7 +214,7 @@ class Training:
             return self._findings
         folder, began = self.folder, time.monotonic()
         facts = replace(self._record(), diverged=folder.read_divergence(), evaluation=folder.read_evaluation())
-        found = [finding for finding in diagnose(facts).findings if not (goes_on and finding.place == "unfinished")]
+        found = [finding for finding in diagnose(facts).findings if not goes_on or finding.place != "unfinished"]
         self._findings = [{"matter": f.matter, "remedy": f.remedy, "place": f.place, "grade": f.grade} for f in found]
         took = time.monotonic() - began
         self._diagnosed = began + max(DIAGNOSE_SECONDS, 20 * took), key, goes_on
