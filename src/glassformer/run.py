@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import DataConfig, DecodeConfig
 from glassformer.config.recipes import override
-from glassformer.data.datasets.columns import text_specs
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, warn_at_end, warn_of_cut
-from glassformer.text.confidence import AnswerRule
 from glassformer.text.long_text import chunks_of
-from glassformer.text.pairs import GivenText, checked_pairs, given_texts
+from glassformer.text.pairs import GivenText, checked_texts, given_texts
 from glassformer.utils.console import log_to_stderr
 
 if TYPE_CHECKING:
@@ -108,7 +106,7 @@ class Run:
         given: Any = given_texts(self.task.tokenizer, texts)
         alone = isinstance(given, str)
         several = [given] if alone else [*given]
-        rule, options = self._rule(options)
+        rule, options = self.task.answer_rule(options)
         if edits:
             from glassformer.explain.edits.findings import predict_edited
             from glassformer.models.ensemble import Ensemble
@@ -134,25 +132,17 @@ class Run:
 
         `first` is the row number of the first text, on which sampling depends, where others were answered before.
         """
-        rule, options = self._rule(options)
+        rule, options = self.task.answer_rule(options)
         given = given_texts(self.task.tokenizer, lines, several=True)
         answers = rule.apply(self._answers(given, self._decode(options), first, rule.of_task))
         return warn_at_end(iter(answers), self.config.text.max_len)
-
-    def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
-        """Return the answers to the n texts of which the model is least sure; see `text/confidence.py`."""
-        options["token_probabilities"] = self.task.explain_as == "translator"
-        return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
-
-    def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
-        return AnswerRule.of(self.task.explain_as, self.task.decision, options)
 
     def _answers(
         self, lines: Iterable[str], decode: DecodeConfig, done: int, of_task: dict[str, bool]
     ) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned
 
-        for chunk in checked_pairs(self.task.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), done):
+        for chunk in checked_texts(self.task.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), done):
             with tuned(self.device, self.computing):
                 answers = self.task.predict(self.answering, chunk, decode, first=done, **of_task)
             yield from answers
@@ -188,8 +178,7 @@ class Run:
         from glassformer.runs.run_data import known_columns
 
         known = known_columns(RunFolder(self.path).read_data())
-        requested, pairs = (text_column, pair_column), bool(self.task.tokenizer.separator)
-        specs = text_specs(self.task.schema.columns, known, requested, pairs)
+        specs = self.task.text_columns(known, (text_column, pair_column))
         columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
         return answered_frame(table, specs, lambda texts: map(columns_of, self.predict(texts, **options)))
 

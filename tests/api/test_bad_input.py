@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from glassformer.tasks.head_reports import no_better_than_guessing
 from tests.helpers.for_each import for_each
 
 import glassformer
 from glassformer.cli.main import main
 from glassformer.runs.records import Evaluation
-from glassformer.tasks.head_reports import no_better_than_guessing
 
 SMALL = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32 --device cpu --precision fp32".split()
 Rows = Sequence[tuple[str, str]]

@@ -280,16 +280,3 @@ def test_a_killed_command_leaves_whole_rows(runs: Runs, cli: Callable, tmp_path:
     process.wait(60)
     assert not out.exists() and len(rows_of(partial)) > 0
     assert "holds rows that an earlier command answered" in cli(*arguments).err
-
-
-def test_the_least_sure_rows_of_a_table_are_printed(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    texts = ["a good film", "two, of them", "", "a bad film", "nothing"]
-    table = tmp_path / "in.csv"
-    table.write_text("id,text\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(texts)), encoding="utf-8")
-    ranked = cli("predict", runs.classify, "--most-uncertain", "3", "--file", str(table), "--json")
-    assert ranked.code == 0 and "text is column 'text'" in ranked.err
-    assert ranked.out == cli("predict", runs.classify, *texts, "--most-uncertain", "3", "--json").out
-    refused = cli("predict", runs.classify, "--most-uncertain", "3", "--file", str(table), "-o", "out.csv")
-    assert refused.code == 2 and "--most-uncertain prints its answers" in refused.err
-    written = cli("predict", runs.classify, "--file", str(table), "-o", str(tmp_path / "out.csv"))
-    assert written.code == 0 and "1 of 5 texts is empty" in written.err and (tmp_path / "out.csv").is_file()

@@ -34,7 +34,6 @@ def reviews(n: int, seed: int) -> tuple[list[str], list[int]]:
 def test_both_baselines_on_learnable_text() -> None:
     train, test = reviews(300, 0), reviews(200, 1)
     result = fit_baselines(*train, *test)
-    assert result["majority"]["label"] == 1
     assert result["majority"]["accuracy"] == pytest.approx(np.mean(test[1]))
     assert result["tfidf_logistic"]["accuracy"] > 0.99
     assert "C = " in result["tfidf_logistic"]["settings"] and "300 training" in result["tfidf_logistic"]["settings"]

@@ -285,7 +285,7 @@ RUN: dict[str, Call] = {
 }
 RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)
 NO_CELL = {"Run": {"train", "evaluate", "evaluate_edits", "export", "watch"}, "Service": {"subject"}}
-NO_CELL["Run"] |= {"least_sure", "path", "task", "model", "answering", "device", "precision", "computing", "config"}
+NO_CELL["Run"] |= {"path", "task", "model", "answering", "device", "precision", "computing", "config"}
 NO_CELL["Service"] |= {"training", "probes", "probe", "control"}
 """Scores of a whole split, exports and what is shown of a training are of no text; the others are attributes."""
 CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": RUN}

@@ -23,11 +23,7 @@ from glassformer.tasks.reporting import TaskReport
 
 MakeRun = Callable[..., Path]
 
-PLOTS = {
-    "classify": {"loss", "metric", "confusion", "reliability"},
-    "translate": {"loss", "metric"},
-    "lm": {"loss", "metric"},
-}
+PLOTS = {"classify": {"loss", "metric", "confusion"}, "translate": {"loss", "metric"}, "lm": {"loss", "metric"}}
 
 
 def edit(path: Path, change: Callable[[dict], None]) -> None:

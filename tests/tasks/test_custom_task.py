@@ -68,7 +68,7 @@ def registered() -> Iterator[None]:
     """Register the task for these tests only: others assert which tasks there are."""
     register(Ordered)
     yield
-    del TASKS.registered["ordered"]
+    del TASKS["ordered"]
     TASK_NAMES.remove("ordered")
 
 

@@ -217,7 +217,7 @@ def test_a_run_answers_as_it_was_evaluated(trained: Path, capfd: Any) -> None:
     assert "paired bootstrap" in capfd.readouterr().out
 
 
-@for_each("flags", [["--calibrated"], ["--min-probability", "0.5"], ["--most-uncertain", "2"]])
+@for_each("flags", [["--calibrated"], ["--min-probability", "0.5"]])
 def test_what_needs_probabilities_is_refused(flags: list[str], trained: Path, capfd: Any) -> None:
     assert main(["predict", str(trained), "a b", *flags]) == UsageError.exit_code
     message = capfd.readouterr().err

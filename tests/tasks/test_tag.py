@@ -26,7 +26,6 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop.exported import load_exported
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.run import Run
-from glassformer.runs.records import Evaluation
 from glassformer.tasks.encoder import Tag, places_and_tags
 from glassformer.text.words import read_running
 
@@ -75,7 +74,6 @@ def test_a_run_is_scored_beside_both_baselines(trained: Path) -> None:
     assert scores["baselines"]["frequent"]["span_f1"] < scores["baselines"]["window"]["span_f1"]
     report = (trained / "report.md").read_text("utf-8")
     assert all(text in report for text in ("Span F1", "linear model of a window", "| LOC |", "B-LOC"))
-    assert (trained / "plots" / "confusion.png").is_file()
     other = DataConfig(files=FilesConfig(test_file=str(write(trained.parent / "o.conll", 10, seed=3))))
     assert run.evaluate(data=other)["n"] == 10
     assert main(["compare", str(trained), str(trained)]) == 0
@@ -115,7 +113,7 @@ def test_a_table_and_lines_are_answered(trained: Path, tmp_path: Path, capfd: An
         assert main(["predict", str(trained), *table]) == 0
     row = json.loads((tmp_path / "b.jsonl").read_text("utf-8"))
     assert row["words"] == ["n1", "goes", "to", "oslo"] and len(row["tags"]) == 4
-    for option in (["--calibrated"], ["--min-probability", "0.5"], ["--most-uncertain", "1"]):
+    for option in (["--calibrated"], ["--min-probability", "0.5"]):
         assert main(["predict", str(trained), "n1 goes", *option]) == UsageError.exit_code
 
 
@@ -131,8 +129,7 @@ def test_words_beyond_the_longest_text_are_outside_and_counted(trained: Path, mo
     assert len(answer["tags"]) == len(words) and answer["truncated"] is True
     assert set(answer["tags"][n_read:]) == {"O"}
     scores = task.evaluate(run.model, split, task.config.decode)
-    assert scores["n_words"] == len(words) and scores["n_words_cut"] == len(words) - n_read
-    assert "words beyond the longest text" in task.report.details(Evaluation(scores=scores))[0]
+    assert scores["n_words"] == len(words) and scores["n_truncated"] == 1
 
 
 @pytest.mark.parametrize("kind", ["word", "char", "byte-bpe"])

@@ -24,8 +24,7 @@ from glassformer.interop.exported import ExportedModel
 from glassformer.models.ensemble import evaluation_mode
 from glassformer.tasks.translate import Translate
 from glassformer.text.answers import token_probabilities
-from glassformer.text.confidence import AnswerRule
-from glassformer.text.decision import Decision
+from glassformer.text.decision import AnswerRule, Decision
 
 TEXTS = ["one red house", "", "two blue houses and a dog", "red", "a dog sees a dog", "zwölf"]
 WORDS = ["one", "two", "red", "blue", "house", "dog", "a"]
@@ -135,17 +134,6 @@ def test_the_command_prints_and_writes_it(trained: Path, tmp_path: Path, capsys:
     assert means == pytest.approx([answer["mean_probability"] for answer in answers], abs=1e-4)
 
 
-def test_the_least_sure_translations_come_first(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = glassformer.load(trained, device="cpu")
-    answers = run.predict(TEXTS, token_probabilities=True)
-    found = run.least_sure(iter(TEXTS), 3)
-    order = sorted(range(len(TEXTS)), key=lambda i: answers[i]["mean_log_probability"])
-    assert [row["row"] for row in found] == [i + 1 for i in order[:3]]
-    assert main(["predict", str(trained), *filter(None, TEXTS), "--most-uncertain", "2", "--device", "cpu"]) == 0
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert len(rows) == 2 and float(rows[0][-1]) <= float(rows[1][-1])
-
-
 def test_what_has_no_such_probabilities_refuses_them(trained: Path) -> None:
     run = glassformer.load(trained, device="cpu")
     with pytest.raises(UsageError, match="token_probabilities is for translators"):
@@ -161,8 +149,6 @@ def test_what_has_no_such_probabilities_refuses_them(trained: Path) -> None:
     exported.__dict__ |= {"path": trained, "facts": facts, "_decision": Decision()}
     with pytest.raises(UsageError, match="exported translator"):
         exported.predict("red", token_probabilities=True)
-    with pytest.raises(UsageError, match="exported translator"):
-        exported.least_sure(["red"], 1)
 
 
 def test_a_pair_of_which_both_sides_are_cut_is_one_that_is_cut() -> None:

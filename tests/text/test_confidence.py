@@ -1,10 +1,9 @@
-"""Answers by how sure a classifier is: a temperature, answers withheld, the least sure first."""
+"""Answers by how sure a classifier is: a temperature, answers withheld."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ from tests.helpers.exports import run_of
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.evaluate.scores import calibration, coverage_curve, fit_temperature
-from glassformer.evaluate.significance import wilson_interval
+from glassformer.evaluate.scores import calibration_error, fit_temperature
 from glassformer.interop.exported import load_exported
 from glassformer.runs.folder import RunFolder
-from glassformer.text.confidence import AnswerRule
+from glassformer.text.answers import answer_lines
 from glassformer.text.decision import COLDEST, HOTTEST, Decision, at_temperature, yes_and_no
 
 TINY: dict[str, Any] = {
@@ -68,7 +66,7 @@ def test_the_temperature_is_that_of_the_least_loss() -> None:
     for temperature in (0.5, 1.0, 3.0):
         p = at_temperature(torch.tensor(logits).softmax(-1).numpy(), 1 / temperature)
         assert fit_temperature(truth, p) == pytest.approx(temperature, rel=0.05)
-        assert calibration(truth, at_temperature(p, temperature))[0] < 0.02
+        assert calibration_error(truth, at_temperature(p, temperature)) < 0.02
     assert fit_temperature(truth, np.full((20_000, 3), np.nan)) is None
     assert fit_temperature(np.zeros(60, int), np.tile([0.8, 0.2], (60, 1))) is None, "nothing is wrong"
     assert fit_temperature(np.ones(60, int), np.tile([1.0, 0.0], (60, 1))) == pytest.approx(HOTTEST, rel=1e-3)
@@ -77,34 +75,19 @@ def test_the_temperature_is_that_of_the_least_loss() -> None:
 def test_a_temperature_keeps_order_and_sum() -> None:
     p = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
     for temperature in (COLDEST, 0.7, 1.0, HOTTEST):
-        found = Decision(temperature=temperature).calibrated(p, several=False)
+        found = Decision(temperature=temperature).calibrated(p)
         assert found.sum(axis=-1) == pytest.approx(1)
         assert (found.argsort(axis=-1)[:2] == p.argsort(axis=-1)[:2]).all()
-        each = Decision(temperature=temperature).calibrated(p[0], several=True)
+        each = Decision([0.5] * 3, temperature).calibrated(p[0])
         assert each == pytest.approx([at_temperature(np.array([1 - x, x]), temperature)[1] for x in p[0]])
-    assert Decision(temperature=1.0).calibrated(p, several=False) == pytest.approx(p)
-    assert Decision().calibrated(p, several=False) is p
+    assert Decision(temperature=1.0).calibrated(p) == pytest.approx(p)
+    assert Decision().calibrated(p) is p
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, 11.0, "warm", float("nan")])
 def test_a_damaged_temperature_is_refused(value: Any) -> None:
     with pytest.raises(CheckpointError):
         Decision.from_json({"temperature": value}, ["a", "b"], "config.json")
-
-
-def test_the_coverage_curve_counts_what_a_probability_answers() -> None:
-    rng = np.random.default_rng(1)
-    best = rng.choice([0.6, 0.7, 0.8, 0.9, 0.95], 200)
-    p, truth = np.stack([best, 1 - best], axis=1), (rng.random(200) > best).astype(int)
-    points = coverage_curve(truth, p)
-    assert [point["n"] for point in points] == sorted({point["n"] for point in points}), "equal ones go together"
-    assert points[-1]["coverage"] == 1.0 and points[-1]["accuracy"] == (truth == 0).mean()
-    for point in points:
-        kept = best >= point["min_probability"]
-        assert point["n"] == kept.sum() and point["coverage"] == kept.mean()
-        n_right = int((truth[kept] == 0).sum())
-        assert point["accuracy"] == n_right / kept.sum() and point["ci95"] == wilson_interval(n_right, int(kept.sum()))
-    assert [point["n"] for point in coverage_curve(np.array([0]), np.array([[0.9, 0.1]]))] == [1]
 
 
 def test_a_run_stores_its_temperature_and_reports_what_it_changes(trained: Path) -> None:
@@ -119,7 +102,6 @@ def test_a_run_stores_its_temperature_and_reports_what_it_changes(trained: Path)
     assert "`predict --calibrated`" in (trained / "report.md").read_text("utf-8")
     again = run.evaluate()
     assert again["ece_calibrated"] == pytest.approx(scores["ece_calibrated"], abs=1e-6)
-    assert (trained / "plots" / "reliability.png").is_file() == (run.task.name == "classify")
 
 
 def test_the_temperature_is_that_of_the_mean_of_the_members(trained: Path) -> None:
@@ -163,7 +145,7 @@ def test_calibrated_answers_are_the_same_labels(trained: Path) -> None:
     run = glassformer.load(trained)
     plain, calibrated = run.predict(TEXTS), run.predict(TEXTS, calibrated=True)
     several = run.task.name == "multilabel"
-    assert shares(calibrated) == pytest.approx(run.task.decision.calibrated(shares(plain), several=several))
+    assert shares(calibrated) == pytest.approx(run.task.decision.calibrated(shares(plain)))
     assert not np.array_equal(shares(plain), shares(calibrated))
     for was, now in zip(plain, calibrated, strict=True):
         assert was.get("label", was.get("labels")) == now.get("label", now.get("labels"))
@@ -184,59 +166,12 @@ def test_no_label_below_a_probability(trained: Path) -> None:
             assert now["labels"] == [name for name in was["labels"] if was["probabilities"][name] >= least]
             continue
         assert now == was | {"label": was["label"] if was["probability"] >= least else None}
-        [line] = run.task.report.answer_lines(now)
+        [line] = answer_lines(now)
         assert line.split("\t") == [now["label"] or "", f"{was['probability']:.4f}"]
     if "label" in plain[0]:
         assert {answer["label"] for answer in answers} > {None}
         assert all(answer["label"] is None for answer in run.predict(TEXTS, min_probability=1.0))
     assert run.predict(TEXTS, min_probability=0.0) == plain
-
-
-def test_the_least_sure_come_first(trained: Path) -> None:
-    run = glassformer.load(trained)
-    texts = [*TEXTS, *TEXTS, *(f"good {i}" for i in range(300))]
-    found, answers = run.least_sure(texts, 4), run.predict(texts)
-    rule = AnswerRule(run.task.explain_as, run.task.decision)
-    rows = sorted(range(len(texts)), key=lambda i: rule.sureness(answers[i]))[:4]  # stable, as the answers must be
-    assert [answer["row"] - 1 for answer in found] == rows
-    assert [answer["text"] for answer in found] == [texts[row] for row in rows]
-    assert len(run.least_sure(iter(TEXTS), 100)) == len(TEXTS)
-    calibrated = run.least_sure(texts, 2, calibrated=True)
-    again = [run.predict(answer["text"], calibrated=True) for answer in calibrated]
-    assert shares(calibrated) == pytest.approx(shares(again), abs=1e-5)
-    if run.task.name == "classify":
-        assert found[0]["probability"] == min(answer["probability"] for answer in answers)
-
-
-def test_of_several_labels_the_nearest_threshold_counts() -> None:
-    rule = AnswerRule("multilabel_classifier", Decision(thresholds=[0.2, 0.5], temperature=2.0))
-    answers = [{"text": "", "labels": [], "probabilities": {"a": a, "b": b}} for a, b in ((0.9, 0.1), (0.1, 0.45))]
-    assert [rule.sureness(answer) for answer in answers] == pytest.approx([0.4, 0.05])
-    at = AnswerRule("multilabel_classifier", rule.decision, calibrated=True)
-    exact = {"labels": ["a"], "probabilities": {"a": 0.2, "b": 0.9}}
-    [found] = at.apply([exact])
-    assert at.sureness(found) == pytest.approx(0), "thresholds have the temperature of the probabilities"
-
-
-def test_memory_holds_the_wanted_answers_alone() -> None:
-    alive, most = 0, 0
-
-    class Counted(dict[str, Any]):
-        def __init__(self, p: float) -> None:
-            super().__init__(label="a", probability=p)
-            nonlocal alive, most
-            alive += 1
-            most = max(most, alive)
-
-        def __del__(self) -> None:
-            nonlocal alive
-            alive -= 1
-
-    def answers() -> Iterator[dict[str, Any]]:
-        yield from (Counted(p) for p in np.random.default_rng(0).random(2000).tolist())
-
-    found = AnswerRule("classifier", Decision()).least_sure(answers(), 5)
-    assert len(found) == 5 and most < 20
 
 
 def test_what_has_no_temperature_or_probabilities_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,15 +181,10 @@ def test_what_has_no_temperature_or_probabilities_is_refused(monkeypatch: pytest
     for wrong in (-0.1, 1.5, "much", True):
         with pytest.raises(UsageError, match="min_probability"):
             run.predict("a", min_probability=wrong)
-    for n in (0, 1.5):
-        with pytest.raises(UsageError, match="most_uncertain"):
-            run.least_sure(["a"], n)  # pyright: ignore[reportArgumentType]
     translator = run_of("translate", monkeypatch)
     for options in ({"calibrated": True}, {"min_probability": 0.5}):
         with pytest.raises(UsageError, match="classifiers"):
             translator.predict_stream(["a"], **options)
-    with pytest.raises(UsageError, match="classifiers and translators"):
-        run_of("lm", monkeypatch).least_sure(["a"], 1)
     assert translator.predict("a", calibrated=False)
 
 
@@ -298,11 +228,8 @@ def test_an_export_answers_alike(target: str, trained: Path, tmp_path: Path, cap
     keys = ("text", "label", "labels")
     assert [[a.get(k) for k in keys] for a in ours] == [[a.get(k) for k in keys] for a in theirs]
     assert [*exported.predict_stream(TEXTS, **options)] == theirs
-    least = exported.least_sure(TEXTS, 2, **options)
-    assert [a["row"] for a in least] == [a["row"] for a in run.least_sure(TEXTS, 2, **options)]
     assert exported.predict(TEXTS) == exported.predict(TEXTS, calibrated=False)
     assert printed(capfd, tmp_path / "out", "--calibrated", "--min-probability", "0.55") == theirs
-    assert printed(capfd, tmp_path / "out", "--most-uncertain", "2") == exported.least_sure(TEXTS, 2)
 
 
 def test_an_imported_export_has_the_temperature(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -326,15 +253,10 @@ def test_the_command_does_what_python_does(trained: Path, capfd: Any) -> None:
     run, rows = glassformer.load(trained), partial(printed, capfd, trained)
     assert rows() == run.predict(TEXTS)
     assert rows("--calibrated", "--min-probability", "0.6") == run.predict(TEXTS, calibrated=True, min_probability=0.6)
-    assert rows("--most-uncertain", "2", "--calibrated") == run.least_sure(TEXTS, 2, calibrated=True)
-    assert main(["predict", str(trained), *TEXTS, "--most-uncertain", "3"]) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert [int(line.split("\t")[0]) for line in lines] == [a["row"] for a in run.least_sure(TEXTS, 3)]
     if run.task.name == "classify":
         assert main(["predict", str(trained), *TEXTS, "--min-probability", "1"]) == 0
         assert all(line.startswith("\t0.") for line in capfd.readouterr().out.splitlines())
-    for flag, value in (("--min-probability", "2"), ("--most-uncertain", "0")):
-        assert main(["predict", str(trained), "a", flag, value]) == 2
+    assert main(["predict", str(trained), "a", "--min-probability", "2"]) == 2
 
 
 def test_a_folder_of_seeds_predicts_with_its_best_run(tmp_path: Path) -> None:

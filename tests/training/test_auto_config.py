@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tests.helpers.small import config_of, data_of
@@ -13,9 +15,8 @@ from glassformer.cli.main import main
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override
 from glassformer.data.shards import ShardIndex
+from glassformer.data.splits import TextData
 from glassformer.errors import UsageError
-from glassformer.tasks import lm as running
-from glassformer.tasks import translate as pairs
 from glassformer.tasks.base import WORD_VOCAB_SIZE
 from glassformer.tasks.encoder import Classify
 from glassformer.tasks.lm import LanguageModelling
@@ -87,7 +88,8 @@ def test_members_together_read_what_takes_minutes() -> None:
 
 def test_few_pairs_are_read_often_and_many_seldom() -> None:
     """From a thousand pairs to ten million: more pieces, fewer passes, never past their ends."""
-    found = [pairs.suggest(n) for n in (1, 1000, 5000, 29_000, 200_000, 10_000_000)]
+    sets = [cast(TextData, SimpleNamespace(train=range(n))) for n in (1, 1000, 5000, 29_000, 200_000, 10_000_000)]
+    found = [Translate.suggest_settings(data, Config())[0] for data in sets]
     sizes, passes = [f["vocab_size"] for f in found], [f["epochs"] for f in found]
     assert sizes == sorted(sizes) and sizes[:3] == [6000] * 3 and sizes[-1] == 32_000
     assert passes == sorted(passes, reverse=True) and passes[:2] == [60, 60] and passes[-1] == 1.1
@@ -104,19 +106,13 @@ def test_words_of_pairs_are_all_kept() -> None:
         assert (config.text.vocab_size == WORD_VOCAB_SIZE) == (kind == "word")
 
 
-def test_a_longer_text_gets_a_larger_model() -> None:
-    found = [running.suggest(n) for n in (1, 10**5, 10**6, 10**7, 10**8, 10**10)]
-    for name in ("vocab_size", "n_layers", "d_model"):
-        assert [f[name] for f in found] == sorted(f[name] for f in found), name
+def test_a_longer_text_gets_more_pieces_and_fewer_passes() -> None:
+    shards = [SimpleNamespace(counts={"tokens": n}) for n in (1, 10**5, 10**6, 10**7, 10**8, 10**10)]
+    sets = [cast(TextData, SimpleNamespace(train=SimpleNamespace(shards=each))) for each in shards]
+    found = [LanguageModelling.suggest_settings(data, Config())[0] for data in sets]
+    assert [f["vocab_size"] for f in found] == sorted(f["vocab_size"] for f in found)
     for name in ("epochs", "dropout"):
         assert [f[name] for f in found] == sorted((f[name] for f in found), reverse=True), name
-
-
-def test_heads_divide_the_width_that_is_chosen_by_hand() -> None:
-    assert [running.heads_of(d) for d in (8, 64, 100, 192, 200, 384)] == [1, 1, 1, 3, 2, 6]
-    left = replace(config_of("lm"), auto=("n_heads",))
-    config, _ = apply_auto_config(override(left, {"d_model": 256}), LanguageModelling, data_of("lm"))
-    assert config.model.n_heads == 4
 
 
 def test_what_was_encoded_ahead_keeps_its_vocabulary(tmp_path: Path) -> None:

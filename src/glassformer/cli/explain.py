@@ -16,8 +16,6 @@ from glassformer.cli import explain_edits, explain_follow, explain_learning, fla
 from glassformer.cli.predict import stdin_lines
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import RunFolder
-from glassformer.text.confidence import AnswerRule
-from glassformer.text.pairs import with_second
 from glassformer.utils import console
 from glassformer.utils.atomic_io import atomic_write_text
 
@@ -119,10 +117,11 @@ def run(argv: Sequence[str]) -> int:
 
     trained = glassformer.load(folder, device=arguments.device)
     trained.allow_changed_data = arguments.allow_changed_data
-    check_looked_at(arguments, trained.task.explain_as)
+    check_looked_at(arguments, trained.task.looked_into)
     if arguments.calibrated:
-        AnswerRule.of(trained.task.explain_as, trained.task.decision, {"calibrated": True})
-    text = with_second(trained.task.tokenizer, text, arguments.pair, path) if text is not None else None
+        trained.task.answer_rule({"calibrated": True})
+    if text is not None and arguments.pair is not None:
+        text = trained.task.tokenizer.pair(text, arguments.pair)
     requests = requests_of(arguments, text)
     if arguments.check is not None:
         return explain_edits.check_findings(trained, Path(arguments.check), arguments.json)
@@ -211,13 +210,13 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
         raise UsageError("--json prints the effect, and --out writes it", "leave one of them out")
 
 
-def check_looked_at(arguments: ExplainArguments, kind: str | None) -> None:
-    """Refuse --label of a tagger, and --word of what is none, with a UsageError that names the other flag."""
-    if arguments.label is not None and kind == "tagger":
-        raise UsageError("--label is of a classifier of several labels, and this run tags words", "name one: --word")
-    if arguments.word is not None and kind != "tagger":
-        hint = "name a label: --label" if kind == "multilabel_classifier" else "leave it out"
-        raise UsageError("--word is of a tagger, and this run is none", hint)
+def check_looked_at(arguments: ExplainArguments, looked_into: str) -> None:
+    """Refuse --label and --word of a model that has no such answers, with a UsageError that names the other flag."""
+    models = {"label": "a classifier of several labels", "word": "a tagger"}
+    for name, model in models.items():
+        if getattr(arguments, name) is not None and name != looked_into:
+            hint = f"name a {looked_into}: --{looked_into}" if looked_into else "leave it out"
+            raise UsageError(f"--{name} is of {model}, and this run is none", hint)
 
 
 def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str, Any]]:

@@ -174,7 +174,7 @@ def check_findings(trained: Any, path: Path, as_json: bool) -> int:
     weights, findings = read_findings(path)
     same = weights == checkpoint_sha256(trained, MODEL)
     measured = [measure_again(trained, finding) for finding in findings]
-    of_numbers = trained.task.explain_as == "regressor"
+    of_numbers = trained.task.decision.sd is not None
     differing = [differences(*pair, of_numbers) for pair in zip(findings, measured, strict=True)]
     failed = sum(map(bool, differing))
     if as_json:

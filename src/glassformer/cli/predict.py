@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,21 +19,18 @@ from glassformer.cli import flags
 from glassformer.config.recipes import override
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, is_exported
+from glassformer.text.answers import answer_lines
 from glassformer.text.long_text import ArrivingLines
-from glassformer.text.pairs import with_second
 from glassformer.utils import console
 
 if TYPE_CHECKING:
-    from glassformer.interop.exported import ExportedModel
-    from glassformer.run import Run
     from glassformer.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
 
-OF_TABLES = ("text_column", "pair_column", "header", "delimiter", "quotes", "encoding")
-OF_OUTPUT = ("out", "probabilities", "prefix", "skip_rows")
-"""Flags that go with --file, and those of them that go with the table that is written."""
+OF_TABLES = "text_column pair_column header delimiter quotes encoding out probabilities prefix skip_rows".split()
+"""Flags that go with --file."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +59,6 @@ class PredictArguments:
     """Probabilities of a classifier at the temperature fitted on its validation texts."""
     min_probability: float | None = None
     """Probability below which a classifier answers no label, 0 to 1."""
-    most_uncertain: int | None = None
-    """Number of answers to print, those of which the model is least sure, the least first, after their row numbers, and
-    with --json after their texts; also of a table, --file."""
     token_probabilities: bool = False
     """Probability of each token of a translation given those before it, and their mean."""
     json: bool = False
@@ -116,17 +110,14 @@ def run(argv: Sequence[str]) -> int:
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     logger.info(f"computed by torch, {trained.precision}")
-    texts = _with_pair(trained.task.tokenizer, texts, arguments, trained.path)
+    texts = _with_pair(trained.task.tokenizer, texts, arguments)
     options |= _rules(arguments)
     if of_table:
-        from glassformer.cli.predict_table import Answerer, predict_table, table_texts
+        from glassformer.cli.predict_table import Answerer, predict_table
 
-        answerer = Answerer.of_run(trained, options)
-        if arguments.most_uncertain is None:
-            return predict_table(arguments, answerer)
-        texts = table_texts(arguments, answerer)
-    answers = _answers(trained, arguments, texts or lines_to_answer(), options)
-    return _write(answers, trained.task.report.answer_lines, trained.precision if arguments.json else None)
+        return predict_table(arguments, Answerer.of_run(trained, options))
+    answers = trained.predict_stream(texts or lines_to_answer(), **options)
+    return _write(answers, trained.precision if arguments.json else None)
 
 
 def _rules(arguments: PredictArguments) -> dict[str, Any]:
@@ -193,21 +184,15 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     texts = words[1:] + ([arguments.prompt] if arguments.prompt is not None else [])
     of_table = _names_table(arguments, texts)
     _note_files(texts)
-    texts = _with_pair(model.tokenizer, texts, arguments, path)
+    texts = _with_pair(model.tokenizer, texts, arguments)
     logger.info(f"computed by {model.facts.target}, {model.facts.precision}")
     options |= _rules(arguments)
     if of_table:
-        from glassformer.cli.predict_table import Answerer, predict_table, table_texts
+        from glassformer.cli.predict_table import Answerer, predict_table
 
-        answerer = Answerer.of_export(model, options)
-        if arguments.most_uncertain is None:
-            return predict_table(arguments, answerer)
-        texts = table_texts(arguments, answerer)
-    return _write(
-        _answers(model, arguments, texts or lines_to_answer(), options),
-        model.answer_lines,
-        model.facts.precision if arguments.json else None,
-    )
+        return predict_table(arguments, Answerer.of_export(model, options))
+    answers = model.predict_stream(texts or lines_to_answer(), **options)
+    return _write(answers, model.facts.precision if arguments.json else None)
 
 
 def _note_files(texts: Sequence[str]) -> None:
@@ -231,18 +216,18 @@ def has_columns(name: str) -> bool:
     return suffix_of(Path(name)) in (*TABLES, *COLUMN_FILES)
 
 
-def _with_pair(tokenizer: Tokenizer, texts: list[str], arguments: PredictArguments, where: Path) -> list[str]:
+def _with_pair(tokenizer: Tokenizer, texts: list[str], arguments: PredictArguments) -> list[str]:
     """Return the texts, or the pair of the only one and of that of --pair."""
     if arguments.pair is None:
         return texts
     if len(texts) != 1:
         raise UsageError(f"--pair is the second text of a pair, and {len(texts)} first ones came", "give one text")
-    return [with_second(tokenizer, texts[0], arguments.pair, where)]
+    return [tokenizer.pair(texts[0], arguments.pair)]
 
 
 def _names_table(arguments: PredictArguments, texts: list[str]) -> bool:
     """Return whether flags name a table; those that go with one are refused without it."""
-    given = [name for name in (*OF_TABLES, *OF_OUTPUT) if getattr(arguments, name)]
+    given = [name for name in OF_TABLES if getattr(arguments, name)]
     if arguments.file is None and not given:
         return False
     _check_table_flags(arguments, texts, given)
@@ -256,11 +241,6 @@ def _check_table_flags(arguments: Any, texts: list[str], given: Sequence[str]) -
         raise UsageError(f"{flag} goes with --file", "name the table: --file in.csv --out out.csv")
     if texts:
         raise UsageError("texts and --file were given", "give one of them")
-    if arguments.most_uncertain is not None:
-        if wrong := [name for name in given if name in OF_OUTPUT]:
-            message = f"--most-uncertain prints its answers, and --{wrong[0].replace('_', '-')} is of a table"
-            raise UsageError(message, "leave out one of them; --json prints the texts, too")
-        return
     if arguments.out is None:
         raise UsageError("--file needs --out", "name the table to write, as in: --out out.csv")
     from glassformer.data.answered_table import format_for
@@ -271,18 +251,7 @@ def _check_table_flags(arguments: Any, texts: list[str], given: Sequence[str]) -
         raise UsageError(f"{out} exists", "name a new file, or remove this one")
 
 
-def _answers(
-    model: Run | ExportedModel, arguments: PredictArguments, texts: Iterable[str], options: dict[str, Any]
-) -> Iterable[dict[str, Any]]:
-    """Return the answers to texts as they come, or those of which the model is least sure, after the last text."""
-    if arguments.most_uncertain is None:
-        return model.predict_stream(texts, **options)
-    return model.least_sure(texts, arguments.most_uncertain, **options)
-
-
-def _write(
-    answers: Iterable[dict[str, Any]], lines_of: Callable[[dict[str, Any]], list[str]], precision: str | None
-) -> int:
+def _write(answers: Iterable[dict[str, Any]], precision: str | None) -> int:
     """Write answers as they come, as JSON with the precision that they were computed in; return the exit code."""
     n = cut = 0
     for n, result in enumerate(answers, start=1):  # noqa: B007
@@ -290,9 +259,8 @@ def _write(
         if precision is not None:
             console.write_json({**result, "precision": precision})
         else:
-            for line in lines_of(result):
-                row = f"{result['row']}\t" if "row" in result else ""
-                console.write(row + re.sub(r"\r\n|\r|\n", " ", line))
+            for line in answer_lines(result):
+                console.write(re.sub(r"\r\n|\r|\n", " ", line))
     if cut:
         logger.warning(f"{cut} of {n} translations hit the length limit; a larger --max-new-tokens may help")
     if n == 0:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from glassformer.data.answered_table import InputTable, TableWriter, scan_table
-from glassformer.data.datasets.columns import SOURCE, Columns, ColumnSpec, text_specs
+from glassformer.data.datasets.columns import ColumnSpecs
 from glassformer.data.diagnostics import TableForm
 from glassformer.data.sources import pipes_kept
 from glassformer.errors import DataError, ResourceError, UsageError
@@ -51,55 +52,39 @@ class Answerer:
         model: what answers.
         options: options of `predict_stream`: of decoding, and of what is done with probabilities.
         engine: what computes, on which device, in which precision.
-        columns: the columns that the task reads, the text first; None where it reads running text.
+        columns_of: headers of the first and of the second texts, where they were named → the columns to read.
         labels: the classes, if answers are classes.
-        known: the columns that training read. pairs: whether each text is a pair.
     """
 
     model: Answering
     options: dict[str, Any]
     engine: Mapping[str, str]
-    columns: tuple[ColumnSpec, ...] | None
+    columns_of: Callable[[tuple[str | None, str | None]], ColumnSpecs]
     labels: list[str] | None
-    known: Columns | None = None
-    pairs: bool = False
 
     @staticmethod
     def of_run(trained: Run, options: dict[str, Any]) -> Answerer:
         """Return a run, or several joined ones, as what answers."""
         engine = {"engine": "torch", "device": trained.device.type, "precision": trained.precision}
-        known = known_columns(RunFolder(trained.path).read_data())
-        task = trained.task
-        return Answerer(
-            trained, options, engine, task.schema.columns, task.label_names, known, bool(task.tokenizer.separator)
-        )
+        columns_of = partial(trained.task.text_columns, known_columns(RunFolder(trained.path).read_data()))
+        return Answerer(trained, options, engine, columns_of, trained.task.label_names)
 
     @staticmethod
     def of_export(model: ExportedModel, options: dict[str, Any]) -> Answerer:
         """Return an exported model as what answers, without importing torch."""
         facts = model.facts
         engine = {"engine": facts.target, "device": model.device, "precision": facts.precision}
-        columns = (SOURCE,) if facts.kind == "translator" else None
-        pairs = bool(model.tokenizer.separator)
-        return Answerer(model, options, engine, columns, facts.labels or None, None, pairs)
+        return Answerer(model, options, engine, model.text_columns, facts.labels or None)
 
 
 def table_of(arguments: Any, answerer: Answerer) -> InputTable:
     """Read the table that the flags name, and log what was found; errors as of `scan_table`."""
-    requested = arguments.text_column, arguments.pair_column
-    specs = text_specs(answerer.columns, answerer.known, requested, answerer.pairs)
+    specs = answerer.columns_of((arguments.text_column, arguments.pair_column))
     form = TableForm(arguments.header, arguments.delimiter, arguments.quotes, arguments.encoding or "utf-8")
     table = scan_table(Path(arguments.file), specs, form)
     for note in table.notes:
         logger.info(note)
     return table
-
-
-def table_texts(arguments: Any, answerer: Answerer) -> Iterator[str]:
-    """Yield the texts of the table, each pair as one, after reading it once."""
-    with pipes_kept():  # it is read twice
-        for text, _ in table_of(arguments, answerer).rows():
-            yield text
 
 
 @pipes_kept()

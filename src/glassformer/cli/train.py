@@ -171,5 +171,4 @@ def _finish(run: Any, out: Path, as_json: bool) -> None:
     if folder.report.is_file():
         logger.info(f"report: {folder.report}")
     logger.info(f"use it:  {glassformer_command('predict', out)} …")
-    if run.task.explain_as is not None:
-        logger.info(f"look inside: {glassformer_command('explain', out)}")
+    logger.info(f"look inside: {glassformer_command('explain', out)}")

@@ -64,7 +64,7 @@ class ModelConfig:
     embedding_init_std: float | None = number(None, "(0, inf)")
     """Initial standard deviation of embeddings, positions scaled alike; without it, the paper's 1."""
     ensemble_size: int = number(1, "[1, 100]")
-    """Number of models trained together from different initial weights; their probabilities are averaged."""
+    """Number of models trained together from different initial weights; they answer by the mean of their outputs."""
     dropout: float = number(0.1, "[0, 1)")
     """Dropout probability on embeddings and on the output of every sublayer."""
     embedding_dropout: float | None = number(None, "[0, 1)")

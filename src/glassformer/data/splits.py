@@ -50,19 +50,6 @@ def _long_lines(split: Split) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Published:
-    """References in the form that published work is scored on.
-
-    Args:
-        answers: lowercased, normalised and tokenised references.
-        language: language of Moses's rules that bring a translation to that form; None if it has that form.
-    """
-
-    answers: list[str]
-    language: str | None
-
-
-@dataclass(frozen=True)
 class Split:
     """The examples of one part of a data set.
 
@@ -70,7 +57,6 @@ class Split:
         text: inputs: texts, source sentences, documents.
         answer: target of each text as written, a label or a sentence; None for texts alone and running text.
         source: origin of the texts, for messages ("aclImdb/train").
-        published: references for a score comparable with published ones.
         shards: pretokenized running text, in place of `text`, which is then empty.
 
     Raises:
@@ -80,7 +66,6 @@ class Split:
     text: list[str]
     answer: list[str] | None = None
     source: str = ""
-    published: Published | None = None
     shards: ShardIndex | None = None
 
     def __post_init__(self) -> None:
@@ -104,9 +89,8 @@ class Split:
         """Return the rows at `index`, in that order, under a new name if `source` is given."""
         rows = [*map(int, index)]
         answer = None if self.answer is None else [self.answer[i] for i in rows]
-        published = self.published and replace(self.published, answers=[self.published.answers[i] for i in rows])
         source = self.source if source is None else source
-        return Split([self.text[i] for i in rows], answer, source, published)
+        return Split([self.text[i] for i in rows], answer, source)
 
 
 @dataclass(frozen=True)

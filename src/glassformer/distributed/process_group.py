@@ -67,7 +67,7 @@ class ProcessGroup:
     # --- one step -------------------------------------------------------------------------------------------
 
     def wrap_ddp(self, module: nn.Module) -> nn.Module:
-        """Return the module, in DistributedDataParallel where there are several processes: gradients are averaged."""
+        """Return the module, in DistributedDataParallel where there are several processes, for their mean gradients."""
         if self.world_size == 1:
             return module
         # The parameter was renamed between torch 2.11 and 2.13.
@@ -92,7 +92,7 @@ class ProcessGroup:
         return local + [(batches[0][:1], False)] * (n_local - len(local))
 
     def sync_gradients(self, module: nn.Module, is_last: bool) -> AbstractContextManager[object]:
-        """Return the context of a forward and backward pass: gradients are averaged in the last one of a step only."""
+        """Return the context of a forward and backward pass: of a step only the last makes gradients the mean."""
         if isinstance(module, DistributedDataParallel) and not is_last:
             return module.no_sync()
         return nullcontext()

@@ -10,26 +10,22 @@ import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 
+from glassformer.data.datasets.numbers import mean_and_sd
 from glassformer.evaluate import scores
 from glassformer.evaluate.scores import Labels, Sentences, best_threshold
-from glassformer.evaluate.scoring import f1
 from glassformer.text.ngrams import mostly_unspaced
 from glassformer.text.pairs import split_pairs
 
 Baselines = dict[str, dict[str, Any]]
 """Of each baseline its scores and, as `settings`, what it is in words."""
-
-
 Fit = Callable[[Any, np.ndarray, float, Any], np.ndarray]
-"""Features and truth of texts, a penalty, and features of others → the answers to the others."""
-Error = Callable[[np.ndarray, np.ndarray], float]
-"""Truth and answers → what the best penalty has least of."""
-CHOSEN = "chosen on a tenth of the {:,} training texts"
+"""Features and truth of examples, a penalty, and features of others → the answers to the others."""
 
 
 class Known(NamedTuple):
@@ -42,22 +38,20 @@ class Known(NamedTuple):
 
 MAX_TRAIN = 100_000
 """Most training texts the bag of words is fitted on; counting word pairs takes memory in proportion."""
-PENALTIES = (1.0, 4.0, 16.0, 64.0)
-"""Inverse strengths of the L2 penalty of a logistic regression."""
-ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+PENALTIES, LABEL_PENALTIES = (1.0, 4.0, 16.0, 64.0), (16.0,)
+"""Inverse strengths of the L2 penalty of a logistic regression, and of one for each of several labels."""
+ALPHAS = (1.0, 0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
 """Strengths of the L2 penalty of a ridge regression."""
-WINDOW_ALPHAS = (1e-8, 1e-7, 1e-6, 1e-5)
+WINDOW_ALPHAS = (1e-5, 1e-6, 1e-7, 1e-8)
 """Strengths of the L2 penalty of a linear model of a window."""
-MOST_CHOSEN_BY = 10
-"""Labels by which the penalty of several labels is chosen: those that most texts have."""
-FEWEST_CLASSES, FEWEST_NUMBERS = 20, 5
-"""Texts of the held-out tenth from which a penalty is chosen by them."""
+FEWEST = 20
+"""Examples of the held-out tenth from which a penalty is chosen by them; below, it is the first."""
 WINDOW = 2
 """Neighbours of a word on each side that the linear model of a window sees."""
 N_FEATURES = 1 << 18
 """Columns that the names of its features are hashed to."""
-PASSES, TRIED = 30, 10
-"""Passes of its stochastic gradient descent over the training words, and those by which the penalty is chosen."""
+PASSES = 15
+"""Passes of its stochastic gradient descent over the training words."""
 
 
 # --- linear models of texts ------------------------------------------------------------------------------------
@@ -113,18 +107,27 @@ def _limited(train: Known) -> Known:
     return Known([str(train.texts[i]) for i in kept.tolist()], train.truth[kept], train.pairs)
 
 
-def _held_out(n: int) -> tuple[Int[np.ndarray, " h"], Int[np.ndarray, " r"]]:
-    """Return a tenth of n examples to choose by, one at least, and the rest to fit."""
-    order, n_held = np.random.default_rng(0).permutation(n), max(1, n // 10)
-    return order[:n_held], order[n_held:]
+def _held_out(n: int) -> Bool[np.ndarray, " n"]:
+    """Return which of n examples are held out to choose by: a tenth, one at least."""
+    held = np.zeros(n, bool)
+    held[np.random.default_rng(0).permutation(n)[: max(1, n // 10)]] = True
+    return held
 
 
-def _chosen(fit: Fit, penalties: Sequence[float], x: Any, y: np.ndarray, fewest: int, error: Error) -> float:
-    """Return the penalty with the least error on the texts held out; 1 where they are fewer than `fewest`."""
-    held, rest = _held_out(len(y))
-    if len(held) < fewest or len(np.unique(y[rest])) < 2:
-        return 1.0
-    return min(penalties, key=lambda penalty: error(y[held], fit(x[rest], y[rest], penalty, x[held])))
+def _answered(
+    fit: Fit, penalties: Sequence[float], x: Any, y: np.ndarray, x_test: Any, held: Bool[np.ndarray, " n"]
+) -> tuple[np.ndarray, str]:
+    """Return the answers to others at the penalty of the least error on what is held out, and that penalty in words."""
+    rest, of_number = ~held, y.dtype.kind == "f"
+
+    def error(penalty: float) -> float:
+        found = fit(x[rest], y[rest], penalty, x[held])
+        return float(np.mean(np.abs(found - y[held]) if of_number else found != y[held]))
+
+    enough = len(penalties) > 1 and held.sum() >= FEWEST and len(np.unique(y[rest])) > 1
+    penalty = min(penalties, key=error) if enough else penalties[0]
+    how = f", chosen on a tenth of the {len(y):,} training examples" if enough else ""
+    return fit(x, y, penalty, x_test), f"{penalty:g}{how}"
 
 
 def _fitted(model: Any, x: Any, y: np.ndarray) -> Any:
@@ -138,6 +141,18 @@ def _logistic(x: Any, y: np.ndarray, penalty: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     return _fitted(LogisticRegression(C=penalty, max_iter=500), x, y)
+
+
+def _of_texts(
+    train: Known, test: Known, fit: Fit, penalties: Sequence[float], model: str
+) -> tuple[np.ndarray, str] | None:
+    """Return what a linear model of TF-IDF answers to test texts, and what it is; None for texts without a word."""
+    train = _limited(train)
+    if (features := tfidf_features(train, test)) is None or len(np.unique(train.truth, axis=0)) < 2:
+        return None
+    x, x_test, units = features
+    answers, chosen = _answered(fit, penalties, x, train.truth, x_test, _held_out(len(train.truth)))
+    return answers, f"{units}; {model} = {chosen}"
 
 
 # --- classes, several labels, a number -------------------------------------------------------------------------
@@ -154,17 +169,10 @@ def class_baselines(train: Known, test: Known) -> Baselines:
     def fit(x: Any, y: np.ndarray, penalty: float, others: Any) -> np.ndarray:
         return _logistic(x, y, penalty).predict(others)
 
-    label = int(np.bincount(train.truth).argmax())  # the smallest number among equals
-    constant = {"label": label, "settings": "always the most frequent label of the training texts"}
-    found = {"majority": scores.right_scores(test.truth, np.full_like(test.truth, label)) | constant}
-    train = _limited(train)
-    if len(np.unique(y := train.truth)) < 2 or (features := tfidf_features(train, test)) is None:
-        return found
-    x, x_test, units = features
-    penalty = _chosen(fit, PENALTIES, x, y, FEWEST_CLASSES, lambda truth, answers: float(np.mean(truth != answers)))
-    settings = f"{units}; logistic regression, L2, C = {penalty:g} {CHOSEN.format(len(y))}"
-    answered = scores.right_scores(test.truth, fit(x, y, penalty, x_test))
-    return found | {"tfidf_logistic": answered | {"settings": settings}}
+    label = np.bincount(train.truth).argmax()  # the smallest number among equals
+    constant = np.full_like(test.truth, label), "always the most frequent label of the training texts"
+    linear = _of_texts(train, test, fit, PENALTIES, "logistic regression, L2, C")
+    return _scored(test, scores.right_scores, majority=constant, tfidf_logistic=linear)
 
 
 def label_baselines(train: Known, test: Known) -> Baselines:
@@ -172,27 +180,22 @@ def label_baselines(train: Known, test: Known) -> Baselines:
 
     Returns:
         `frequent`, the labels that most training texts have, and `tfidf_logistic`, a logistic regression for each
-        label. The second is absent where there is no word.
+        label, whose common threshold is chosen with the penalty. The second is absent where there is no word.
     """
     shares = train.truth.mean(axis=0)
     limit = best_threshold(train.truth.ravel(), np.broadcast_to(shares, train.truth.shape).ravel())
     settings = f"always the labels of {limit:.1%} of the training texts or more: {int((shares >= limit).sum())}"
-    constant = np.broadcast_to(shares >= limit, test.truth.shape)
-    found = {"frequent": scores.answered_scores(test.truth, constant) | {"settings": settings}}
-    train = _limited(train)
-    if (features := tfidf_features(train, test)) is None:
-        return found
-    (x, x_test, units), y = features, train.truth
+    constant = np.broadcast_to(shares >= limit, test.truth.shape), settings
+    linear = _of_texts(train, test, _answered_labels, LABEL_PENALTIES, "a logistic regression for each label, L2, C")
+    return _scored(test, scores.answered_scores, frequent=constant, tfidf_logistic=linear)
 
-    def error(truth: Labels, p: np.ndarray) -> float:
-        return -f1(scores.label_counts(truth, p >= best_threshold(truth.ravel(), p.ravel())).sum(axis=0))
 
-    frequent = np.sort((-y.sum(axis=0)).argsort(kind="stable")[:MOST_CHOSEN_BY])
-    penalty, (held, rest) = _chosen(_one_against_rest, PENALTIES, x, y[:, frequent], 1, error), _held_out(len(y))
-    threshold = best_threshold(y[held].ravel(), _one_against_rest(x[rest], y[rest], penalty, x[held]).ravel())
-    settings = f"{units}; a logistic regression for each label, L2, C = {penalty:g} and threshold {threshold:.3f}"
-    answered = scores.answered_scores(test.truth, _one_against_rest(x, y, penalty, x_test) >= threshold)
-    return found | {"tfidf_logistic": answered | {"settings": f"{settings} {CHOSEN.format(len(y))}"}}
+def _answered_labels(x: Any, truth: Labels, penalty: float, others: Any) -> Labels:
+    """Return the labels whose probability reaches a common threshold, the best on what is held out of the training."""
+    held = _held_out(len(truth))
+    p = _one_against_rest(x[~held], truth[~held], penalty, x[held])
+    threshold = best_threshold(truth[held].ravel(), p.ravel())
+    return _one_against_rest(x, truth, penalty, others) >= threshold
 
 
 def _one_against_rest(x: Any, truth: Labels, penalty: float, others: Any) -> Float[np.ndarray, "T L"]:
@@ -204,8 +207,8 @@ def _one_against_rest(x: Any, truth: Labels, penalty: float, others: Any) -> Flo
     return p
 
 
-def number_baselines(train: Known, test: Known, scale: tuple[float, float]) -> Baselines:
-    """Fit and score what a regressor has to beat; `scale` are mean and standard deviation of the training numbers.
+def number_baselines(train: Known, test: Known) -> Baselines:
+    """Fit and score what a regressor has to beat.
 
     Returns:
         `mean`, the mean training number for each text, and `tfidf_ridge`, a ridge regression. The second is absent
@@ -213,22 +216,21 @@ def number_baselines(train: Known, test: Known, scale: tuple[float, float]) -> B
     """
     from sklearn.linear_model import Ridge
 
+    mean, sd = mean_and_sd(train.truth)
+
     def fit(x: Any, y: np.ndarray, penalty: float, others: Any) -> np.ndarray:
         # TF-IDF is in single precision, in which a large mean has no room for the rest.
-        return _fitted(Ridge(alpha=penalty), x, y).predict(others).astype(np.float64)
+        model = _fitted(Ridge(alpha=penalty), x, (y - mean) / sd)
+        return mean + sd * model.predict(others).astype(np.float64)
 
-    mean, sd = scale
-    settings = f"always {mean:.6g}, the mean of the training numbers"
-    found = {"mean": scores.number_scores(test.truth, np.full(len(test.truth), mean)) | {"settings": settings}}
-    train = _limited(train)
-    if (features := tfidf_features(train, test)) is None:
-        return found
-    (x, x_test, units), y = features, (train.truth - mean) / sd
-    # By the least absolute error, by which models are chosen.
-    alpha = _chosen(fit, ALPHAS, x, y, FEWEST_NUMBERS, lambda truth, answers: float(np.abs(truth - answers).mean()))
-    settings = f"{units}; ridge regression, alpha = {alpha:g} {CHOSEN.format(len(y))}"
-    answered = scores.number_scores(test.truth, mean + sd * fit(x, y, alpha, x_test))
-    return found | {"tfidf_ridge": answered | {"settings": settings}}
+    constant = np.full(len(test.truth), mean), f"always {mean:.6g}, the mean of the training numbers"
+    linear = _of_texts(train, test, fit, ALPHAS, "ridge regression, alpha")
+    return _scored(test, scores.number_scores, mean=constant, tfidf_ridge=linear)
+
+
+def _scored(test: Known, score: Callable[..., dict[str, Any]], **answers: tuple[np.ndarray, str] | None) -> Baselines:
+    """Return the scores of what baselines answer, and what each is, without those that could not be fitted."""
+    return {name: score(test.truth, one[0]) | {"settings": one[1]} for name, one in answers.items() if one}
 
 
 # --- tags ------------------------------------------------------------------------------------------------------
@@ -244,42 +246,32 @@ def tag_baselines(
         where all words of training have one tag.
     """
     of_word, of_all = defaultdict[str, Counter[str]](Counter), Counter[str]()
-    for words, tags in zip(train, train_tags, strict=True):
-        of_all.update(tags)
-        for word, tag in zip(words, tags, strict=True):
-            of_word[word][tag] += 1
-    best = {word: _most_frequent(counts) for word, counts in of_word.items()}
-    answers = [[best.get(word) or _most_frequent(of_all) for word in words] for words in test]
+    for word, tag in zip(chain(*train), chain(*train_tags), strict=True):
+        of_all[tag] += 1
+        of_word[word][tag] += 1
+    best, other = {word: _most_frequent(counts) for word, counts in of_word.items()}, _most_frequent(of_all)
     settings = "each word's most frequent tag in training; the most frequent of all for a word that is not there"
-    found = {"frequent": _tag_scores(test_tags, answers, plain) | {"settings": settings}}
-    if len(of_all) < 2:
-        return found
-    held, rest = _held_out(len(train))
-    rest = rest if len({tag for i in rest.tolist() for tag in train_tags[i]}) > 1 else np.arange(len(train))
-    x, x_held = (window_features([train[i] for i in index.tolist()]) for index in (rest, held))
-    y, y_held = (_flat([train_tags[i] for i in index.tolist()]) for index in (rest, held))
-    alpha = max(WINDOW_ALPHAS[::-1], key=lambda a: np.mean(fit_window(x, y, a, TRIED).predict(x_held) == y_held))
-    model = fit_window(window_features(train), _flat(train_tags), alpha, PASSES)
-    answered = map(str, model.predict(window_features(test)))
-    settings = (
-        f"logistic regression on each word, its ends and shape, and those of {WINDOW} neighbours on each side; "
-        f"L2 {alpha:g}, chosen on a tenth of the training sentences"
-    )
-    answers = [[next(answered) for _ in words] for words in test]
-    return found | {"window": _tag_scores(test_tags, answers, plain) | {"settings": settings}}
+    answered = {"frequent": ([best.get(word, other) for word in chain(*test)], settings)}
+    if len(of_all) > 1:
+        x, x_test, y = window_features(train), window_features(test), np.array([*chain(*train_tags)])
+        held = np.repeat(_held_out(len(train)), [*map(len, train)])
+        tags, penalty = _answered(_fit_tags, WINDOW_ALPHAS, x, y, x_test, held)
+        seen = f"each word, its ends and shape, and those of {WINDOW} neighbours on each side"
+        answered["window"] = [*map(str, tags)], f"logistic regression on {seen}; L2 {penalty}"
+    found, ends = Baselines(), np.cumsum([0, *map(len, test)])
+    for name, (tags, settings) in answered.items():
+        scored = scores.tag_scores(test_tags, [tags[a:b] for a, b in pairwise(ends)], plain)
+        left_out = "headline", "per_label"
+        found[name] = {key: value for key, value in scored.items() if key not in left_out} | {"settings": settings}
+    return found
 
 
-def _tag_scores(truth: Sentences, found: Sentences, plain: bool) -> dict[str, Any]:
-    left_out = ("headline", "per_label", "confusion", "label_names")
-    return {name: value for name, value in scores.tag_scores(truth, found, plain).items() if name not in left_out}
+def _fit_tags(x: Any, tags: np.ndarray, alpha: float, others: Any) -> np.ndarray:
+    return fit_window(x, tags, alpha, PASSES).predict(others)
 
 
 def _most_frequent(counts: Counter[str]) -> str:
     return min(counts, key=lambda tag: (-counts[tag], tag))
-
-
-def _flat(rows: Sentences) -> np.ndarray:
-    return np.array([value for row in rows for value in row])
 
 
 def fit_window(features: Any, tags: np.ndarray, alpha: float, passes: int) -> Any:

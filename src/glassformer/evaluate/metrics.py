@@ -66,7 +66,6 @@ METRICS: dict[str, Metric] = {
         Metric("macro_f1", "Macro F1", "0–100%, higher is better", percent),
         Metric("exact_match", "Exact match", "share of answers right to the last character", percent),
         Metric("bleu", "BLEU", "0–100, higher is better", _tenths),
-        Metric("bleu_lc", "BLEU, lowercased words", "0–100, as papers on this data count", _tenths),
         Metric("chrf", "chrF", "0–100, higher is better", _tenths),
         Metric("roc_auc", "ROC AUC", "0.5 is chance, 1 is perfect", _four_places),
         Metric("length_ratio", "Length ratio", "words written to words of the reference"),

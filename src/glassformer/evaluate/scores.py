@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,12 @@ from jaxtyping import Bool, Float
 from glassformer.evaluate.scoring import f1, interval, ratio, share
 from glassformer.evaluate.significance import wilson_interval
 from glassformer.text.decision import COLDEST, HOTTEST, at_temperature
-from glassformer.text.tags import OUTSIDE, marks_span, spans_of
+from glassformer.text.tags import spans_of
 
 N_BINS = 15
-"""Bins of the reliability diagram, as in Guo et al. 2017."""
-N_COVERAGES = 20
-"""Steps of the coverage curve."""
+"""Bins of the calibration error, as in Guo et al. 2017."""
 FEWEST_OF_A_LABEL = 10
 """Validation texts with a label, and without it, from which it has a threshold of its own."""
-MOST_IN_CONFUSION = 60
-"""Labels up to which the confusions of tags are counted."""
 
 Labels = Bool[np.ndarray, "N L"]
 Probabilities = Float[np.ndarray, "N C"]
@@ -63,25 +60,21 @@ def class_scores(truth: Sequence[int] | np.ndarray, probabilities: np.ndarray, n
     Returns:
         n; accuracy with ci95 (Wilson); macro_f1 (over classes that occur or are predicted); log_loss in nats;
         roc_auc (for two classes of the second; for more, the mean of one-against-the-rest; None when only one
-        class occurs); ece and its calibration bins; the coverage curve; per_class; confusion (rows true, columns
-        predicted).
+        class occurs); ece; per_class; confusion (rows true, columns predicted).
     """
     truth, probabilities = np.asarray(truth, np.int64), np.asarray(probabilities, np.float64)
     confusion, answered = np.zeros((len(names), len(names)), np.int64), probabilities.argmax(axis=1)
     np.add.at(confusion, (truth, answered), 1)
     rows = by_name(names, confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1))
-    ece, bins = calibration(truth, probabilities)
     return {
         "n": len(truth),
         **right_scores(truth, answered),
         "log_loss": log_loss(probabilities[np.arange(len(truth)), truth]),
         "roc_auc": roc_auc(truth, probabilities),
-        "ece": ece,
+        "ece": calibration_error(truth, probabilities),
         "label_names": list(names),
         "per_class": rows,
         "confusion": confusion.tolist(),
-        "calibration": bins,
-        "coverage": coverage_curve(truth, probabilities),
     }
 
 
@@ -108,41 +101,12 @@ def roc_auc(truth: np.ndarray, probabilities: np.ndarray) -> float | None:
     return float(np.mean([roc_auc_score(truth == c, probabilities[:, c]) for c in classes]))
 
 
-def calibration(truth: np.ndarray, probabilities: np.ndarray) -> tuple[float, list[dict[str, float]]]:
-    """Compare confidence with accuracy in bins of equal width (Guo et al. 2017, section 2).
-
-    Returns:
-        The expected calibration error, i.e. the mean |confidence − accuracy| over examples by bin, and the
-        bins that hold examples: low, high, n, mean confidence, accuracy.
-    """
+def calibration_error(truth: np.ndarray, probabilities: np.ndarray) -> float:
+    """Return the mean |confidence − accuracy| over examples, by bins of equal width (Guo et al. 2017, section 2)."""
     confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == truth
-    edges, bins = np.linspace(0.0, 1.0, N_BINS + 1), list[dict[str, float]]()
-    which = np.clip(np.digitize(confidence, edges, right=True) - 1, 0, N_BINS - 1)
-    for b in np.unique(which):
-        inside = which == b
-        row = {"low": float(edges[b]), "high": float(edges[b + 1]), "n": int(inside.sum())}
-        bins.append(row | {"confidence": float(confidence[inside].mean()), "accuracy": float(right[inside].mean())})
-    return sum(b["n"] / len(truth) * abs(b["confidence"] - b["accuracy"]) for b in bins), bins
-
-
-def coverage_curve(truth: np.ndarray, probabilities: np.ndarray) -> list[dict[str, Any]]:
-    """Return how often the answers are right of which the model is most sure, by the share of texts answered.
-
-    Returns:
-        For each share in steps of 5% the `min_probability` at which at least that share is answered, how many texts
-        that are, as `n` and as `coverage`, and their accuracy with ci95 (Wilson). Equal probabilities are answered
-        together, so that some steps are left out.
-    """
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == truth
-    ordered, points = np.sort(confidence)[::-1], dict[int, dict[str, Any]]()
-    for step in range(1, N_COVERAGES + 1):
-        # Rounded down, so that as many are answered where the last bits of a probability are others.
-        least = math.floor(ordered[math.ceil(step * len(truth) / N_COVERAGES) - 1] * 1e6) / 1e6
-        answered = right[confidence >= least]
-        n, n_right = len(answered), int(answered.sum())
-        point = {"coverage": n / len(truth), "n": n, "min_probability": least}
-        points[n] = point | {"accuracy": n_right / n, "ci95": wilson_interval(n_right, n)}
-    return list(points.values())
+    which = np.digitize(confidence, np.linspace(0.0, 1.0, N_BINS + 1), right=True)
+    bins = [which == number for number in np.unique(which)]
+    return float(sum(each.sum() / len(truth) * abs(confidence[each].mean() - right[each].mean()) for each in bins))
 
 
 def fit_temperature(truth: np.ndarray, probabilities: Probabilities) -> float | None:
@@ -169,7 +133,7 @@ def calibrated_scores(truth: np.ndarray, probabilities: Probabilities, temperatu
         return {}
     calibrated = at_temperature(probabilities, temperature)
     loss = log_loss(calibrated[np.arange(len(truth)), truth])
-    error = calibration(truth, calibrated)[0]
+    error = calibration_error(truth, calibrated)
     return {"temperature": temperature, "ece_calibrated": error, "log_loss_calibrated": loss}
 
 
@@ -182,16 +146,12 @@ def label_counts(truth: Labels, answered: Labels) -> Float[np.ndarray, "N 3"]:
     return np.stack([each.sum(axis=1) for each in pairs], axis=1).astype(float)
 
 
-def macro_f1_of(truth: Labels, answered: Labels) -> float:
-    """Return `macro_f1` of labels."""
-    return macro_f1((truth & answered).sum(axis=0), answered.sum(axis=0), truth.sum(axis=0))
-
-
 def answered_scores(truth: Labels, answered: Labels) -> dict[str, Any]:
     """Return micro_f1 with its interval, macro_f1, and all_right, the share of texts whose labels are all right."""
     counts, all_right = label_counts(truth, answered), (truth == answered).all(axis=1)
     scores = {"micro_f1": f1(counts.sum(axis=0)), "micro_f1_ci95": interval(f1, counts)}
-    return scores | {"macro_f1": macro_f1_of(truth, answered), "all_right": float(all_right.mean())}
+    by_label = macro_f1((truth & answered).sum(axis=0), answered.sum(axis=0), truth.sum(axis=0))
+    return scores | {"macro_f1": by_label, "all_right": float(all_right.mean())}
 
 
 def label_scores(truth: Labels, probabilities: Probabilities, answered: Labels, names: Sequence[str]) -> dict[str, Any]:
@@ -244,53 +204,31 @@ def number_scores(truth: Float[np.ndarray, " N"], predicted: Float[np.ndarray, "
     """Score predicted numbers, of any size: from the mean of the true ones, in units of the largest distance from it.
 
     Returns:
-        n; mae and rmse, in the units of the numbers; r2; pearson and spearman; each with its 95% interval, a bootstrap
-        over examples, of errors with a best and a worst one: 0, and the range of the true numbers or twice the largest.
-        A resampled spearman keeps the ranks of the whole. What is undefined, as a correlation with one constant, is
-        None and has no interval.
+        n; mae and rmse, in the units of the numbers, each with its 95% interval, a bootstrap over examples with a best
+        and a worst error: 0, and the range of the true numbers or twice the largest; r2; pearson and spearman. What is
+        undefined, as a correlation with one constant, is None.
     """
     from scipy.stats import rankdata
 
     unit = float(np.abs([truth - truth.mean(), predicted - truth.mean()]).max()) or 1.0
     t, p = (truth - truth.mean()) / unit, (predicted - truth.mean()) / unit
     error, n, spread = np.abs(p - t), np.ones(len(t)), np.ptp(t)
-    farthest = float(max(spread, 2 * error.max()))
+    worst = float(max(spread, 2 * error.max()))
 
-    def mean_error(sums: np.ndarray) -> float:
-        return unit * ratio(sums)
+    def mean(sums: np.ndarray, power: int) -> float:
+        return unit * ratio(sums) ** (1 / power)
 
-    def root_mean_square(sums: np.ndarray) -> float:
-        return unit * ratio(sums) ** 0.5
-
-    def moments(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
-        return a, b, a**2, b**2, a * b, n
-
-    scores, correlated = dict[str, Any](n=len(truth)), min(spread, np.ptp(p)) > 0
-    for name, score, columns, worst, defined in (
-        ("mae", mean_error, (error, n), farthest, True),
-        ("rmse", root_mean_square, (error**2, n), farthest**2, True),
-        ("r2", _r2, (error**2, t, t**2, n), None, spread > 0),
-        ("pearson", _pearson, moments(t, p), None, correlated),
-        ("spearman", _pearson, moments(rankdata(t) / len(t), rankdata(p) / len(t)), None, correlated),
-    ):
-        counts, extremes = np.stack(columns, axis=1), None if worst is None else np.array([[0.0, 1.0], [worst, 1.0]])
-        scores[name] = score(counts.sum(axis=0)) if defined else None
-        scores[f"{name}_ci95"] = interval(score, counts, extremes) if defined else None
-    return scores
-
-
-def _r2(sums: np.ndarray) -> float:
-    """Return 1 − Σ error² / Σ (t − mean)²; in a draw of one constant, 0."""
-    squared, t, t2, n = sums
-    spread = t2 - t**2 / n
-    return float(1 - squared / spread) if spread > 1e-12 * n else 0.0
-
-
-def _pearson(sums: np.ndarray) -> float:
-    """Return the correlation of two columns from the sums of a, b, a², b², ab and 1; 0 in a draw of one constant."""
-    a, b, a2, b2, ab, n = sums
-    spread = (a2 - a**2 / n) * (b2 - b**2 / n)
-    return min(1.0, max(-1.0, float((ab - a * b / n) / spread**0.5))) if spread > 1e-24 * n**2 else 0.0
+    scores = dict[str, Any](n=len(truth))
+    for name, power in (("mae", 1), ("rmse", 2)):
+        counts, score = np.stack([error**power, n], axis=1), partial(mean, power=power)
+        between = interval(score, counts, np.array([[0.0, 1.0], [worst**power, 1.0]]))
+        scores |= {name: score(counts.sum(axis=0)), f"{name}_ci95": between}
+    r2 = 1 - np.square(error).sum() / np.square(t - t.mean()).sum() if spread > 0 else None
+    of_values, of_ranks = None, None
+    if min(spread, np.ptp(p)) > 0:
+        of_values, of_ranks = (np.corrcoef(*columns)[0, 1] for columns in ((t, p), (rankdata(t), rankdata(p))))
+    found = {"r2": r2, "pearson": of_values, "spearman": of_ranks}
+    return scores | {name: None if value is None else float(value) for name, value in found.items()}
 
 
 # --- tags ------------------------------------------------------------------------------------------------------
@@ -315,8 +253,7 @@ def tag_scores(truth: Sentences, found: Sentences, plain: bool) -> dict[str, Any
     Returns:
         n, the sentences, and n_words; headline, its name; tag_accuracy, and for spans span_f1, span_precision and
         span_recall (micro); macro_f1 over the labels of spans, or the plain tags, that occur or are answered; the
-        headline's interval; per_label; confusion and label_names (rows true, columns answered), of single words and
-        without B- and I-.
+        headline's interval; per_label.
     """
     counts = tag_counts(truth, found)
     right, wrong, missed, _, n_words = sums = counts.sum(axis=0)
@@ -336,15 +273,4 @@ def tag_scores(truth: Sentences, found: Sentences, plain: bool) -> dict[str, Any
     tallies = [Counter(thing[-1] for each in one for thing in each) for one in (both, things[1], things[0])]
     names = sorted(tallies[1] | tallies[2])
     of_names = [np.array([tally[name] for name in names], int) for tally in tallies]
-    scores |= {"macro_f1": macro_f1(*of_names), "per_label": by_name(names, *of_names)}
-    return scores | _confusion(truth, found)
-
-
-def _confusion(truth: Sentences, found: Sentences) -> dict[str, Any]:
-    """Return how often words of each label were given each; nothing for very many labels."""
-    labels = ([tag[2:] if marks_span(tag) else tag for tags in one for tag in tags] for one in (truth, found))
-    counts = Counter(zip(*labels, strict=True))
-    names = sorted({name for pair in counts for name in pair}, key=lambda name: (name != OUTSIDE, name))
-    if len(names) > MOST_IN_CONFUSION:
-        return {}
-    return {"label_names": names, "confusion": [[counts[row, column] for column in names] for row in names]}
+    return scores | {"macro_f1": macro_f1(*of_names), "per_label": by_name(names, *of_names)}

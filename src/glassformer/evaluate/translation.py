@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.splits import Published
 from glassformer.errors import UsageError
 from glassformer.evaluate.scoring import Predictions, Scoring
 from glassformer.evaluate.significance import bootstrap_interval, wilson_interval
@@ -79,29 +78,6 @@ def score(
             extremes = np.stack([metric.counts(each, references).mean(axis=0) for each in (references, nothing)])
             found[f"{name}_ci95"] = bootstrap_interval(counts, metric.score, extremes, n_bootstrap)
     return {"n": n, "exact_match": n_exact / n, "exact_match_ci95": wilson_interval(n_exact, n)} | found
-
-
-def published_score(hypotheses: Sequence[str], references: Published) -> dict[str, Any]:
-    """Compute BLEU as papers on Multi30k report it: on lowercased, normalised, tokenised references.
-
-    Hypotheses that are plain text are converted by Moses's rules, as `sacremoses` implements them. These reproduce the
-    published references from the raw ones, except for 2 of 3,042 validation lines.
-
-    Returns:
-        bleu_lc (0–100) with bleu_lc_signature and bleu_lc_ci95.
-    """
-    if references.language is not None:
-        hypotheses = tokenised(hypotheses, references.language)
-    scores = score(hypotheses, references.answers, tokenize="none")
-    return {f"bleu_lc{name[4:]}": scores[name] for name in ("bleu", "bleu_signature", "bleu_ci95")}
-
-
-def tokenised(lines: Sequence[str], language: str) -> list[str]:
-    """Lowercase lines, normalise their punctuation, and tokenise them by Moses's rules."""
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
-
-    normalize, tokenize = MosesPunctNormalizer(language).normalize, MosesTokenizer(language).tokenize
-    return [str(tokenize(normalize(line.lower()), return_str=True)).lower() for line in lines]
 
 
 def bleu_scoring(signature: str = "") -> Scoring:

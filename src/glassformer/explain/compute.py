@@ -45,7 +45,8 @@ from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import MODEL, Subject, with_checkpoint, with_member
 from glassformer.models.ensemble import Ensemble
-from glassformer.text.confidence import KINDS, AnswerRule
+from glassformer.text.answers import answer_lines
+from glassformer.text.decision import KINDS, AnswerRule
 from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened
 
@@ -73,7 +74,7 @@ def precision_noted(explanation: Explanation, run: Any) -> Explanation:
 
     def answer(model: nn.Module) -> str:
         with tuned(run.device, run.computing):
-            lines = run.task.report.answer_lines(run.task.predict(model, [request.text], decode)[0])
+            lines = answer_lines(run.task.predict(model, [request.text], decode)[0])
         cells = (f"{float(x):.2g}" if is_number(x) else x for x in "\t".join(lines).split("\t"))
         return shortened(", ".join(cells), 80)
 

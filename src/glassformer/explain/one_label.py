@@ -26,7 +26,7 @@ from glassformer.models.encoder_models import TextClassifier, TokenClassifier
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.tasks.encoder import Classify, EncoderTask
 from glassformer.tasks.heads import CLASSIFY
-from glassformer.text.tags import OUTSIDE, outside_of
+from glassformer.text.tags import OUTSIDE
 from glassformer.text.words import first_tokens, read_running
 from glassformer.utils.formatting import shortened
 
@@ -95,9 +95,7 @@ def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
     shown = _index(request, names, probabilities)
     thresholds = decision.thresholds_of(names)
     if request.calibrated:  # of one answer all probabilities are, those from which a label is answered too
-        probabilities, thresholds = (
-            decision.calibrated(np.array(p), several=True) for p in (probabilities, thresholds)
-        )
+        probabilities, thresholds = (decision.calibrated(np.array(p)) for p in (probabilities, thresholds))
     each = list(map(LabelChoice, names, probabilities.tolist(), np.array(thresholds).tolist()))
     members = [cast(TextClassifier, member).of_label(shown) for member in members_of(whole.model)]
     model = members[0] if len(members) == 1 else Ensemble(members)
@@ -114,7 +112,7 @@ def _of_one_word(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
     with exact_no_grad(whole.model):
         logits = exact_forward(whole.model, **encoded.model_inputs)[0]
     shares, best = logits.double().softmax(dim=-1).max(dim=-1)
-    tags = [names[outside_of(names) if place < 0 else int(best[place])] for place in places]
+    tags = [names[0 if place < 0 else int(best[place])] for place in places]
     shown = _word(request.label, words, tags)
     if places[shown] < 0:
         raise UsageError(f"the model has no token for word {shown + 1}, {words[shown][:40]!r}", "choose another word")

@@ -21,6 +21,7 @@ import numpy as np
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
+from glassformer.data.datasets.columns import SOURCE, ColumnSpecs, text_specs
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import CheckedEngine, Engine, Hypotheses
 from glassformer.interop.export_facts import (
@@ -36,19 +37,10 @@ from glassformer.interop.export_facts import (
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
-from glassformer.text.answers import (
-    PREDICTED_TOGETHER,
-    answer_columns,
-    answer_lines,
-    encoder_answer,
-    warn_at_end,
-    warn_of_cut,
-)
-from glassformer.text.confidence import AnswerRule
-from glassformer.text.decision import Decision
+from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, encoder_answer, warn_at_end, warn_of_cut
+from glassformer.text.decision import AnswerRule, Decision
 from glassformer.text.long_text import chunks_of, length_limit, window_start
-from glassformer.text.pairs import GivenText, checked_pairs, given_texts
-from glassformer.text.tags import outside_of
+from glassformer.text.pairs import GivenText, checked_texts, given_texts
 from glassformer.text.words import encoded_words, read_running
 from glassformer.utils.safe_read import sha256_regular
 
@@ -142,11 +134,6 @@ class ExportedModel:
         answers = rule.apply(self._stream(given, self._decode(options), first))
         return warn_at_end(iter(answers), self._most_tokens)
 
-    def least_sure(self, lines: Iterable[GivenText], n: int, **options: Any) -> list[dict[str, Any]]:
-        """Return the answers to the n texts of which a classifier is least sure, as of the run."""
-        options["token_probabilities"] = self.facts.kind == "translator"
-        return self._rule(options)[0].least_sure(self.predict_stream(lines, **options), n)
-
     def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
         rule, options = AnswerRule.of(self.facts.kind, self._decision, options)
         if rule.token_probabilities:
@@ -169,16 +156,19 @@ class ExportedModel:
         **options: Any,
     ) -> Any:
         """Return a table in memory with the columns of the answers behind its own; see `Run.predict_table`."""
-        from glassformer.data.datasets.columns import SOURCE, text_specs
         from glassformer.data.frames import answered_frame
 
-        columns = (SOURCE,) if self.facts.kind == "translator" else None
-        specs = text_specs(columns, None, (text_column, pair_column), bool(self.tokenizer.separator))
+        specs = self.text_columns((text_column, pair_column))
         columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
         return answered_frame(table, specs, lambda texts: map(columns_of, self.predict(texts, **options)))
 
+    def text_columns(self, requested: tuple[str | None, str | None]) -> ColumnSpecs:
+        """Return the columns of a table to answer; see `text_specs`."""
+        columns = (SOURCE,) if self.facts.kind == "translator" else None
+        return text_specs(columns, None, requested, bool(self.tokenizer.separator))
+
     def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
-        for chunk in checked_pairs(self.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), first):
+        for chunk in checked_texts(self.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), first):
             yield from self._answers(chunk, first, decode)
             first += len(chunk)
 
@@ -216,10 +206,6 @@ class ExportedModel:
             case _:
                 return self._fill(texts, decode)
 
-    def answer_lines(self, answer: dict[str, Any]) -> list[str]:
-        """Return a prediction as lines without line breaks, its fields separated by tabs."""
-        return answer_lines(answer)
-
     @cached_property
     def engine(self) -> Engine:
         """Return what computes, loaded at the first use."""
@@ -249,7 +235,7 @@ class ExportedModel:
         for read, found in zip(several, encoded_words(t, several, facts.max_len), strict=True):
             ids = t.framed(found.ids[: t.room(facts.max_len)])
             shares = self._answering.tag(ids, found.surfaces or [""] * len(ids))
-            outputs = np.eye(len(facts.labels))[[outside_of(facts.labels)] * len(found.places)]
+            outputs = np.eye(len(facts.labels))[[0] * len(found.places)]
             at = np.array(found.places, np.int64)
             outputs[at >= 0] = shares[at[at >= 0]]
             answer = encoder_answer(facts.kind, read, outputs, facts.labels, self._decision)

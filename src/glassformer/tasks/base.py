@@ -10,7 +10,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -18,9 +18,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
+from glassformer.config.validation import TASK_NAMES
 from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, kept_corpus, pretokenized_corpus
-from glassformer.data.datasets.columns import DataSchema
+from glassformer.data.datasets.columns import Columns, ColumnSpecs, DataSchema, text_specs
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DivergedError, UsageError
@@ -28,7 +29,7 @@ from glassformer.models.ensemble import Ensemble, evaluation_mode, members_of
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.decision import Decision
+from glassformer.text.decision import AnswerRule, Decision
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.console import announced
 from glassformer.utils.process_settings import turns
@@ -65,7 +66,8 @@ class Task(ABC):
         metric: the score that selects the checkpoint.
         report: how its runs are reported.
         fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
-        explain_as: the kind of model that `explain` traces, a key of `text.answers.ANSWERS`; None where it cannot.
+        explain_as: the kind of model that `explain` traces, and by which an exported model is used.
+        looked_into: what one text has several answers to, of which `explain` shows one: "label", "word", or nothing.
         decision: how probabilities become answers, as chosen on validation.
         needs_tokens: roles of special tokens without which it cannot be trained, such as "mask".
         pools: whether its models pool the vectors of tokens into one, so that they can take the pooling of another.
@@ -87,7 +89,8 @@ class Task(ABC):
     writes: ClassVar[tuple[str, ...]] = ()
     imported_start: ClassVar[Mapping[str, Any]] = {}
     imported_auto: ClassVar[tuple[str, ...]] = ()
-    explain_as: ClassVar[str | None] = None
+    explain_as: ClassVar[str]
+    looked_into: ClassVar[str] = ""
     decision: Decision = Decision()
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
@@ -131,6 +134,10 @@ class Task(ABC):
     def classes_of(cls, train: Split) -> list[str] | None:
         """Return the classes of the training split in the order of the logits; None if answers are not classes."""
         return None
+
+    def text_columns(self, known: Columns | None, requested: tuple[str | None, str | None]) -> ColumnSpecs:
+        """Return the columns of a table to answer; see `text_specs`."""
+        return text_specs(self.schema.columns, known, requested, bool(self.tokenizer.separator))
 
     @property
     def eval_schema(self) -> DataSchema:
@@ -246,9 +253,26 @@ class Task(ABC):
         Baselines are fitted on `train`.
         """
 
+    def answer_rule(self, options: Mapping[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
+        """Return what some options of `predict` request of the answers, and the others; see `AnswerRule.of`."""
+        return AnswerRule.of(self.explain_as, self.decision, options)
+
     @abstractmethod
     def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return one JSON-ready object per text, in order; `first` is the row number of the first text (sampling)."""
+
+
+TASKS: dict[str, type[Task]] = {}
+"""The tasks by name."""
+Kind = TypeVar("Kind", bound=type[Task])
+
+
+def register(task: Kind) -> Kind:
+    """Make a task known by its name, to recipes and run folders too; usable as a decorator."""
+    TASKS[task.name] = task
+    if task.name not in TASK_NAMES:
+        TASK_NAMES.append(task.name)
+    return task
 
 
 def pooled_vectors(task: Task, model: nn.Module, texts: Sequence[str]) -> Float[np.ndarray, "N P"]:

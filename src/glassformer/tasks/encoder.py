@@ -18,6 +18,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
@@ -26,26 +27,23 @@ from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.tagged import read_tagged
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.errors import DataError, DivergedError, UsageError
+from glassformer.errors import DivergedError, UsageError
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode, members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.tasks import register
-from glassformer.tasks.base import Task, corpus_vectors
+from glassformer.runs.records import JsonObject
+from glassformer.tasks.base import Task, corpus_vectors, register
 from glassformer.tasks.heads import HEADS, Head, Known, count_tags, scale_of
 from glassformer.tasks.probe import fit_layer
 from glassformer.tasks.settings import suggest_for_texts, suggest_for_words
 from glassformer.text.answers import cut_message, encode, encoder_answer, unknown_mark
 from glassformer.text.pairs import PairTokenizer, split_pairs
-from glassformer.text.tags import are_plain, outside_of
+from glassformer.text.tags import are_plain
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.words import EncodedWords, ReadText, encoded_words, read_running
 from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
-
-NEVER = -1e4
-"""Logit of the tags that a word without a token has not."""
 
 
 class EncoderTask(Task):
@@ -65,6 +63,7 @@ class EncoderTask(Task):
         of_head = {"name": head.name, "metric": head.report.headline, "report": head.report, "ignores": head.ignores}
         auto = () if head.per_word else ("adversarial",)
         more = {"explain_as": head.kind, "pools": not head.per_word, "imported_auto": auto}
+        more |= {"looked_into": "word" if head.per_word else "label" if head.several else ""}
         return type(head.name, (EncoderTask,), of_head | more | {"schema": schema, "head": head})
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
@@ -99,12 +98,7 @@ class EncoderTask(Task):
 
     @classmethod
     def classes_of(cls, train: Split) -> list[str] | None:
-        if not cls.head.unit:
-            return None
-        if len(names := cls.head.names(train.answers)) < 2:
-            message = f"{train.source}: two or more {cls.head.unit}s are needed, found {names}"
-            raise DataError(message, "choose the column with --label-column")
-        return names
+        return cls.head.names(train.answers, train.source) if cls.head.unit else None
 
     @property
     def names(self) -> list[str]:
@@ -141,8 +135,7 @@ class EncoderTask(Task):
             if surfaces is not None:
                 surfaces.append_surfaces(t.truncate(found.ids, text.max_len, text.truncate, found.surfaces))
             if target is not None:
-                outside = [outside_of(self.names)] * len(found.places)
-                target.append([*found.places, *(rows[number] if rows else outside)])
+                target.append([*found.places, *(rows[number] if rows else [0] * len(found.places))])
             cut = {"truncated": True} if len(found.ids) > t.room(text.max_len) else {}
             yield cut | unknown_mark(t, kept)
 
@@ -202,10 +195,8 @@ class EncoderTask(Task):
         logits = self.logits(model, batch)
         if self.class_weights is None or not model.training:
             return self.head.loss(logits, batch.labels, label_smoothing)
-        losses = nn.functional.cross_entropy(
-            logits.float(), batch.labels, reduction="none", label_smoothing=label_smoothing
-        )
-        return (losses * self.class_weights.to(losses.device)[batch.labels]).sum()
+        weights, smoothing = self.class_weights.to(logits.device), label_smoothing
+        return cross_entropy(logits.float(), batch.labels, weights, reduction="sum", label_smoothing=smoothing)
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
         truth = self.truth(corpus)
@@ -244,11 +235,7 @@ class EncoderTask(Task):
                 found[torch.from_numpy(np.concatenate(rows))] = logits
             if found is None:  # as where there are fewer batches than processes
                 found = torch.zeros(int(ends[-1]), n_outputs, *([2] if self.head.several else []))
-            found = group.all_reduce_tensor(found)
-            if self.head.per_word and places:  # a word that is not read is outside of all
-                unread = torch.from_numpy(np.concatenate(places) < 0)
-                found[unread] = NEVER
-                found[unread, outside_of(self.names)] = 0.0
+            found = group.all_reduce_tensor(found)  # of a word that is not read 0: its tag is the first, O
         return found
 
     def outputs(self, logits: Tensor, corpus: EncodedCorpus) -> Any:
@@ -284,17 +271,13 @@ class EncoderTask(Task):
         task.decision = replace(self.decision, **self.head.decided(self.truth(corpus), outputs))
         return task
 
-    def evaluate(
-        self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None
-    ) -> dict[str, Any]:
+    def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
         corpus = self.encode(split, training=False)
         truth, outputs = self.truth(corpus), self.outputs(self.all_logits(model, corpus), corpus)
-        n_cut, n_unread = corpus.stats["n_truncated"], sum(int((places < 0).sum()) for places in self.places(corpus))
-        unread = f"{counted(n_unread, 'words')} beyond the longest text, or without a token, are not read"
-        if message := unread if n_unread else cut_message(n_cut, len(split), self.config.text.max_len):
+        n_cut = corpus.stats["n_truncated"]
+        if message := cut_message(n_cut, len(split), self.config.text.max_len):
             logger.warning(message)
         scores = self.head.scored(truth, outputs, self.names, self.decision) | {"n_truncated": n_cut}
-        scores |= {"n_words_cut": n_unread} if self.head.per_word else {}
         if train is not None:
             logger.info(f"fitting the baselines to {counted(len(train), f'training {self.report.unit}')}")
             pairs = bool(self.tokenizer.separator)
@@ -312,9 +295,7 @@ class EncoderTask(Task):
         ]
         return scores | {"examples": rows[:8], "predictions": stored}
 
-    def predict(
-        self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0
-    ) -> list[dict[str, Any]]:
+    def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return the head's answer for each text.
 
         A text longer than `max_len` is cut, and has "truncated": True; "unknown" counts the tokens that the vocabulary

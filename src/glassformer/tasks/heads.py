@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from glassformer.data.datasets.columns import LABEL, LABELS, NUMBER, TEXT, ColumnSpec, Rows
 from glassformer.data.datasets.labels import labels_of, normalised_label
-from glassformer.data.datasets.numbers import is_number, mean_and_sd, why_no_number
+from glassformer.data.datasets.numbers import mean_and_sd, why_no_number
 from glassformer.data.datasets.tagged import TAGS, WORDS
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split
@@ -34,14 +34,18 @@ from glassformer.evaluate.baselines import (
     number_baselines,
     tag_baselines,
 )
+from glassformer.evaluate.metrics import Metric
+from glassformer.evaluate.scoring import Predictions, Scoring, f1, ratio, share
 from glassformer.models.encoder_models import TextClassifier, TextEmbedder, TextRegressor, TokenClassifier
 from glassformer.nn.cross_entropy import cross_entropy_sum
-from glassformer.tasks import head_reports as reports
+from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, SEVERAL_LABELS
 from glassformer.tasks.probe import prior_logits
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.decision import Decision, yes_and_no
 from glassformer.text.tags import are_plain, spans_of, tag_names
+from glassformer.utils import plotting as ps
+from glassformer.utils.formatting import number, percent, shortened, table
 
 WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 """A label that is sorted as a number: "--5" is a name, and so is a number too long to be meant as one."""
@@ -49,8 +53,6 @@ FEWEST_TO_CALIBRATE = 50
 """Validation texts from which a temperature is fitted to them."""
 FIRST_OUTPUT = 0.1
 """What the random weights of the head of a number are multiplied by, so that its first outputs are near the mean."""
-MANY_NUMBERS = 5
-"""So many labels that are all numbers may be amounts."""
 READS_TEXTS = PARALLEL_FILES | HASHED_NGRAMS | {"model.tie_embeddings", "model.output_bias", "decode"}
 """Settings that do not apply to any head."""
 
@@ -111,10 +113,14 @@ class Head:
         """Return the names in an answer as written."""
         return labels_of(answer) if self.several or self.per_word else [answer]
 
-    def names(self, answers: Sequence[str]) -> list[str]:
-        """Return the names of the outputs in order, from the answers of training."""
+    def names(self, answers: Sequence[str], source: object) -> list[str]:
+        """Return the names of the outputs in order, from the answers of training; fewer than two are a DataError."""
         found = {part for answer in answers for part in self.parts(answer)}
-        return tag_names(found) if self.per_word else class_names(found)
+        names = tag_names(found) if self.per_word else class_names(found)
+        if len(names) < 2:
+            message = f"{source}: two or more {self.unit}s are needed, found {names}"
+            raise DataError(message, "choose the column with --label-column")
+        return names
 
     def rows(self, answers: Sequence[str], names: Names | None, source: str) -> list[Any]:
         """Return the targets of each example: the number of its name, those of its names, or the number itself.
@@ -139,27 +145,17 @@ class Head:
         if not self.columns[1:]:  # a bare encoder has no answers
             return
         if self.unit and not known:
-            train, known = rows["train"], self.names(rows["train"].answer)
-            if len(known) < 2:
-                found = f"two or more {self.unit}s are needed, found {known}; --label-column names another column"
-                return diagnostics.error(train.path, 0, "label", found)
-            if not self.several and len(known) >= MANY_NUMBERS and all(map(is_number, known)):
-                amounts = "if they are amounts, train regress answers with a number"
-                diagnostics.notes.append(f"the {len(known)} {self.unit}s are numbers; {amounts}")
+            known = self.names(rows["train"].answer, rows["train"].path)
         names, shown = {*known, *map(normalised_label, known)}, ", ".join(known[:10]) + ", …" * (len(known) > 10)
         for part in rows.values():
             for line, text, answer in zip(part.lines, part.text, part.answer, strict=True):
-                for number, name in enumerate(self.parts(answer), start=1):
+                for place, name in enumerate(self.parts(answer)):
                     what = "" if self.unit else why_no_number(name)
                     if self.unit and name and name not in names:  # an empty one was noted when it was read
-                        word = f"word {number} ({text.split()[number - 1][:40]!r}): " if self.per_word else ""
+                        word = f"word {place + 1} ({text.split()[place][:40]!r}): " if self.per_word else ""
                         what = f"{word}{self.unit} {name!r} is not one of the training data's ({shown})"
                     if what:
                         diagnostics.error(part.path, line, "label", what)
-        if not (self.unit or diagnostics.n_issues) and (train := rows.get("train")) and len({*train.answer}) == 1:
-            diagnostics.error(
-                train.path, 0, "label", f"all numbers are {train.answer[0]}, so there is nothing to learn"
-            )
 
 
 def class_names(labels: set[str]) -> list[str]:
@@ -184,6 +180,100 @@ def scale_of(split: Split, numbers: Sequence[float]) -> Decision:
     return Decision(mean=mean, sd=sd)
 
 
+# --- how runs are reported -------------------------------------------------------------------------------------
+
+MOST_ROWS = 60
+"""Longest table of classes, labels or tags."""
+
+
+# --- pictures ------------------------------------------------------------------------------------------------
+
+MAX_CLASSES = 60
+"""Beyond this a confusion matrix is no picture any more."""
+
+
+def confusion_matrix(evaluation: Evaluation) -> bytes | None:
+    """Draw what was taken for what, each row coloured by its own shares."""
+    counts, names = confusion_of(evaluation)
+    n = len(counts)
+    if not 2 <= n <= MAX_CLASSES:
+        return None
+    figure, (axes,) = ps.new_figure(6.0, "Confusion", "Rows: true class; columns: predicted", width=5.5)
+    figure.set_layout_engine("constrained", rect=(0, 0, 1, 0.86))  # below the title
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Reds", vmin=0, vmax=1, aspect="auto")
+    axes.grid(visible=False)
+    label: Any = {"labels": [shortened(name, 18) for name in names], "fontsize": min(10, 250 / n), "parse_math": False}
+    axes.set_xticks(np.arange(n), rotation=45, ha="right", **label)
+    axes.set_yticks(np.arange(n), **label)
+    for (row, column), count in np.ndenumerate(counts):
+        colour = ps.PAPER if shares[row, column] > 0.6 else ps.INK
+        axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour, fontsize=label["fontsize"])
+    return ps.png(figure)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------
+
+
+def precision_table(unit: str, rows: Sequence[JsonObject]) -> str:
+    """Return precision, recall and F1 of each class or label as Markdown; `unit` is the header of their names."""
+    keys = "precision", "recall", "f1"
+    cells = [[row["label"], *(percent(row[key]) for key in keys), f"{row['support']:,}"] for row in rows]
+    return table([unit, *keys, "examples"], cells)
+
+
+def confusion_of(evaluation: Evaluation) -> tuple[np.ndarray, list[str]]:
+    """Return the confusion matrix, true by predicted, and the class names; empty if there is none."""
+    counts = np.array(evaluation.scores.get("confusion") or np.zeros((0, 0)), int)
+    return counts, [str(name) for name in evaluation.scores.get("label_names") or range(len(counts))]
+
+
+def tables(evaluation: Evaluation) -> list[str]:
+    """Return what follows the scores: of calibration, and a row a name."""
+    scores, found = evaluation.scores, list[str]()
+    if "temperature" in scores:
+        before, after = percent(scores["ece"]), percent(scores["ece_calibrated"])
+        fitted = f"at temperature {scores['temperature']:.2f}, fitted on the validation split"
+        found.append(f"Calibration error {before}; {after} for the probabilities of `predict --calibrated`, {fitted}.")
+    for key, unit in (("per_class", "class"), ("per_label", "label")):
+        if 1 <= len(rows := scores.get(key) or []) <= MOST_ROWS:
+            found.append(precision_table(unit, rows))
+    return found
+
+
+def counts_of_labels(predictions: Predictions) -> np.ndarray:
+    """Return of each text how many labels are rightly answered, wrongly answered, and missed, (N, 3)."""
+    sets = ((set(row["truth"]), set(row["labels"])) for row in predictions)
+    return np.array([(len(true & found), len(found - true), len(true - found)) for true, found in sets], float)
+
+
+def counts_of_numbers(predictions: Predictions) -> np.ndarray:
+    """Return of each text its absolute error and 1, (N, 2)."""
+    return np.array([(abs(float(row["number"]) - float(row["truth"])), 1) for row in predictions], float)
+
+
+def counts_of_spans(predictions: Predictions) -> np.ndarray:
+    """Return of each sentence the counts of spans and of tags, (N, 5)."""
+    return scores.tag_counts(*([str(row[key]).split() for row in predictions] for key in ("truth", "tags")))
+
+
+MICRO_F1 = Scoring("micro_f1", counts_of_labels, f1, unit="texts")
+MAE = Scoring("mae", counts_of_numbers, ratio, best=0.0, sign=-1, unit="texts")
+SPAN_F1 = Scoring("span_f1", counts_of_spans, f1, unit="sentences")
+TAG_ACCURACY = Scoring("tag_accuracy", lambda rows: counts_of_spans(rows)[:, 3:], share, unit="sentences")
+
+BASELINES = {
+    "majority": "majority class",
+    "frequent": "most frequent answer",
+    "mean": "mean of the training numbers",
+    "tfidf_logistic": "TF-IDF + logistic regression",
+    "tfidf_ridge": "TF-IDF + ridge regression",
+    "window": "linear model of a window",
+    "probe": "frozen encoder + linear model",
+}
+ENCODER = TaskReport(family="encoder", baselines=BASELINES, details=tables)
+
+
 # --- classes ---------------------------------------------------------------------------------------------------
 
 
@@ -197,7 +287,16 @@ def temperature(truth: np.ndarray, probabilities: np.ndarray, n: int | None = No
 CLASSIFY = Head(
     "classify",
     "classifier",
-    reports.CLASSIFY,
+    replace(
+        ENCODER,
+        model_name="text classifier",
+        pipeline_tag="text-classification",
+        loss_unit="nats an example",
+        table_metrics=("accuracy", "macro_f1", "roc_auc", "ece", "log_loss"),
+        plots={"confusion": (confusion_matrix, "What is taken for what.")},
+        limits="It knows its classes and nothing else: any text gets one of them, also one unlike its training data.",
+        comparison_keys=("truth", "label"),
+    ),
     READS_TEXTS | SEVERAL_LABELS,
     validated=lambda truth, p, names: {"accuracy": float((p.argmax(axis=-1) == truth).mean())},
     scored=lambda truth, p, names, decision: (
@@ -231,7 +330,7 @@ def _validated_labels(truth: np.ndarray, p: np.ndarray, names: Names) -> dict[st
 def _scored_labels(truth: np.ndarray, p: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
     found = scores.label_scores(truth, p, decision.answered(p), names)
     if calibrated := scores.calibrated_scores(*_decisions(truth, p), decision.temperature):
-        found |= {"ece": scores.calibration(*_decisions(truth, p))[0]} | calibrated
+        found |= {"ece": scores.calibration_error(*_decisions(truth, p))} | calibrated
     return found
 
 
@@ -243,7 +342,21 @@ def _begin_labels(layer: nn.Linear, truth: np.ndarray) -> None:
 MULTILABEL = Head(
     "multilabel",
     "multilabel_classifier",
-    reports.MULTILABEL,
+    replace(
+        CLASSIFY.report,
+        model_name="text classifier of several labels",
+        loss_unit="nats per label and text",
+        metrics=(
+            Metric("micro_f1", "Micro F1", "0–100%, over the decisions of all labels", percent),
+            Metric("all_right", "All labels right", "share of texts whose labels are all right", percent),
+            Metric("log_loss", "Log loss", "nats per label and text", number, False),
+        ),
+        table_metrics=(),
+        guesses_evenly=False,
+        limits="It knows its labels and nothing else. Its thresholds suit labels as frequent as in validation.",
+        comparison_keys=("truth", "labels"),
+        scored=lambda scores: MICRO_F1,
+    ),
     READS_TEXTS | CLASSES,
     columns=(TEXT, LABELS),
     several=True,
@@ -264,6 +377,10 @@ MULTILABEL = Head(
 # --- a number --------------------------------------------------------------------------------------------------
 
 
+UNIT = "in the unit of the numbers, lower is better"
+_three_places = "{:.3f}".format
+
+
 def squared_errors(outputs: Float[Tensor, "N 1"], targets: Float[Tensor, " N"], smoothing: float = 0.0) -> Tensor:
     """Return the squared errors of the standardised numbers, summed, in float32 or what the targets have."""
     return (outputs[:, 0].float() - targets).square().sum()
@@ -277,7 +394,23 @@ def _begin_number(layer: nn.Linear, truth: np.ndarray) -> None:
 REGRESS = Head(
     "regress",
     "regressor",
-    reports.REGRESS,
+    replace(
+        MULTILABEL.report,
+        model_name="text regressor",
+        loss_unit="squared standard deviations an example",
+        metrics=(
+            # First the mean absolute error: one text that is far off does not choose weights.
+            Metric("mae", "Mean absolute error", UNIT, number, False),
+            Metric("rmse", "Root mean squared error", f"{UNIT}; large errors count more", number, False),
+            Metric("r2", "R²", "share of the variance explained; 0 is the mean of these numbers", _three_places),
+            Metric("pearson", "Pearson correlation", "−1 to 1; 0 is chance", _three_places),
+            Metric("spearman", "Spearman correlation", "−1 to 1; 0 is chance; of the ranks", _three_places),
+        ),
+        plots={},
+        limits="It gives a number for any text, also one unlike its training data, and does not say how sure it is.",
+        comparison_keys=("truth", "number"),
+        scored=lambda scores: MAE,
+    ),
     READS_TEXTS | SEVERAL_LABELS | CLASSES | {"train.label_smoothing"},
     columns=(TEXT, NUMBER),
     unit="",
@@ -288,7 +421,7 @@ REGRESS = Head(
     true=float,
     validated=lambda truth, numbers, names: {"mae": float(np.abs(truth - numbers).mean()) if len(truth) else 0.0},
     scored=lambda truth, numbers, names, decision: scores.number_scores(truth, numbers),
-    baselines=lambda train, test, numbers, names, decision: number_baselines(train, test, decision.scale),
+    baselines=lambda train, test, *_: number_baselines(train, test),
     begin=_begin_number,
 )
 
@@ -315,7 +448,22 @@ def _tag_baselines(train: Known, test: Known, p: Any, names: Names, decision: De
 TAG = Head(
     "tag",
     "tagger",
-    reports.TAG,
+    replace(
+        ENCODER,
+        model_name="tagger of words",
+        pipeline_tag="token-classification",
+        unit="sentences",
+        loss_unit="nats per word",
+        metrics=(
+            Metric("span_f1", "Span F1", "0–100%, micro: borders and label right", percent),
+            Metric("span_precision", "Span precision", "share of answered spans that are right", percent),
+            Metric("span_recall", "Span recall", "share of true spans that are answered", percent),
+            Metric("tag_accuracy", "Tag accuracy", "share of words whose tag is right", percent),
+        ),
+        limits="It knows the tags of its training data. Running text is cut by white space and punctuation.",
+        comparison_keys=("truth", "tags"),
+        scored=lambda scores: TAG_ACCURACY if scores.get("headline") == "tag_accuracy" else SPAN_F1,
+    ),
     READS_TEXTS | OF_LABELS | {"model.pooling", "model.pooler", "text.truncate"},
     columns=(WORDS, TAGS),
     unit="tag",
@@ -343,7 +491,13 @@ def _no_score(*given: Any) -> Any:
 EMBED = Head(
     "embed",
     "text_embedder",
-    reports.EMBED,
+    replace(
+        ENCODER,
+        model_name="text encoder",
+        pipeline_tag="feature-extraction",
+        table_metrics=("loss",),
+        limits="It gives a vector for a text, and no answer. It is meant to be fine-tuned.",
+    ),
     READS_TEXTS | OF_LABELS | {"model.pooler"},
     columns=(TEXT,),
     unit="",

@@ -28,51 +28,17 @@ from glassformer.evaluate.scoring import Predictions, Scoring, ratio
 from glassformer.models import LanguageModel
 from glassformer.models.build import decoder_flops
 from glassformer.models.ensemble import Ensemble, evaluation_mode
-from glassformer.nn.cross_entropy import IGNORE_INDEX, LinearCrossEntropy
+from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.records import JsonObject
-from glassformer.tasks import register
-from glassformer.tasks.base import EVALUATION_TOKENS, OF_LABELS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task
+from glassformer.tasks.base import EVALUATION_TOKENS, OF_LABELS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task, register
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import unknown_mark
 from glassformer.text.backends import SPECIAL_TOKENS
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import fenced
 
-SIZES = ((5e6, 4, 192), (50e6, 6, 256), (float("inf"), 6, 384))
-"""Below so many characters: layers, and width."""
-D_HEAD = 64
-"""Width of a head, or as little more as divides the model's."""
 CHARACTERS = 3
 """Of a token, about, in pieces."""
-
-
-def suggest(n_characters: int) -> JsonObject:
-    """Return the suggested settings by field.
-
-    - Vocabulary: a thousand pieces at least, 1,500 for a million characters, more by the root of the length.
-    - Passes: eleven over a million characters, more over fewer, up to 25; validation ends them earlier.
-    - Dropout where a text is read often.
-
-    RESULTS.md has what the first 100,000 characters of Shakespeare say of it: a smaller model or fewer pieces are
-    worse.
-    """
-    n = max(1, n_characters)
-    millions = n / 1e6
-    n_layers, d_model = next((layers, width) for limit, layers, width in SIZES if n < limit)
-    return {
-        "vocab_size": int(min(16_000, max(1000, round(1500 * millions**0.5, -2)))),
-        "epochs": round(min(25.0, max(1.0, 11 / millions**0.45)), 1),
-        "n_layers": n_layers,
-        "d_model": d_model,
-        "dropout": 0.3 if n < 0.2e6 else 0.15 if n < 5e6 else 0.05 if n < 50e6 else 0.0,
-    }
-
-
-def heads_of(d_model: int) -> int:
-    """Return the number of heads of about `D_HEAD` that make up this width."""
-    return next(n for n in range(max(1, d_model // D_HEAD), 0, -1) if d_model % n == 0)
-
-
 MOST_BLOCKS, LEAST_CHARS = 500, 200
 """Into so many blocks a text is cut at most, and none is shorter: neighbours within a sentence are not independent."""
 
@@ -111,13 +77,6 @@ def token_starts(tokenizer: Tokenizer, documents: Sequence[str]) -> np.ndarray:
     return np.array(starts, np.int64)
 
 
-MAX_LOGITS = 2**28
-"""Tokens × vocabulary of a batch above which the loss is computed in chunks of tokens: 1.1 GB of logits in fp32.
-
-Of the recipes only gpt2-124m is above it, with 3.3 billion (65,536 tokens, 50,304 subwords).
-"""
-
-
 def continuation_examples(examples: Sequence[JsonObject]) -> str:
     """Return prompts with what was written after them."""
     return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)
@@ -141,7 +100,6 @@ REPORT = TaskReport(
     loss_unit="nats per token",
     table_metrics=("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity"),
     limits="It continues text in the manner of its training text. It knows no facts and follows no instructions.",
-    examples_note="The model continues a prompt.",
     comparison_keys=("chars", "nats"),
     example_table=continuation_examples,
     example_text='--prompt "Once" --max-new-tokens 200 --top-p 0.9 --seed 1',
@@ -171,12 +129,22 @@ class LanguageModelling(Task):
 
     @classmethod
     def suggest_settings(cls, data: TextData, config: Config) -> tuple[JsonObject, str]:
-        shards, text = data.train.shards, data.train.text
-        n = shards.counts["tokens"] * CHARACTERS if shards else sum(map(len, text))
-        suggested = suggest(n)
-        d_model = suggested["d_model"] if "d_model" in config.auto else config.model.d_model
-        of_words = {"vocab_size": WORD_VOCAB_SIZE} if config.text.tokenizer == "word" else {}
-        return suggested | {"n_heads": heads_of(d_model)} | of_words, f"{n:,} characters"
+        """Return settings by the number of characters.
+
+        - Vocabulary: a thousand pieces at least, 1,500 for a million characters, more by the root of the length.
+        - Passes: eleven over a million characters, more over fewer, up to 25; validation ends them earlier.
+        - Dropout where a text is read often.
+
+        RESULTS.md has what the first 100,000 characters of Shakespeare say of it: fewer pieces are worse.
+        """
+        shards = data.train.shards
+        n = max(1, shards.counts["tokens"] * CHARACTERS if shards else sum(map(len, data.train.text)))
+        pieces = int(min(16_000, max(1000, round(1500 * (n / 1e6) ** 0.5, -2))))
+        return {
+            "vocab_size": WORD_VOCAB_SIZE if config.text.tokenizer == "word" else pieces,
+            "epochs": round(min(25.0, max(1.0, 11 / (n / 1e6) ** 0.45)), 1),
+            "dropout": 0.3 if n < 0.2e6 else 0.15 if n < 5e6 else 0.05 if n < 50e6 else 0.0,
+        }, f"{n:,} characters"
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write one column, ids, of one sequence: all documents with an end token between them."""
@@ -223,16 +191,6 @@ class LanguageModelling(Task):
 
     def logits(self, model: nn.Module, batch: Batch) -> Tensor:
         return model(batch.ids)
-
-    def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        """Return `loss_sum` of a single model, in training with at most `MAX_LOGITS` logits in memory."""
-        rows = max(1, MAX_LOGITS // self.tokenizer.vocab_size)
-        if batch.labels.numel() <= rows or not model.training:
-            return super().loss_sum(model, batch, label_smoothing)
-        single, labels = cast(LanguageModel, model), batch.labels.flatten()
-        hidden = single.hidden_states(batch.ids).flatten(0, 1)
-        loss = LinearCrossEntropy.apply(hidden, single.lm_head_weight, labels, label_smoothing, IGNORE_INDEX, rows)
-        return cast(Tensor, loss)
 
     def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
         corpus, t = self.encode(split, training=False), self.tokenizer

@@ -27,8 +27,7 @@ from glassformer.models.ensemble import evaluation_mode
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.records import JsonObject
-from glassformer.tasks import register
-from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, Task
+from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, Task, register
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers as masked_text
 from glassformer.text.ngrams import AHEAD
@@ -104,7 +103,6 @@ REPORT = TaskReport(
     ),
     limits="It fills in words in the manner of its training texts. It is meant to be fine-tuned: "
     "glassformer train classify --init-from with the folder of its run.",
-    examples_note="Beginnings of the first texts, and a token after each.",
     example_text='"I [MASK] this film."',
 )
 

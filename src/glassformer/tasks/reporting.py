@@ -15,7 +15,6 @@ from glassformer.errors import UsageError
 from glassformer.evaluate.metrics import METRICS, Metric, metric
 from glassformer.evaluate.scoring import Counted, Predictions, Scoring, share
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.text.answers import answer_lines
 from glassformer.utils.formatting import Number, number, table
 
 SHARES = "accuracy", "exact_match"
@@ -58,25 +57,19 @@ class TaskReport:
         family: the kind of Transformer.
         unit: what an evaluation's `n` counts.
         loss_unit: unit of the training loss.
-        better_truncation: the `text.truncate` that helps if many texts are truncated; "" if there is no choice.
         metrics: metrics of this task, in addition to the common ones.
         table_metrics: scores of the result table, the headline first; every known one if empty.
         baselines: titles of the baselines.
-        rivals: those that a model should be better than; all if empty.
         limits: limits of the models.
-        examples_note: how the examples were chosen.
         guesses_evenly: whether an untrained model gives all answers about the same probability, so that its loss is the
             logarithm of their number.
-        averaged: what an ensemble averages, one and several of them.
         comparison_keys: keys of a stored prediction that hold target and prediction; None if runs are not compared
             example by example.
         details: what follows the result table, such as how answers were decoded, or a table of classes.
-        cautions: what a reader must know before believing a score, besides the rivals that do as well.
         plots: pictures of an evaluation: a function that returns PNG bytes, or None where there is nothing to draw, and
             its caption, by the name of the file.
         example_table: examples as Markdown.
         example_text: an argument of `predict` as the shell reads it, with its flags.
-        answer_lines: a prediction as lines without line breaks, its fields separated by tabs.
         scored: what the headline of an evaluation is computed from; None for the share of right answers.
     """
 
@@ -85,22 +78,16 @@ class TaskReport:
     family: str = ""
     unit: str = "examples"
     loss_unit: str = "nats per label"
-    better_truncation: str = ""
     metrics: tuple[Metric, ...] = ()
     table_metrics: tuple[str, ...] = ()
     baselines: Mapping[str, str] = field(default_factory=dict)
-    rivals: tuple[str, ...] = ()
     limits: str = "It was tested on data like its training data; elsewhere it may do worse."
-    examples_note: str = "The first of the split, not chosen."
     guesses_evenly: bool = True
-    averaged: tuple[str, str] = ("probability", "probabilities")
     comparison_keys: tuple[str, str] | None = None
     details: Callable[[Evaluation], list[str]] = lambda evaluation: []
-    cautions: Callable[[Evaluation], list[str]] = lambda evaluation: []
     plots: Mapping[str, tuple[Callable[[Evaluation], bytes | None], str]] = field(default_factory=dict)
     example_table: Callable[[Sequence[JsonObject]], str] = plain_table
     example_text: str = '"a text of yours" --json'
-    answer_lines: Callable[[JsonObject], list[str]] = answer_lines
     scored: Callable[[JsonObject], Scoring | None] | None = None
 
     @property
@@ -122,14 +109,14 @@ class TaskReport:
         return [name for name in dict.fromkeys(known) if evaluation.value(name) is not None]
 
     def warnings(self, evaluation: Evaluation) -> list[str]:
-        """Return the cautions, and one for each rival whose headline score is as good as the model's, or better."""
-        metric, score, _ = self.score(evaluation)
-        found = self.cautions(evaluation)
-        for key in self.rivals or self.baselines:
+        """Return a sentence for each baseline whose headline score is within the interval of the model's, or better."""
+        (metric, score, interval), found = self.score(evaluation), list[str]()
+        worst = interval[0 if metric.higher_is_better else 1] if interval else score
+        for key, title in self.baselines.items():
             rival = evaluation.baselines.get(key, {}).get(metric.name)
-            if score is not None and rival is not None and not metric.better(score, rival):
-                scored = f"{metric.title} {metric.write(rival)}"
-                found.append(f"“{self.baselines[key]}” does as well or better here ({scored}).")
+            if score is not None and worst is not None and rival is not None and not metric.better(worst, rival):
+                does = "may do" if metric.better(score, rival) else "does"
+                found.append(f"“{title}” {does} as well or better here ({metric.title} {metric.write(rival)}).")
         return found
 
     def drawn(self, evaluation: Evaluation) -> dict[str, bytes]:

@@ -134,7 +134,7 @@ def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dic
 def encoder_answer(
     kind: str, given: Any, outputs: np.ndarray, names: Sequence[str], decision: Decision
 ) -> dict[str, Any]:
-    """Return the answer of an encoder of some kind, `Task.explain_as`, to a text or a pair of texts, from its outputs.
+    """Return the answer of an encoder of some kind to a text or a pair of texts, from its outputs.
 
     Of classes, (C,), the most probable one; of several labels those from their thresholds on, in the order of the
     model; of a tagger, (W, C), the most probable tag of each word, and the spans that these mark. The probability of a
@@ -226,20 +226,13 @@ def answer_lines(answer: Mapping[str, Any]) -> list[str]:
     return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
 
 
-def mean_probability(log_probs: Sequence[float]) -> dict[str, float]:
-    """Return the mean log-probability of the tokens of a translation, and its exponential, a geometric mean.
-
-    The end of the translation is one of them. An empty text, which is not decoded, has no token: 0 and 1.
-    """
-    mean = math.fsum(log_probs) / max(1, len(log_probs))
-    return {"mean_log_probability": mean, "mean_probability": math.exp(mean)}
-
-
 def token_probabilities(tokenizer: Tokenizer, ids: Sequence[int], log_probs: Sequence[float]) -> dict[str, Any]:
     """Return the probability of each token of a translation given those before it, and their mean.
 
-    `log_probs` are one longer than `ids` where the translation ended: with the end token's.
+    `log_probs` are one longer than `ids` where the translation ended: with the end token's. The mean is geometric. An
+    empty text, which is not decoded, has no token: 0 and 1.
     """
     names = tokenizer.of_targets.tokens([*ids, tokenizer.of_targets.eos_id])
     tokens = [{"token": name, "probability": math.exp(p)} for name, p in zip(names, log_probs, strict=False)]
-    return mean_probability(log_probs) | {"tokens": tokens}
+    mean = math.fsum(log_probs) / max(1, len(log_probs))
+    return {"mean_log_probability": mean, "mean_probability": math.exp(mean), "tokens": tokens}

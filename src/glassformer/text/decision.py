@@ -1,4 +1,4 @@
-"""How the outputs of a trained classifier or regressor become answers; stored with its weights.
+"""How the outputs of a trained model become answers: what is stored with its weights, and what a caller requests.
 
 No torch is imported here.
 """
@@ -6,7 +6,7 @@ No torch is imported here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from glassformer.errors import CheckpointError
+from glassformer.config.validation import convert
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.utils.safe_read import dataclass_from_json
 
 THRESHOLD = 0.5
@@ -82,11 +83,11 @@ class Decision:
         """Return which of several labels are answered, by their probabilities."""
         return probabilities >= np.array(THRESHOLD if self.thresholds is None else self.thresholds)
 
-    def calibrated(self, probabilities: Float[np.ndarray, "... C"], several: bool) -> Float[np.ndarray, "... C"]:
-        """Return probabilities at the temperature: of classes, or of several labels, each for itself."""
+    def calibrated(self, probabilities: Float[np.ndarray, "... C"]) -> Float[np.ndarray, "... C"]:
+        """Return probabilities at the temperature: of classes, or of several labels, which have thresholds, each."""
         if self.temperature is None:
             return probabilities
-        if several:
+        if self.thresholds is not None:
             return at_temperature(yes_and_no(probabilities), self.temperature)[..., 1]
         return at_temperature(probabilities, self.temperature)
 
@@ -104,6 +105,71 @@ def at_temperature(probabilities: Float[np.ndarray, "... C"], temperature: float
     z = np.log(np.maximum(probabilities, LEAST)) / temperature
     p = np.exp(z - z.max(axis=-1, keepdims=True))
     return p / p.sum(axis=-1, keepdims=True)
+
+
+KINDS = ("classifier", "multilabel_classifier")
+"""Kinds of models, as a task names its own, whose answers have probabilities of labels."""
+RULES: dict[str, tuple[Any, dict[str, str], tuple[str, ...], str]] = {
+    "calibrated": (bool, {}, KINDS, "classifiers, whose answers have probabilities"),
+    "min_probability": (float | None, {"interval": "[0, 1]"}, KINDS, "classifiers, whose answers have probabilities"),
+    "token_probabilities": (bool, {}, ("translator",), "translators"),
+}
+"""Options of `predict` that are not of decoding: the type of each, its bounds, and the kinds of models it is for."""
+
+
+@dataclass(frozen=True)
+class AnswerRule:
+    """What a caller may request of the answers of a classifier or a translator; without it they pass unchanged.
+
+    Attributes:
+        decision: what was chosen on the validation split.
+        calibrated: whether probabilities are those at the temperature of the decision.
+        min_probability: below this probability a text has no class, and a label is not answered.
+        token_probabilities: whether translations have the probabilities of their tokens.
+    """
+
+    decision: Decision
+    calibrated: bool = False
+    min_probability: float | None = None
+    token_probabilities: bool = False
+
+    @classmethod
+    def of(cls, kind: str | None, decision: Decision, options: Mapping[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
+        """Return the rule that some of the options name, of a model of some kind, and the other options.
+
+        Raises:
+            UsageError: the model is of another kind, has no temperature, or a value is out of its interval.
+        """
+        given = {name: convert(options[name], *RULES[name][:2], name, "options") for name in RULES if name in options}
+        for name, value in given.items():
+            *_, kinds, models = RULES[name]
+            if kind not in kinds and value not in (None, False):
+                raise UsageError(f"{name} is for {models}", "leave it out")
+        if given.get("calibrated") and decision.temperature is None:
+            hint = "train with 50 validation texts or more, and load one run; or leave out calibrated"
+            raise UsageError("this model has no temperature that was fitted to its probabilities", hint)
+        return cls(decision, **given), {name: value for name, value in options.items() if name not in RULES}
+
+    @property
+    def of_task(self) -> dict[str, bool]:
+        """Return the arguments that the task's `predict` takes besides those of every task."""
+        return {"token_probabilities": True} if self.token_probabilities else {}
+
+    def apply(self, answers: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+        """Return the answers under this rule, one by one; as they came where it changes nothing."""
+        return map(self._applied, answers) if self.calibrated or self.min_probability is not None else answers
+
+    def _applied(self, answer: dict[str, Any]) -> dict[str, Any]:
+        shares, least = answer["probabilities"], self.min_probability or 0.0
+        if self.calibrated:
+            found = self.decision.calibrated(np.array([*shares.values()]))
+            shares = dict(zip(shares, found.tolist(), strict=True))
+        if (label := answer.get("label")) is None:
+            kept = [label for label in answer["labels"] if shares[label] >= least]
+            return answer | {"labels": kept, "probabilities": shares}
+        # The class that was most probable stays it: a temperature keeps the order, but rounding may make two equal.
+        kept = label if shares[label] >= least else None
+        return answer | {"label": kept, "probability": shares[label], "probabilities": shares}
 
 
 DIGITS, EXACT = 6, 15

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeAlias
 
 from glassformer.errors import DataError, UsageError
@@ -19,7 +20,7 @@ from glassformer.text.tokenizer import Tokenizer
 SEPARATOR = "[SEP]"
 """What stands between the two texts of a pair that is written as one text."""
 GivenText: TypeAlias = str | tuple[str, str]
-"""A text as a caller gives it: where a model reads pairs, also a tuple of two."""
+"""A text as a caller gives it: to a model that reads pairs, a tuple of two."""
 DOUBLED = "</s>"
 """The end of a text that RoBERTa and the models after it write twice between two texts (Liu et al. 2019)."""
 
@@ -41,16 +42,18 @@ def join_pair(first: str, second: str) -> str:
     return f"{first} {SEPARATOR} {second}"
 
 
-def split_pair(text: str) -> tuple[str, str]:
+def split_pair(text: str, where: str = "") -> tuple[str, str]:
     """Return the two texts of a pair; one space on each side of the separator belongs to it.
 
     Raises:
-        DataError: there is no separator, or there are several.
+        DataError: there is no separator, or there are several; `where` is what the message begins with.
     """
     parts = text.split(SEPARATOR)
     if len(parts) != 2:
         shown = text if len(text) <= 60 else f"{text[:60]}…"
-        message = f"this model reads two texts, with one {SEPARATOR} between them; {len(parts) - 1} are in {shown!r}"
+        message = (
+            f"{where}this model reads two texts, with one {SEPARATOR} between them; {len(parts) - 1} are in {shown!r}"
+        )
         raise DataError(message, f"write the pair as: first text {SEPARATOR} second text")
     return parts[0].removesuffix(" "), parts[1].removeprefix(" ")
 
@@ -60,59 +63,40 @@ def split_pairs(texts: Iterable[str]) -> list[str]:
     return [one for text in texts for one in split_pair(text)]
 
 
-def with_second(tokenizer: Tokenizer, text: str, second: str | None, where: object) -> str:
-    """Return a text, or the pair of it and a second one.
-
-    Raises:
-        UsageError: there is a second text, and the model, named `where`, reads one.
-    """
-    if second is not None and not tokenizer.separator:
-        raise UsageError(f"{where} reads one text, and a second one was given", "leave out --pair")
-    return text if second is None else join_pair(text, second)
-
-
 def given_texts(tokenizer: Tokenizer, texts: Any, several: bool = False) -> Any:
-    """Return a text, or texts one after another, as a caller gave them, with pairs as one text each.
-
-    Where the model reads pairs, a pair is a tuple of two texts.
+    """Return a text, or texts one after another, as a caller gave them, with pairs, tuples of two, as one text each.
 
     Raises:
         DataError: what came is not a text (of `several` that is refused) and not a list of texts; or, when it is
             reached, one of these is no text.
+        UsageError: a pair came, and the model reads one text.
     """
     hint = 'give a text, or a list of texts: predict(["one", "two"])'
 
-    def is_pair(given: Any) -> bool:
-        return bool(tokenizer.separator) and isinstance(given, tuple) and [*map(type, given)] == [str, str]
+    def one(given: Any, number: int = 1) -> str:
+        if isinstance(given, tuple) and [*map(type, given)] == [str, str]:
+            return tokenizer.pair(*given)
+        if not isinstance(given, str):
+            raise DataError(f"text {number} is of type {type(given).__name__}, not a string", hint)
+        return given
 
-    def checked() -> Iterator[str]:
-        for number, text in enumerate(texts, start=1):
-            if not (isinstance(text, str) or is_pair(text)):
-                raise DataError(f"text {number} is of type {type(text).__name__}, not a string", hint)
-            yield text if isinstance(text, str) else join_pair(*text)
-
-    if not several and (isinstance(texts, str) or is_pair(texts)):
-        return texts if isinstance(texts, str) else join_pair(*texts)
+    if not several and isinstance(texts, str | tuple):
+        return one(texts)
     if isinstance(texts, str | bytes | bytearray | Mapping) or not isinstance(texts, Iterable):
         expected = "texts one after another" if several else "a text or a list of texts"
         raise DataError(f"expected {expected}, not {type(texts).__name__}", hint)
-    return texts if isinstance(texts, ArrivingLines) else checked()
+    return texts if isinstance(texts, ArrivingLines) else map(one, texts, count(1))
 
 
-def checked_pairs(tokenizer: Tokenizer, chunks: Iterator[list[str]], first: int) -> Iterator[list[str]]:
-    """Yield lists of texts, of which the first has the row `first` from 0; where the model reads pairs all are such.
+def checked_texts(tokenizer: Tokenizer, chunks: Iterator[list[str]], first: int) -> Iterator[list[str]]:
+    """Yield lists of texts, of which the first has the row `first` from 0, that the model can read.
 
     Raises:
-        DataError: a text is no pair; the message has its row, from 1, and those before it were yielded.
+        DataError: the model reads pairs, and a text is none; the message has its row, from 1.
     """
     for chunk in chunks:
-        for i, text in enumerate(chunk if tokenizer.separator else ()):
-            try:
-                split_pair(text)
-            except DataError as error:
-                if i:
-                    yield chunk[:i]
-                raise DataError(f"text {first + i + 1}: {error.message}", error.hint) from None
+        for number, text in enumerate(chunk, start=first + 1):
+            tokenizer.check(text, f"text {number}: ")
         yield chunk
         first += len(chunk)
 
@@ -177,6 +161,12 @@ class PairTokenizer(Tokenizer):
         at, start = text.index(SEPARATOR), len(text) - len(second)
         between = [(at, at + len(SEPARATOR))] * len(self.separator)
         return [*super().offsets(first), *between, *((start + a, start + b) for a, b in super().offsets(second))]
+
+    def pair(self, first: str, second: str) -> str:
+        return join_pair(first, second)
+
+    def check(self, text: str, where: str = "") -> None:
+        split_pair(text, where)
 
     def text_fields(self, text: str) -> dict[str, str]:
         return dict(zip(("text", "pair"), split_pair(text), strict=True))

@@ -50,17 +50,12 @@ def spans_of(tags: Sequence[str]) -> list[TagSpan]:
 
 
 def tag_names(tags: Iterable[str]) -> list[str]:
-    """Return the tags that a model has which was trained on these: of each label B-X and I-X, and O; sorted.
+    """Return the tags that a model has which was trained on these: O, and of each label B-X and I-X; sorted.
 
-    Plain tags are those that occur.
+    Plain tags are those that occur. The first is that of words that are not read: O, where there is one.
     """
     found = set(tags)
     if are_plain(found):
-        return sorted(found)
+        return sorted(found, key=lambda tag: (tag != OUTSIDE, tag))
     labels = sorted({tag[2:] for tag in found if marks_span(tag)})
     return [OUTSIDE, *(f"{prefix}-{label}" for label in labels for prefix in "BI")]
-
-
-def outside_of(names: Sequence[str]) -> int:
-    """Return the number of the tag of words that are not read: O, or where there is none the first."""
-    return names.index(OUTSIDE) if OUTSIDE in names else 0

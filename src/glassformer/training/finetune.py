@@ -75,7 +75,7 @@ class PretrainedModel:
         numbers, and left out where one task has classes and the other numbers.
         """
         ours, theirs = task.label_names, self.labels
-        of_numbers = [one.explain_as == "regressor" for one in (task, task_class(self.config.task))]
+        of_numbers = [one.decision.sd is not None for one in (task, self)]
         if (ours is None or theirs is None) and not any(of_numbers):
             return self
         taken = all(getattr(task.config.model, name) == getattr(self.config.model, name) for name in POOLINGS)

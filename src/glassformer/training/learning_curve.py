@@ -55,11 +55,11 @@ def learning_curve(path: Path, seeds: int = 1, on_step: OnStep | None = None) ->
     """
     whole, config = RunFolder(path), RunFolder(path).read_config()
     task = task_class(config.task)
-    if task.running_text or task.report.comparison_keys is None:
-        raise UsageError(f"a learning curve counts examples with answers, and {task.name} has none", "use another run")
     if not whole.finished:
         raise UsageError(f"{path} is not trained to its end", f"resume it with: {whole.resume_command}")
     data = load_run_data(path, task.schema, config.data, allow_changed=None).text
+    if data.train.answer is None:
+        raise UsageError(f"a learning curve counts examples with answers, and {task.name} has none", "use another run")
     if (n := len(data.train)) < FEWEST:
         raise DataError(f"{counted(n, 'training examples')} are too few to be divided by {PARTS[0]}", "give more")
     base, sizes = with_auto(config, data), [n // part for part in PARTS]

@@ -18,7 +18,6 @@ from glassformer.report.seeds import SeedsRecord, write_seeds_report
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.records import Evaluation
-from glassformer.tasks import task_class
 from glassformer.training.signals import stop_requests
 from glassformer.training.trainer import OnStep, resume_run, start_run
 
@@ -117,8 +116,7 @@ def _evaluate_ensemble(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
     runs = folder.finished
     if len(runs) < 2 or folder.ensemble.is_file():
         return
-    averaged = task_class(folder.read()[0].task).report.averaged[1]
-    logger.info(f"evaluating the {len(runs)} runs as an ensemble, by the mean of their {averaged}")
+    logger.info(f"evaluating the {len(runs)} runs as an ensemble, by the mean of their outputs")
     try:
         folder.write_ensemble(evaluate([run.path for run in runs]))
     except (DataError, UsageError) as error:

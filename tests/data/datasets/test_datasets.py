@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 
 import pytest
 from tests.helpers.for_each import for_each
@@ -32,7 +31,6 @@ def pairs(tmp_path):
         for language in multi30k.LANGUAGES:
             raw = "".join(f"{part} {language} {i} a\u2028b\x0c\n" for i in range(n)).encode()
             (folder / f"{part}.{language}.gz").write_bytes(gzip.compress(raw, mtime=0))
-            (folder / f"{part}.lc.norm.tok.{language}.gz").write_bytes(gzip.compress(b"tok " + raw, mtime=0))
     return folder
 
 
@@ -92,16 +90,6 @@ def test_what_is_missing_is_fetched_with_its_hash(pairs, tmp_path, monkeypatch):
     data = load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare"))
     assert requested[-1] == (shakespeare.URL, "tinyshakespeare", shakespeare.SHA256)
     assert "input.txt differs from the published data set" in data.notes
-
-
-def test_published_references_are_those_of_the_published_hash(pairs, monkeypatch):
-    assert load_pairs(pairs).test.published is None
-    name = "test_2016_flickr.lc.norm.tok.de"
-    raw = gzip.decompress((pairs / f"{name}.gz").read_bytes())
-    monkeypatch.setitem(multi30k.TOKENISED, name, hashlib.sha256(raw).hexdigest())
-    published = load_pairs(pairs).test.published
-    assert published is not None and published.language == "de"
-    assert published.answers[1] == "test_2016_flickr de 1 a\u2028b\x0c"
 
 
 def test_shakespeare_parts_are_consecutive_and_the_last_tenth_is_the_test(tmp_path):

@@ -6,12 +6,11 @@ of one sentence a line.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from glassformer.config import DataConfig
 from glassformer.data.download import fetch, find, read_text
-from glassformer.data.splits import Published, Split, TextData
+from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import sha256_file
 
@@ -28,18 +27,6 @@ SHA256 = {
     "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
     "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
 }
-TOKENISED = {
-    "train.lc.norm.tok.en": "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119",
-    "train.lc.norm.tok.de": "cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505",
-    "train.lc.norm.tok.fr": "8fa41bb718412bcb7c5dfa58603842810a01543eae86a51279f9886b901266e1",
-    "val.lc.norm.tok.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
-    "val.lc.norm.tok.de": "97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00",
-    "val.lc.norm.tok.fr": "b303e301aa21fe7822a846b2b3fb2d5a1121ec807cd5b1d006fb7b2b5507168a",
-    "test_2016_flickr.lc.norm.tok.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
-    "test_2016_flickr.lc.norm.tok.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
-    "test_2016_flickr.lc.norm.tok.fr": "1463bd5960f9bfe098ec3cd752d3df0c49c84dc646fb518964a29232658cd836",
-}
-"""SHA-256 of the unpacked references that published work is scored on."""
 
 
 def load(data: DataConfig) -> TextData:
@@ -64,8 +51,7 @@ def load(data: DataConfig) -> TextData:
         if len(text) != len(answer):
             what = f"{part} has {len(text):,} lines in {src}, but {len(answer):,} in {tgt}"
             raise DataError(f"{source.parent}: {what}", "a file is truncated: fetch it again")
-        published = _published(source.parent, f"{part}.lc.norm.tok.{tgt}")
-        splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}", published))
+        splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}"))
     train, valid, test = splits
     hashes = {path.name: sha256_file(path) for path in files}
     other = [name for name, sha256 in hashes.items() if sha256 != SHA256[name]]
@@ -73,14 +59,6 @@ def load(data: DataConfig) -> TextData:
     if data.use_test_as_validation:
         valid = test
     return TextData(train, valid, test, notes, hashes)
-
-
-def _published(folder: Path, name: str) -> Published | None:
-    """Return the tokenised references of raw text, if the folder holds the published ones."""
-    path = folder / f"{name}.gz"
-    if not path.is_file() or hashlib.sha256(read_text(path).encode()).hexdigest() != TOKENISED[name]:
-        return None
-    return Published(_lines(path), name[-2:])
 
 
 def _lines(path: Path) -> list[str]:

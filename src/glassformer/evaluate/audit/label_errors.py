@@ -25,7 +25,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from glassformer.evaluate.audit.features import Features, OfTexts
-from glassformer.evaluate.baselines import MOST_CHOSEN_BY
 from glassformer.evaluate.scores import label_counts
 from glassformer.evaluate.scoring import f1
 
@@ -40,6 +39,8 @@ TEMPERATURES = np.geomspace(0.2, 3.0, 28)
 """Temperatures to choose from, also by log loss: then the list hardly depends on the penalty."""
 TEMPERED = 10_000
 """Examples on which the temperature is chosen."""
+MOST_CHOSEN_BY = 10
+"""Labels by which the penalty of several labels is chosen: those that most texts have."""
 CHUNK = 4096
 """Texts whose features are in memory at a time, beyond those that are fitted."""
 NO_WORDS = "the texts hold no words"
