@@ -3,10 +3,9 @@
     python -m benchmarks.results [--runs runs/results] [--train]
 
 Each result is a run folder, or a folder of several seeds, of a name that `results.toml` lists (others are taken as
-they are), or, of results that answer together (`joined`), the scores that `evaluate --json` wrote. What the page
-needs of it is kept in `results.json`, so that the page can be made again without the runs: a folder that exists is
-read, one that does not is reported as missing, and keeps what was known. `--train` first trains what is missing, one
-after the other; a run that was interrupted goes on. Ablations are `ablations.md`, as it stands.
+they are). What the page needs of it is kept in `results.json`, so that the page can be made again without the runs: a
+folder that exists is read, one that does not is reported as missing, and keeps what was known. `--train` first trains
+what is missing, one after the other; a run that was interrupted is resumed. Ablations are `ablations.md`, as it stands.
 How a page is made of these facts is in `results_page.py`.
 """
 
@@ -31,7 +30,6 @@ from glassformer.report.seeds import SeedsRecord, load_seeds, summary_stats
 from glassformer.report.write import dataset
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.tasks import task_class
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, write_json
 
 ROOT = Path(__file__).parents[1]
@@ -87,41 +85,6 @@ def collect(path: Path, wanted: JsonObject) -> JsonObject | None:
         "seconds": sum(run.seconds or 0.0 for run in runs) / len(runs),
         "hardware": ", ".join(str(part) for part in (*machine, env.get("precision")) if part),
         "curve": curve(first),
-    }
-
-
-def collect_joined(path: Path, wanted: JsonObject, parts: Sequence[JsonObject]) -> JsonObject | None:
-    """Return the facts of an ensemble of results: scores of a file that `evaluate --json` wrote, and the total cost.
-
-    None if there is no such file, it is of other runs, or a run's facts are unknown.
-    """
-    scores = read(path)
-    names = [f"{name}/" for name in wanted["joined"]]
-    runs = [f"{run}/" for run in (scores or {}).get("joined", [])]
-    if len(parts) < len(names) or not all(any(name in run for run in runs) for name in names):
-        return None
-    task_report, evaluation = task_class(scores["task"]).report, Evaluation(scores=scores)
-    score = task_report.score(evaluation)
-    others = [name for name in task_report.names(evaluation) if name != score.metric.name][:2]
-    assert score.value is not None
-    return {
-        "section": wanted["section"],
-        "command": wanted["command"],
-        "note": wanted.get("note", ""),
-        "joined": wanted["joined"],
-        "task": scores["task"],
-        "metric": score.metric.name,
-        "score": summary_stats([score.value]),
-        "ci95": score.interval,
-        "n_test": evaluation.n,
-        "also": {task_report.metric(name).title: task_report.score(evaluation, name).text for name in others},
-        "baselines": {},
-        **{
-            cost: sum(part[cost] * part["score"]["n"] for part in parts)
-            for cost in ("parameters", "steps", "flops", "seconds")
-        },
-        "hardware": parts[0]["hardware"],
-        "curve": [],
     }
 
 
@@ -187,12 +150,7 @@ def update(
     names += [name for name in known if name not in names]
     results, missing = dict[str, JsonObject](), list[str]()
     for name in names:
-        facts_wanted = wanted.get(name, {})
-        parts = [results[part] for part in facts_wanted.get("joined", []) if part in results]
-        joined = "joined" in facts_wanted
-        facts = (
-            collect_joined(runs / f"{name}.json", facts_wanted, parts) if joined else collect(runs / name, facts_wanted)
-        )
+        facts = collect(runs / name, wanted.get(name, {}))
         if facts is None:
             missing.append(name)
             facts = known.get(name)
@@ -242,9 +200,8 @@ def main(root: Path = ROOT) -> None:
     wanted = tomllib.loads((root / "benchmarks" / "results.toml").read_text(encoding="utf-8"))
     if arguments.train:
         for name, facts in wanted.items():
-            out = arguments.runs / name
-            if not (out.with_suffix(".json").is_file() if "joined" in facts else runs_of(out)):
-                train(name, facts, out)
+            if not runs_of(arguments.runs / name):
+                train(name, facts, arguments.runs / name)
     known = read(root / "benchmarks" / "results.json") or {}
     results, missing = update(arguments.runs, wanted, known)
     write(root, results)

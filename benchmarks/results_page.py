@@ -28,8 +28,8 @@ Disclosure: two configurations were changed after a look at the test set, the Sh
   95% interval over the test examples. BLEU on validation uses greedy decoding, on the test split a beam of 5.
 - **Baselines**: the majority class is the most frequent label of the training split, so its accuracy on a test split
   can be below 1 / number of classes.
-- **Cost** is that of one run: steps and validations, without the final test. The cost of an ensemble
-  (`evaluate RUN,RUN`) is the sum over its runs. FLOPs count the steps, forward and backward.
+- **Cost** is that of one run: steps and validations, without the final test. FLOPs count the steps, forward and
+  backward.
 
 `make results` generates this page from finished run folders; their facts are kept in `benchmarks/results.json`.
 `make results-train` trains missing runs one after the other and resumes interrupted ones. Commands with
@@ -110,8 +110,6 @@ def validation_metric(facts: JsonObject) -> Metric:
 
 def _validated(facts: JsonObject) -> str:
     """Return the validation score, with its name if it differs from the test score's."""
-    if "valid" not in facts:  # an ensemble
-        return "–"
     metric = validation_metric(facts)
     value = metric.write(facts["valid"]["mean"])
     return value if metric.name == facts["metric"] else f"{metric.title} {value}"
@@ -123,8 +121,8 @@ def commands(results: dict[str, JsonObject]) -> list[str]:
 
 
 def typed(facts: JsonObject, out: object) -> str:
-    """Return the command of a result at `out`, a run folder, or a file where results are an ensemble."""
-    return f"{facts['command']} > {out}.json" if "joined" in facts else f"{facts['command']} --out {out}"
+    """Return the command of a result at `out`, a run folder."""
+    return f"{facts['command']} --out {out}"
 
 
 def in_powers(flops: float) -> str:

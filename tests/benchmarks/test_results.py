@@ -97,9 +97,7 @@ def test_wanted_results_have_a_section_and_a_command_that_a_page_can_show() -> N
     wanted = tomllib.loads((ROOT / "benchmarks" / "results.toml").read_text(encoding="utf-8"))
     for name, facts in wanted.items():
         *before, command = facts["command"].split(" && ")
-        verb = "evaluate" if "joined" in facts else "train"
-        assert command.startswith(f"glassformer {verb} ") and "--out" not in command, name
-        assert all(list(wanted).index(part) < list(wanted).index(name) for part in facts.get("joined", [])), name
+        assert command.startswith("glassformer train ") and "--out" not in command, name
         assert all(each.startswith("glassformer ") for each in before), name
         assert facts["section"], name
 
@@ -127,30 +125,6 @@ def test_what_is_missing_is_trained_and_what_was_begun_goes_on(
     assert lines[2] == (
         f"{module} data show a | {module} predict glassformer && {module} train imdb --out {tmp_path / 'after'}"
     )
-
-
-def test_results_that_answer_together_are_a_row_with_the_cost_of_all(runs: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    command = "glassformer evaluate runs/results/three/seed-1,runs/results/three/seed-2 --json"
-    wanted = {**WANTED, "both": {"section": "Reviews: made", "command": command, "joined": ["three"]}}
-    (folder / "three").symlink_to(runs / "three")
-    found, missing = results.update(folder, wanted, {})
-    assert "both" not in found and "both" in missing
-    seeds = [runs / "three" / f"seed-{n}" for n in (1, 2)]
-    scores = glassformer.load(*seeds).evaluate()
-    (folder / "both.json").write_text(json.dumps(scores, default=str), encoding="utf-8")
-    found, _ = results.update(folder, wanted, {})
-    both, three = found["both"], found["three"]
-    assert both["score"] == {"n": 1, "mean": scores["accuracy"], "sd": None} | dict.fromkeys(
-        ("min", "max"), scores["accuracy"]
-    )
-    assert both["ci95"] == scores["ci95"]
-    assert (both["parameters"], both["steps"]) == (2 * three["parameters"], 2 * three["steps"])
-    text = page(found, "", [])
-    assert f"{command} > runs/results/both.json" in text and "--out runs/results/three" in text
-    (folder / "both.json").write_text(json.dumps({**scores, "joined": ["runs/other"]}, default=str))
-    assert "both" not in results.update(folder, wanted, {})[0]  # those are the scores of something else
 
 
 def test_words() -> None:
