@@ -1,7 +1,7 @@
-"""Write the generated pages of the reference: commands, recipes, step ids, errors, errors of the book's sources.
+"""Write the generated pages of the reference: commands, recipes, step ids, errors of the book's sources.
 
 `conf.py` calls `write_pages` before every build. Nothing in them is typed: they come from the help of the commands, the
-recipes, the table of steps and the error classes, so they cannot disagree with the program.
+recipes and the table of steps, so they cannot disagree with the program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from io import StringIO
 from pathlib import Path
 from unittest import mock
 
-from glassformer import errors
 from glassformer.cli.main import COMMANDS
 from glassformer.config.recipes import load_recipe, recipe_names, recipe_text
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
@@ -24,13 +23,10 @@ from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 def write_pages(folder: Path) -> list[Path]:
     """Write every generated page into a folder; returns their paths. A page that has not changed is not touched."""
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {
-        "command-line": command_line(),
-        "recipes": recipes(),
-        "steps": steps(),
-        "errors": error_classes(),
-        "errata": errata(),
-    }
+    pages = {"command-line": command_line(), "recipes": recipes(), "steps": steps(), "errata": errata()}
+    for path in folder.glob("*.md"):
+        if path.stem not in pages:  # of an earlier version: Sphinx would read it
+            path.unlink()
     for name, text in pages.items():
         path = folder / f"{name}.md"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -92,26 +88,6 @@ def steps() -> str:
         )
         + "\n"
     )
-
-
-def error_classes() -> str:
-    """Return the page of the errors and exit codes."""
-    classes = [errors.GlassformerError, *errors.GlassformerError.__subclasses__()]
-    rows = [(f"`{cls.__name__}`", str(cls.exit_code), first_paragraph(cls)) for cls in classes]
-    return "\n\n".join(
-        [
-            "# Errors and exit codes",
-            "A command that succeeds exits with 0. `Interrupted` exits with 129 (SIGHUP), 130 (Ctrl-C) or 143 "
-            "(SIGTERM). A message names what was expected, what came and where; a second line says what to try. "
-            "`--json` prints the same as one JSON object, `--debug` the traceback.",
-            table(("error", "exit code", "when"), rows) + "\n",
-        ]
-    )
-
-
-def first_paragraph(cls: type) -> str:
-    """Return the first paragraph of a class's docstring on one line."""
-    return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 def errata() -> str:

@@ -34,7 +34,7 @@ class Child:
 
     Args:
         python: its interpreter.
-        module: what it runs.
+        module: what it runs, a file in `peers/`.
         spec: written to a file, whose path is its one argument.
         variables: of its environment, beside this process's.
     """
@@ -47,7 +47,7 @@ class Child:
         (path / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
         self.errors = (path / "stderr").open("w+", encoding="utf-8")
         self.process = subprocess.Popen(
-            [str(python), "-m", module, str(path / "spec.json")],
+            [str(python), "-m", f"benchmarks.speed.peers.{module}", str(path / "spec.json")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

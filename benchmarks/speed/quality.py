@@ -71,11 +71,10 @@ NANOGPT = {"lr": 1e-3, "betas": (0.9, 0.99), "weight_decay": 0.1, "label_smoothi
 
 
 class Contender(NamedTuple):
-    """An implementation at one goal: its name in the table, its peer, its file in `peers/`, what it is told."""
+    """An implementation at one goal: its name in the table, its peer, what it is told."""
 
     name: str
     peer: str
-    module: str
     spec: dict[str, Any]
 
 
@@ -84,7 +83,7 @@ def run_quality(options: Options) -> Section:
     section = Section("(i) Seconds of training to a validation score", COLUMNS)
     for goal in GOALS:
         spec = {"recipe": goal.recipe, "steps": goal.steps, "seed": 1, "metric": goal.metric}
-        ours = Contender("glassformer", "ours", "ours_curve", spec)
+        ours = Contender("glassformer", "ours", spec)
         seconds = measure(goal, options, section, ours, math.inf, None)
         if seconds is None:
             continue
@@ -116,17 +115,14 @@ def measure(
     Returns:
         the seconds to the goal; None if it was not reached.
     """
-    name, peer, module, spec = contender
-    if reason := PEERS[peer].why_not():
+    name, peer, spec = contender.name, PEERS[contender.peer], contender.spec
+    if reason := peer.why_not():
         section.rows.append([goal.title, name, "–", "", "", "", f"not run: {reason}"])
         return None
     if not options.anyway:
         wait_for_quiet(options.wait)
     curve: list[dict[str, Any]] = []
-    with (
-        OtherLoad() as load,
-        Child(PEERS[peer].python, f"benchmarks.speed.peers.{module}", spec, options.variables) as child,
-    ):
+    with OtherLoad() as load, Child(peer.python, peer.module, spec, options.variables) as child:
         try:
             child.answer()
             while not curve or not (
@@ -195,7 +191,7 @@ def joeynmt(context: RunContext, folder: Path) -> Contender:
     spec = {"layer_norm": "pre", "lr": 2e-3, "warmup": 200, "label_smoothing": 0.1}
     spec |= {"precision": precisions()[-1], "seed": 1}
     data = {"workload": asdict(workload), "data": str(folder / "pairs.npz")}
-    return Contender("JoeyNMT, our sizes, Adam", "joeynmt", "joeynmt_curve", spec | ADAM | data)
+    return Contender("JoeyNMT, our sizes, Adam", "joeynmt", spec | ADAM | data)
 
 
 def nanogpt(context: RunContext, folder: Path, horizon: float, published: bool) -> Contender:
@@ -214,7 +210,7 @@ def nanogpt(context: RunContext, folder: Path, horizon: float, published: bool) 
     if published:
         spec |= {"threads": 1}  # its products are so small that two threads on two cores take longer than one
     name = "nanoGPT, its CPU configuration" if published else "nanoGPT, our sizes"
-    return Contender(name, "nanogpt", "nanogpt_curve", spec | NANOGPT | {"precision": precisions()[-1]})
+    return Contender(name, "nanogpt", spec | NANOGPT | {"precision": precisions()[-1]})
 
 
 def workload_of(context: RunContext, kind: Literal["translate", "lm"], max_len: int, max_tokens: int) -> Workload:

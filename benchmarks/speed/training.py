@@ -87,9 +87,7 @@ def start(row: Row, w: Workload, data: Path, options: Options, closing: ExitStac
     log(f"{row.title}, {row.name}: warming up")
     spec = {"workload": asdict(w), "data": str(data), "settings": asdict(row.settings), "seed": 0}
     peer = PEERS[row.peer]
-    row.child = closing.enter_context(
-        Child(peer.python, f"benchmarks.speed.peers.{peer.module}", spec, options.variables)
-    )
+    row.child = closing.enter_context(Child(peer.python, peer.module, spec, options.variables))
     try:
         row.about = row.child.answer()
     except ChildError as error:

@@ -5,7 +5,8 @@ A unit is an inch. The order of norm and sublayer is that of the library, pre-no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -54,33 +55,32 @@ def draw_norm_orders() -> Any:
 
 def draw_translator() -> Any:
     """Return a figure of the encoder–decoder: N × encoder layer, N × decoder layer, embeddings, norms and output."""
-    return _in_inches(6.9, 8.6, _translator)
-
-
-def _translator(axes: Any) -> None:
     left, right, bottom = 1.85, 5.05, 1.62
-    for x, ids, side in ((left, "source ids", -1), (right, "target ids so far", 1)):
-        _text(axes, x, 0.15, ids, "text.html")
-        _arrow(axes, x, 0.3, 0.5)
-        _box(axes, x, 0.5, "embedding", "text.html")
-        _arrow(axes, x, 0.5 + HEIGHT, 1.16)
-        _sum(axes, x, 1.26)
-        _box(axes, x + side * 1.25, 1.26 - HEIGHT / 2, "positions", "positions.html", 0.95)
-        _line(axes, [x + side * 0.775, x + side * 0.1], [1.26, 1.26], arrow=True)
-        _arrow(axes, x, 1.36, bottom)
-    top, _ = draw_layer(axes, left, bottom, ENCODER_LAYER, -1)
-    _text(axes, left - 1.57, (bottom + top) / 2, "N ×", "encoder.html", 13)
-    last = _box(axes, left, top + 0.3, "norm", "block.html")
-    _arrow(axes, left, top, top + 0.3)
-    top, [memory] = draw_layer(axes, right, bottom, DECODER_LAYER, 1)
-    _text(axes, right + 1.57, (bottom + top) / 2, "N ×", "decoder.html", 13)
-    _line(axes, [left, left, 3.43, 3.43, right - WIDTH / 2], [last, last + 0.3, last + 0.3, memory, memory], arrow=True)
-    _text(axes, left, last + 0.44, "memory: a vector per source token", "encoder.html")
-    for name, page in (("norm", "block.html"), ("linear: a logit per token", "language.html")):
+    with _in_inches(6.9, 8.6) as (figure, axes):
+        for x, ids, side in ((left, "source ids", -1), (right, "target ids so far", 1)):
+            _text(axes, x, 0.15, ids, "text.html")
+            _arrow(axes, x, 0.3, 0.5)
+            _box(axes, x, 0.5, "embedding", "text.html")
+            _arrow(axes, x, 0.5 + HEIGHT, 1.16)
+            _sum(axes, x, 1.26)
+            _box(axes, x + side * 1.25, 1.26 - HEIGHT / 2, "positions", "positions.html", 0.95)
+            _line(axes, [x + side * 0.775, x + side * 0.1], [1.26, 1.26], arrow=True)
+            _arrow(axes, x, 1.36, bottom)
+        top, _ = draw_layer(axes, left, bottom, ENCODER_LAYER, -1)
+        _text(axes, left - 1.57, (bottom + top) / 2, "N ×", "encoder.html", 13)
+        last = _box(axes, left, top + 0.3, "norm", "block.html")
+        _arrow(axes, left, top, top + 0.3)
+        top, [memory] = draw_layer(axes, right, bottom, DECODER_LAYER, 1)
+        _text(axes, right + 1.57, (bottom + top) / 2, "N ×", "decoder.html", 13)
+        path = [left, left, 3.43, 3.43, right - WIDTH / 2], [last, last + 0.3, last + 0.3, memory, memory]
+        _line(axes, *path, arrow=True)
+        _text(axes, left, last + 0.44, "memory: a vector per source token", "encoder.html")
+        for name, page in (("norm", "block.html"), ("linear: a logit per token", "language.html")):
+            _arrow(axes, right, top, top + 0.3)
+            top = _box(axes, right, top + 0.3, name, page)
         _arrow(axes, right, top, top + 0.3)
-        top = _box(axes, right, top + 0.3, name, page)
-    _arrow(axes, right, top, top + 0.3)
-    _text(axes, right, top + 0.42, "next token: softmax, choose", "translation.html")
+        _text(axes, right, top + 0.42, "next token: softmax, choose", "translation.html")
+        return figure
 
 
 def draw_layer(
@@ -139,7 +139,7 @@ def _draw(layers: Mapping[str, tuple[Sequence[Sublayer], bool]], room: float = 0
     """Return a figure of layers side by side; `room` is left free at the left for what comes from the encoder."""
     most = max(map(len, (sublayers for sublayers, _ in layers.values())))
 
-    def draw(axes: Any) -> None:
+    with _in_inches(room + 3.1 * len(layers) - 0.2, 1.5 + 1.57 * most) as (figure, axes):
         for i, (name, (sublayers, pre_norm)) in enumerate(layers.items()):
             x = room + WIDTH / 2 + SIDE + i * 3.1
             _text(axes, x, 0.12, "a vector per token")
@@ -150,8 +150,7 @@ def _draw(layers: Mapping[str, tuple[Sequence[Sublayer], bool]], room: float = 0
             for memory in memories:
                 _line(axes, [room, x - WIDTH / 2], [memory, memory], arrow=True)
                 _text(axes, room - 0.08, memory, "memory,\nfrom the\nencoder", "encoder.html", ha="right")
-
-    return _in_inches(room + 3.1 * len(layers) - 0.2, 1.5 + 1.57 * most, draw)
+        return figure
 
 
 def draw_connections(panels: Mapping[str, tuple[Tensor, str]], mark: int) -> Any:
@@ -162,7 +161,7 @@ def draw_connections(panels: Mapping[str, tuple[Tensor, str]], mark: int) -> Any
         mark: the output whose connections have the accent colour.
     """
 
-    def draw(axes: Any) -> None:
+    with _in_inches(1.9 * len(panels) + 0.1, 2.25) as (figure, axes):
         for i, (name, (seen, note)) in enumerate(panels.items()):
             n, x0 = len(seen), 0.42 + 1.9 * i
             step = 1.35 / (n - 1)
@@ -177,8 +176,7 @@ def draw_connections(panels: Mapping[str, tuple[Tensor, str]], mark: int) -> Any
             _text(axes, x0 + 0.67, 0.33, note, size=9)
         _text(axes, 0.28, 1.75, "out", size=9, ha="right")
         _text(axes, 0.28, 0.75, "in", size=9, ha="right")
-
-    return _in_inches(1.9 * len(panels) + 0.1, 2.25, draw)
+        return figure
 
 
 def draw_normalized(panels: Mapping[str, Tensor]) -> Any:
@@ -189,7 +187,8 @@ def draw_normalized(panels: Mapping[str, Tensor]) -> Any:
     """
     cell = 0.22
 
-    def draw(axes: Any) -> None:
+    first = next(iter(panels.values()))
+    with _in_inches(2.35 * len(panels), 0.6 + first.shape[0] * (first.shape[1] * cell + 0.25)) as (figure, axes):
         for i, (name, together) in enumerate(panels.items()):
             n_texts, n_tokens, n_features = together.shape
             x0 = 0.65 + 2.35 * i
@@ -204,9 +203,7 @@ def draw_normalized(panels: Mapping[str, Tensor]) -> Any:
                 y = 0.3 + (n_texts - 1 - text) * (n_tokens * cell + 0.25) + n_tokens * cell / 2
                 _text(axes, x0 - 0.12, y, f"text {text}\ntokens", size=8, ha="right")
             _text(axes, x0 + cell * n_features / 2, 0.13, "features", size=8)
-
-    first = next(iter(panels.values()))
-    return _in_inches(2.35 * len(panels), 0.6 + first.shape[0] * (first.shape[1] * cell + 0.25), draw)
+        return figure
 
 
 def draw_curves(x: Tensor, curves: Mapping[str, Tensor], title: str, y_label: str, x_label: str = "x") -> Any:
@@ -222,16 +219,16 @@ def draw_curves(x: Tensor, curves: Mapping[str, Tensor], title: str, y_label: st
         return figure
 
 
-def _in_inches(width: float, height: float, draw: Callable[[Any], None]) -> Any:
-    """Return a figure of one plain coordinate system in which a unit is an inch, after `draw(axes)`."""
+@contextmanager
+def _in_inches(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
+    """Yield a figure and its one plain coordinate system, in which a unit is an inch."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height))
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_xlim(0, width)
         axes.set_ylim(0, height)
         axes.axis("off")
-        draw(axes)
-        return figure
+        yield figure, axes
 
 
 def _box(axes: Any, x: float, y: float, name: str, page: str, width: float = WIDTH) -> float:

@@ -88,9 +88,7 @@ def fill_cells(axes: Any, x: Tensor, hidden: Tensor | None = None, numbers: bool
             if numbers and (hidden is None or not hidden[i, j]):
                 text = f"{value:.3f}".rstrip("0").rstrip(".")
                 axes.text(j, i, text, ha="center", va="center", color=INK, fontsize=10)
-    axes.set_xlim(-0.5, x.shape[1] - 0.5)
-    axes.set_ylim(x.shape[0] - 0.5, -0.5)
-    axes.set_aspect("equal")
+    axes.set(xlim=(-0.5, x.shape[1] - 0.5), ylim=(x.shape[0] - 0.5, -0.5), aspect="equal")
 
 
 def colours_of(x: Tensor) -> np.ndarray:
@@ -120,8 +118,7 @@ def draw_values(x: Tensor, title: str) -> Any:
     x = x.reshape(-1, x.shape[-1]).float()
     with drawing(min(7.0, 0.2 * x.shape[1] + 1), min(5.0, 0.2 * x.shape[0] + 0.8)) as (figure, axes):
         axes.imshow(colours_of(x), interpolation="nearest")
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(xticks=[], yticks=[])
         plain_axes(axes, "", "", "")
         return figure
 
@@ -193,9 +190,7 @@ def _circle(axes: Any, title: str) -> None:
     axes.plot(np.cos(angles), np.sin(angles), color=INK, lw=0.6)
     axes.plot([-1, 1], [0, 0], color=INK, lw=0.3)
     axes.plot([0, 0], [-1, 1], color=INK, lw=0.3)
-    axes.set_xlim(-1.3, 1.3)
-    axes.set_ylim(-1.3, 1.3)
-    axes.set_aspect("equal")
+    axes.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
     axes.axis("off")
     axes.set_title(title, color=INK, fontsize=10)
 

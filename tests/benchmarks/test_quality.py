@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from benchmarks.speed import quality
 from benchmarks.speed.options import read_options
-from benchmarks.speed.peers.nanogpt_curve import NanoGPTCurve
+from benchmarks.speed.peers.nanogpt import NanoGPTCurve
 from benchmarks.speed.quality import COLUMNS, GOALS, Contender, Goal, draw_curves, measure
 from benchmarks.speed.table import Section
 from benchmarks.speed.workloads import Workload
@@ -71,14 +71,14 @@ def test_a_curve_ends_at_the_score_or_at_the_limit(
 ) -> None:
     fake.scores, section = scores, Section("", COLUMNS)
     options = read_options(["--anyway"])
-    found = measure(goal, options, section, Contender("peer", "ours", "ours_curve", {}), limit, None, ours=20.0)
+    found = measure(goal, options, section, Contender("peer", "ours", {}), limit, None, ours=20.0)
     assert found == seconds and section.rows[0][2:5] == cells
     assert [point["score"] for point in section.facts[0]["curve"]] == scores[: len(section.facts[0]["curve"])]
 
 
 def test_a_schedule_that_ends_too_early_has_not_reached_it(fake: type[FakeChild]) -> None:
     fake.scores, fake.finished_after, section = [2.0, 1.7], 2, Section("", COLUMNS)
-    ours = Contender("ours", "ours", "ours_curve", {})
+    ours = Contender("ours", "ours", {})
     found = measure(DOWN, read_options(["--anyway"]), section, ours, math.inf, None)
     assert found is None and section.rows[0][2] == "> 10.0"
 

@@ -13,7 +13,6 @@ from glassformer.cli.flags import flags_of
 from glassformer.cli.main import COMMANDS
 from glassformer.cli.train import TrainArguments
 from glassformer.config.recipes import recipe_names
-from glassformer.errors import GlassformerError
 from glassformer.explain.capture.sites import OPERATIONS, SITES
 from glassformer.interop.card import example_of
 from glassformer.interop.choose import REGISTERED
@@ -22,7 +21,7 @@ from glassformer.interop.exported import ExportFacts
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if not {"_build", "generated"} & set(path.parts))
-GENERATED = ("command-line", "recipes", "steps", "errors", "errata")
+GENERATED = ("command-line", "recipes", "steps", "errata")
 
 
 def test_every_page_is_in_the_contents() -> None:
@@ -55,7 +54,7 @@ def test_the_readme_is_one_page() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
-def test_the_reference_has_every_command_flag_recipe_step_and_error(tmp_path: Path) -> None:
+def test_the_reference_has_every_command_flag_recipe_and_step(tmp_path: Path) -> None:
     paths = reference_pages.write_pages(tmp_path)
     text = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     assert tuple(text) == GENERATED
@@ -67,8 +66,6 @@ def test_the_reference_has_every_command_flag_recipe_step_and_error(tmp_path: Pa
         assert f"\n## {name}\n" in text["recipes"]
     for name in [*SITES, *OPERATIONS]:
         assert f"| `{name}` |" in text["steps"]
-    for cls in (GlassformerError, *GlassformerError.__subclasses__()):
-        assert f"| `{cls.__name__}` | {cls.exit_code} |" in text["errors"]
 
 
 def test_no_flag_is_without_help() -> None:

@@ -1,4 +1,7 @@
-"""Glassformer as it is shipped: its models, its batches, and the update of its own training loop."""
+"""Glassformer as it is shipped: its models, its batches, and the update of its own training loop.
+
+For part i: a recipe with a shorter schedule, scored as its own validation scores it.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,16 @@ from benchmarks.speed.peers.training import WARM_UP_UPDATES, start_alike
 from benchmarks.speed.workloads import FIRST_WORD, Workload, load_data, word_of
 
 from glassformer.config import AdamWConfig, Config, ModelConfig, TextConfig, TrainConfig
+from glassformer.config.recipes import load_recipe, override
 from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.computing import CHOICES, computing, in_words, trial, typical_batch
-from glassformer.training.loop import optimizer_step
+from glassformer.training.loop import optimizer_step, train_steps
+from glassformer.training.preparation import prepare
 from glassformer.training.state import RunContext, TrainState
+from glassformer.training.validation import Validator
 from glassformer.utils.device import Computing
 
 
@@ -112,5 +118,41 @@ class OurTrainer:
         return loss
 
 
+class NeverDue(Validator):
+    """No validation in between: the harness asks for scores, and the clock stands still meanwhile."""
+
+    def is_due(self, state: TrainState, epoch: float) -> bool:
+        return False
+
+
+class OurCurve:
+    """The steps of `glassformer train RECIPE --steps N`.
+
+    Args:
+        spec: "recipe", "steps", "seed", and the "metric" of its validation that is the score.
+    """
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        config = override(
+            load_recipe(spec["recipe"]), {"seed": spec["seed"], "steps": spec["steps"], "snapshots": False}
+        )
+        self.entered = ExitStack()
+        self.context, self.metric = self.entered.enter_context(computing(prepare(config))), spec["metric"]
+        torch.manual_seed(config.train.seed)
+        self.state = TrainState.start(self.context.task.build_model(), self.context.task)
+        self.validator = Validator(self.context)
+        self.steps = train_steps(self.state, self.context, NeverDue(self.context))
+
+    def step(self, seconds: float) -> bool:
+        """Run the next step, if there is one."""
+        return next(self.steps, None) is not None
+
+    def score(self) -> dict[str, float]:
+        """Return the score of the averaged weights."""
+        context = self.context
+        scores = self.validator.score(self.state.eval_model, self.state.weights(), context.valid, context.data.valid)
+        return {"score": scores[self.metric]}
+
+
 if __name__ == "__main__":
-    serve(OurTrainer)
+    serve(OurTrainer, OurCurve)

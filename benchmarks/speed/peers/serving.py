@@ -1,8 +1,10 @@
 """How a peer's process talks with the harness: one JSON object a line, a question in and an answer out.
 
-    python -m benchmarks.speed.peers.NAME SPEC        (SPEC is a JSON file, see `Spec`)
+    python -m benchmarks.speed.peers.NAME SPEC        (SPEC is a JSON file)
 
-It warms up first and tells what it is; then every line on stdin is one round to measure, until stdin ends.
+A spec with settings is a `Spec`: the peer warms up first and says what it is; then every line on stdin is one round to
+measure, until stdin ends. Any other spec is a training to a score (part i): at every line the peer trains for the
+seconds asked for, and says how good the model is then. Only steps are timed: neither reading nor scoring is.
 """
 
 from __future__ import annotations
@@ -43,13 +45,6 @@ class Spec:
     data: str
     settings: Settings
     seed: int = 0
-
-    @staticmethod
-    def read(path: str) -> Spec:
-        """Read a spec from a JSON file."""
-        with open(path, encoding="utf-8") as file:
-            spec = json.load(file)
-        return Spec(Workload(**spec["workload"]), spec["data"], Settings(**spec["settings"]), spec["seed"])
 
 
 @dataclass(frozen=True)
@@ -105,10 +100,48 @@ class Trainer(Protocol):
         ...
 
 
-def serve(make: Callable[[Spec], Trainer]) -> None:
-    """Serve as a peer: read the spec, warm up, and measure on request."""
+class Curve(Protocol):
+    """What a peer provides for a training to a score."""
+
+    def step(self, seconds: float) -> bool:
+        """Take one optimizer step, `seconds` after the start; return False if the training had ended."""
+        ...
+
+    def score(self) -> dict[str, Any]:
+        """Return the score on the validation split, or the translations from which the harness computes it."""
+        ...
+
+
+def serve(make: Callable[[Spec], Trainer], curve: Callable[[dict[str, Any]], Curve] | None = None) -> None:
+    """Serve as a peer, until stdin ends."""
     answers = own_stdout()
-    spec = Spec.read(sys.argv[1])
+    with open(sys.argv[1], encoding="utf-8") as file:
+        spec = json.load(file)
+    if "settings" not in spec:
+        assert curve is not None
+        return serve_curve(curve, spec, answers)
+    workload, settings = Workload(**spec["workload"]), Settings(**spec["settings"])
+    return serve_rounds(make, Spec(workload, spec["data"], settings, spec["seed"]), answers)
+
+
+def serve_curve(make: Callable[[dict[str, Any]], Curve], spec: dict[str, Any], answers: TextIO) -> None:
+    """Start, and train further on each request."""
+    began = time.perf_counter()
+    trainer = make(spec)
+    answer(answers, {"preparing": time.perf_counter() - began})
+    seconds, n_steps, finished = 0.0, 0, False
+    for question in questions():
+        until = seconds + question["seconds"]
+        while seconds < until and not finished:
+            began = time.perf_counter()
+            finished = not trainer.step(seconds)
+            seconds += time.perf_counter() - began
+            n_steps += not finished
+        answer(answers, {"seconds": seconds, "steps": n_steps, "finished": finished} | trainer.score())
+
+
+def serve_rounds(make: Callable[[Spec], Trainer], spec: Spec, answers: TextIO) -> None:
+    """Warm up, and measure a round on each request."""
     texts, plans = load_data(spec.data)
     began = time.perf_counter()
     trainer = make(spec)

@@ -81,6 +81,43 @@ def torch_step(
     return loss
 
 
+class TorchCurve:
+    """The plain training loop of a torch module, with the process settings of Glassformer (`tuned`).
+
+    Args:
+        model: gives logits (B, T, V) for what `batch` returns.
+        spec: "precision" of autocast, "threads" of torch (its own choice if absent),
+            "seed", "betas", "weight_decay" of the matrices, and "label_smoothing".
+    """
+
+    def __init__(self, model: nn.Module, spec: dict[str, Any]) -> None:
+        torch.set_float32_matmul_precision("medium")
+        if "threads" in spec:
+            torch.set_num_threads(spec["threads"])
+        keep_large_blocks()
+        self.model, self.spec, self.n_steps = model.train(), spec, 0
+        self.rng = np.random.default_rng(spec["seed"])
+        matrices = [p for p in model.parameters() if p.ndim > 1]
+        vectors = [p for p in model.parameters() if p.ndim <= 1]
+        groups = [{"params": matrices, "weight_decay": spec["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, spec["lr"], betas=tuple(spec["betas"]), eps=1e-9, fused=True)
+
+    def lr(self, seconds: float) -> float:
+        """Return the learning rate of the next step."""
+        raise NotImplementedError
+
+    def batch(self) -> Batch:
+        """Return the next batch."""
+        raise NotImplementedError
+
+    def step(self, seconds: float) -> bool:
+        """Run forward, backward, clipping and a step."""
+        how = self.lr(seconds), self.spec["precision"], self.spec["label_smoothing"]
+        torch_step(self.model.train(), self.optimizer, self.batch(), *how)
+        self.n_steps += 1
+        return True
+
+
 def start_alike(model: nn.Module, embedding_std: float) -> None:
     """Initialise as the others: Xavier-uniform matrices, zero biases, embeddings N(0, std²); norms as they are.
 
