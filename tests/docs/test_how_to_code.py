@@ -53,6 +53,28 @@ async def call(app, body, path="/predict", method="POST", size=50_000):
 call = executed(CALL)["call"]
 
 
+def test_exports_of_annotation_tools_become_spans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    convert, tags = python_of("tag-words")
+    doccano = {"text": "Eva ran", "entities": [{"id": 1, "label": "PER", "start_offset": 0, "end_offset": 3}]}
+    names = executed(f"import json\nrows = [{doccano!r}]\n{convert}")
+    spans = {"text": "Eva ran", "spans": [{"start": 0, "end": 3, "label": "PER"}]}
+    assert json.loads(Path("train.jsonl").read_text("utf-8")) == spans
+    assert names["of_label_studio"]({"text": "Eva ran", "label": [{"start": 0, "end": 3, "labels": ["PER"]}]}) == spans
+    assert names["of_spacy"](["Eva ran", {"entities": [[0, 3, "PER"]]}]) == spans
+    assert names["of_prodigy"](spans | {"answer": "accept", "tokens": [{"text": "Eva"}]}) == spans
+    assert names["of_prodigy"](spans | {"answer": "reject"}) is None
+    iob2 = executed(tags)["iob2"]
+    for given, wanted in (
+        ("S-X O B-X E-X", "B-X O B-X I-X"),
+        ("U-X B-X L-X O", "B-X B-X I-X O"),
+        ("I-X I-X O I-Y", "B-X I-X O B-Y"),
+        ("I-X B-X I-Y I-Y", "B-X B-X B-Y I-Y"),
+        ("B-X I-X B-X O", "B-X I-X B-X O"),
+    ):
+        assert iob2(given.split()) == wanted.split()
+
+
 @pytest.fixture(scope="module")
 def served(runs: Runs) -> dict[str, Any]:
     return executed(python_of("serve-a-run")[0].replace('"runs/reviews"', repr(str(runs.classify))))

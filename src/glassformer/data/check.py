@@ -69,7 +69,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         diagnostics.notes += loaded.notes
     elif running:
         parts = {name: part for name, part in data_parts(schema, data).items() if isinstance(part, Path)}
-        splits = {n: Split([text for _, text in read_documents(path, diagnostics)]) for n, path in parts.items()}
+        splits = {n: Split(read_documents(path, diagnostics)) for n, path in parts.items()}
     else:
         rows = read_parts(schema, data_parts(schema, data), data, diagnostics)
         splits = {name: part.split() for name, part in rows.items()}

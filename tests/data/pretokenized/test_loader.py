@@ -11,8 +11,7 @@ from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data import shards as shards_module
 from glassformer.data.corpus import pretokenized_corpus
 from glassformer.data.datasets.columns import DataSchema
-from glassformer.data.datasets.local_files import load_pretokenized, load_text_data
-from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.shards import PretokenizeConfig, ShardIndex, encode_text
 from glassformer.errors import DataError, UsageError
 from glassformer.text.tokenizer import Tokenizer
@@ -30,7 +29,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def load(path: Path):
-    return load_pretokenized(DataSchema("lm"), DataConfig(files=FilesConfig(train_file=str(path))), Diagnostics())
+    return load_text_data(DataSchema("lm"), DataConfig(files=FilesConfig(train_file=str(path))))
 
 
 def test_shards_are_one_running_text(shards):
@@ -75,7 +74,7 @@ def test_shards_are_refused_where_they_are_of_no_use(shards, tmp_path):
     from glassformer.tasks import TASKS
 
     with pytest.raises(UsageError, match="classify needs texts with labels"):
-        load_pretokenized(TASKS["classify"].schema, data, Diagnostics())
+        load_text_data(TASKS["classify"].schema, data)
     with pytest.raises(UsageError, match="limit counts examples"):
         load_text_data(DataSchema("lm"), replace(data, limit=3))
     encode_text(tmp_path / "none", [tmp_path / "a.txt"], replace(CONFIG, valid_fraction=0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from array import array
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from glassformer.data.sources import (
     suffix_of,
     unreadable,
 )
-from glassformer.data.splits import Split, TextData, with_reading
+from glassformer.data.splits import Split
 from glassformer.errors import DataError
 from glassformer.utils.formatting import glassformer_command
 
@@ -39,57 +40,24 @@ LARGE_CHARS = 256 << 20
 
 _MARKUP = re.compile(r"<[A-Za-z/!?][^<>]*>")
 
-Documents = list[tuple[str, str]]
-"""(name, text) of each."""
 
-
-def load_documents(data: DataConfig, diagnostics: Diagnostics) -> TextData:
-    """Load the user's own text for a language model.
-
-    A split with a file of its own is that file. Others are taken from the training text: of at least ten files, whole
-    files chosen by seed; otherwise the end of the text, test last. A test split (a tenth) is taken only if neither
-    validation nor test has a file: 80, 10 and 10% by default.
-
-    Raises:
-        DataError: something is wrong in the files, or too little is in them.
-    """
-    files, source = data.files, str(data.files.train_file)
-    named = {"train": files.train_file, "valid": files.valid_file, "test": files.test_file}
-    parts = {name: read_documents(Path(path), diagnostics) for name, path in named.items() if path}
-    diagnostics.raise_if_any()
-    if (size := sum(len(text) for _, text in parts["train"])) > LARGE_CHARS:
-        advice = f"{glassformer_command('data', 'encode', source)} --out shards, once, then --train-file shards"
-        diagnostics.notes.append(f"{source}: {size:,} characters are held in memory; to train from the disk: {advice}")
-    shares = {"valid": data.valid_fraction, "test": 0.0 if len(parts) > 1 else TEST_SHARE}
-    if data.use_test_as_validation and "test" in parts and "valid" not in parts:
-        parts["valid"] = parts["test"]
-    wanted = {name: share for name, share in shares.items() if share > 0 and name not in parts}
-    if wanted:
-        parts |= _set_aside(parts["train"], wanted, data.split_seed, source, diagnostics)
-    for name, key in (("training", "train"), ("validation", "valid")):
-        if sum(len(text) for _, text in parts[key]) < 2:
-            raise DataError(f"{source}: too little text for the {name} part", "give more text")
-    sources = {name: named[name] or f"{source} ({name}, set aside)" for name in parts}
-    splits = {name: Split([t for _, t in part], source=sources[name]) for name, part in parts.items()}
-    test = splits["test"] if parts.get("test") else None
-    return with_reading(TextData(splits["train"], splits["valid"], test), diagnostics)
-
-
-def read_documents(path: Path, diagnostics: Diagnostics) -> Documents:
+def read_documents(path: Path, diagnostics: Diagnostics) -> list[str]:
     """Read the text of a file, or of every .txt in a folder and its subfolders, in the order of their names."""
     if not path.is_dir() and not unreadable(path) and refuse_other_formats(path, diagnostics):
-        return [(path.name, "")]
+        return [""]
     files = _files_in(path, diagnostics) if path.is_dir() else [path]
     texts = [read_document(file, diagnostics) for file in files]
     heads = (text[:SNIFFED_CHARS].split("\n")[:-1] for text in texts)
     note_tables([*zip(files, heads, strict=True)], diagnostics)
-    if not path.is_dir():
-        if not texts[0] and not diagnostics.n_issues:
-            diagnostics.error(path, 0, "empty file", "the file is empty")
-        return [(path.name, texts[0])]
-    diagnostics.counts["empty files"] += texts.count("")
-    names = (file.relative_to(path).as_posix() for file in files)
-    return [(name, text) for name, text in zip(names, texts, strict=True) if text]
+    if (size := sum(map(len, texts))) > LARGE_CHARS:
+        advice = f"{glassformer_command('data', 'encode', path)} --out shards, once, then --train-file shards"
+        diagnostics.notes.append(f"{path}: {size:,} characters are held in memory; to train from the disk: {advice}")
+    if path.is_dir():
+        diagnostics.counts["empty files"] += texts.count("")
+        return [*filter(None, texts)]
+    if not texts[0] and not diagnostics.n_issues:
+        diagnostics.error(path, 0, "empty file", "the file is empty")
+    return texts
 
 
 def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
@@ -161,34 +129,43 @@ def refuse_other_formats(path: Path, diagnostics: Diagnostics) -> bool:
     return bool(name)
 
 
-def _set_aside(
-    documents: Documents, shares: dict[str, float], seed: int, source: str, diagnostics: Diagnostics
-) -> dict[str, Documents]:
-    """Split off parts of these shares, and the rest for training: whole files by seed, or the end of the text."""
-    taken: dict[str, Documents] = {}
+def cut_running_text(
+    documents: list[str], data: DataConfig, source: str, has_test: bool, diagnostics: Diagnostics
+) -> dict[str, Split]:
+    """Split off a share for validation, without a test part also TEST_SHARE for that, and the rest for training.
+
+    Of at least ten documents whole ones are chosen by seed; else the end of the text is taken, test last.
+
+    Raises:
+        DataError: too little text is in a part.
+    """
+    shares, taken = {"valid": data.valid_fraction} | ({} if has_test else {"test": TEST_SHARE}), dict[str, list[str]]()
     if len(documents) >= ENOUGH_FILES:
-        order = np.random.default_rng([seed, len(documents)]).permutation(len(documents))
+        order = np.random.default_rng([data.split_seed, len(documents)]).permutation(len(documents))
         for name, share in shares.items():
             count = max(1, round(share * len(documents)))
             taken[name], order = [documents[i] for i in np.sort(order[:count])], order[count:]
-        shown = ", ".join(f"{name} {len(part):,}" for name, part in taken.items())
-        diagnostics.notes.append(f"{source}: of {len(documents):,} files, set aside: {shown} (seed {seed})")
-        return taken | {"train": [documents[i] for i in np.sort(order)]}
-    end = n = sum(len(text) for _, text in documents)
-    for name in reversed(shares):  # the test part is the very end
-        start = max(0, end - max(1, round(shares[name] * n)))
-        taken[name], end = _cut(documents, start, end), start
-    shown = ", ".join(f"{name} {sum(len(t) for _, t in taken[name]):,}" for name in shares if taken[name])
-    diagnostics.notes.append(f"{source}: of {n:,} characters, set aside at the end: {shown}")
-    return taken | {"train": _cut(documents, 0, end)}
+        taken["train"] = [documents[i] for i in np.sort(order)]
+        shown = ", ".join(f"{name} {len(taken[name]):,}" for name in shares)
+        notes = f"of {len(documents):,} files, set aside: {shown} (seed {data.split_seed})"
+    else:
+        end = n = sum(map(len, documents))
+        for name in reversed(shares):  # the test part is the very end
+            start = max(0, end - max(1, round(shares[name] * n)))
+            taken[name], end = _cut(documents, start, end), start
+        taken["train"] = _cut(documents, 0, end)
+        shown = ", ".join(f"{name} {sum(map(len, taken[name])):,}" for name in shares if taken[name])
+        notes = f"of {n:,} characters, set aside at the end: {shown}"
+    diagnostics.notes.append(f"{source}: {notes}")
+    for name, part in (("training", "train"), ("validation", "valid")):
+        if sum(map(len, taken[part])) < 2:
+            raise DataError(f"{source}: too little text for the {name} part", "give more text")
+    sources = {name: f"{source} ({name}, set aside)" for name in shares} | {"train": source}
+    return {name: Split(texts, source=sources[name]) for name, texts in taken.items() if texts}
 
 
-def _cut(documents: Sequence[tuple[str, str]], start: int, end: int) -> Documents:
+def _cut(documents: Sequence[str], start: int, end: int) -> list[str]:
     """Return characters `start` to `end` of the concatenated documents."""
-    parts, begins = [], 0
-    for name, text in documents:
-        part = text[max(0, start - begins) : max(0, end - begins)]
-        if part:
-            parts.append((name, part))
-        begins += len(text)
-    return parts
+    begins = itertools.accumulate(map(len, documents), initial=0)
+    parts = (text[max(0, start - n) : max(0, end - n)] for text, n in zip(documents, begins, strict=False))
+    return [*filter(None, parts)]

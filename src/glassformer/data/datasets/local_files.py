@@ -26,7 +26,7 @@ from glassformer.data.datasets.columns import (
     read_table,
     with_second,
 )
-from glassformer.data.datasets.documents import load_documents, note_tables, read_documents, read_texts
+from glassformer.data.datasets.documents import cut_running_text, note_tables, read_documents, read_texts
 from glassformer.data.datasets.labels import count_missing, labels_of, rarest_labels, visible
 from glassformer.data.diagnostics import Diagnostics, TableForm, read_lines
 from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
@@ -89,22 +89,35 @@ def load(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> 
         DataError: something is wrong in them; with file and line.
     """
     diagnostics = Diagnostics(form=form_of(data.files))
-    parts = data_parts(schema, data)
+    parts, source = data_parts(schema, data), str(data.files.train_file or data.files.src_file)
+    splits, shards = dict[str, Split](), None
     if is_pretokenized(data.files.train_file):
-        return load_pretokenized(schema, data, diagnostics)
-    if schema.columns is None:
-        return load_documents(data, diagnostics)
+        shards = _read_shards(schema, Path(source), diagnostics)
+        splits["train"] = Split([], source=source, shards=shards)
+        schema, parts = replace(schema, columns=None), parts | {"train": None}  # the other parts are running text, too
     rows = read_parts(schema, parts, data, diagnostics, known)
-    splits = {name: part.split() for name, part in rows.items()}
     diagnostics.raise_if_any()
-    train, valid = splits["train"], splits.get("valid")
-    columns = rows["train"].resolved
-    if valid is None and data.use_test_as_validation and "test" in splits:
-        valid = splits["test"]
-    elif valid is None:
-        train, valid = _set_aside(schema, train, data, diagnostics)
-    text = TextData(train, valid, splits.get("test"), columns=columns.to_json() if columns else {})
-    return with_reading(text, diagnostics)
+    splits |= {name: part.split() for name, part in rows.items()}
+    columns = rows["train"].resolved if "train" in rows else None
+    if "valid" not in splits and data.use_test_as_validation and "test" in splits:
+        splits["valid"] = splits["test"]
+    elif "valid" not in splits:
+        if shards:
+            splits["valid"] = Split(shards.read_held_out(), source=f"{source} (held out)")
+            what = f"{len(splits['valid'].text):,} pieces held out when {source} was encoded"
+            diagnostics.notes.append(f"validation: {what}")
+        elif schema.columns is None:
+            splits |= cut_running_text(splits["train"].text, data, source, "test" in splits, diagnostics)
+        else:
+            splits |= _set_aside(schema, splits["train"], data, diagnostics)
+    if not splits["valid"].text:
+        message = f"{source} was encoded without held-out text, so there is nothing to validate on"
+        raise DataError(message, "give --valid-file, or encode with a --valid-fraction")
+    text = TextData(splits["train"], splits["valid"], splits.get("test"), columns=columns.to_json() if columns else {})
+    tokenizer = load_tokenizer(Path(source)) if shards else None
+    if shards and tokenizer:
+        shards.check_tokenizer(tokenizer)
+    return with_reading(replace(text, tokenizer=tokenizer), diagnostics)
 
 
 @pipes_kept()
@@ -120,12 +133,6 @@ def load_test(
     """
     diagnostics = Diagnostics() if diagnostics is None else diagnostics
     diagnostics.form = form_of(data.files)
-    if schema.columns is None:
-        if not data.files.test_file:
-            raise UsageError("there is no text to score", "name one: --test-file book.txt")
-        documents = read_documents(Path(data.files.test_file), diagnostics)
-        diagnostics.raise_if_any()
-        return Split([text for _, text in documents], source=str(data.files.test_file))
     part = data_parts(schema, data, need_train=False)["test"] or _part(replace(data.files, train_file=None), "train")
     if part is None:
         hint = "name the files: --test-file, or of translations --src-file and --ref-file"
@@ -195,6 +202,9 @@ def _read_part(
     schema: DataSchema, part: Path | tuple[Path, Path], specs: ColumnSpecs, diagnostics: Diagnostics
 ) -> Rows:
     if isinstance(part, Path):
+        if not specs:
+            texts = read_documents(part, diagnostics)
+            return Rows(texts, [], range(1, len(texts) + 1), part, (None,))
         if schema.read is not None:
             return schema.read(part, specs, diagnostics)
         if len(specs) == 1 and _is_lines(part, specs[0]):
@@ -219,7 +229,7 @@ def _is_lines(path: Path, spec: ColumnSpec) -> bool:
     return format_of(path) == ".txt" or (spec.requested is None and format_of(path) != ".jsonl")
 
 
-def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: Diagnostics) -> tuple[Split, Split]:
+def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: Diagnostics) -> dict[str, Split]:
     """Hold out a seeded share for validation; equal texts stay together, so that none is in both splits.
 
     Each label gives its share, and every label keeps a training example.
@@ -236,13 +246,13 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
         ) from None
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     diagnostics.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
-    train, valid = train.take(rest), train.take(held_out, f"{train.source} (set aside)")
+    rest, valid = train.take(rest), train.take(held_out, f"{train.source} (set aside)")
     unseen = {label for answer in train.answers for label in labels_of(answer)} if labels else set[str]()
     if unseen := sorted(unseen.difference(*map(labels_of, valid.answers if labels else ()))):
         names = ", ".join(unseen[:5]) + ", …" * (len(unseen) > 5)
         have = f"{counted(len(unseen), 'labels')} {'has' if len(unseen) == 1 else 'have'}"
         diagnostics.notes.append(f"validation: {have} too few examples to be in it ({names})")
-    return train, valid
+    return {"train": rest, "valid": valid}
 
 
 def _part(files: FilesConfig, name: str) -> Part:
@@ -259,35 +269,17 @@ def _part(files: FilesConfig, name: str) -> Part:
     return (src, tgt) if src and tgt else table
 
 
-def load_pretokenized(schema: DataSchema, data: DataConfig, diagnostics: Diagnostics) -> TextData:
-    """Load the shards that `train_file` names; `valid_file` and `test_file` may name text beside them.
+def _read_shards(schema: DataSchema, path: Path, diagnostics: Diagnostics) -> ShardIndex:
+    """Return the index of shards whose files are whole.
 
     Raises:
         UsageError: the task does not read running text.
-        DataError: the shards are unfinished or damaged, or there is no text to validate on.
+        DataError: the shards are unfinished or damaged.
     """
-    path = Path(str(data.files.train_file))
     if schema.target:
         message = f"{path} holds running text, and {schema.task} needs texts with {schema.target}s"
         raise UsageError(message, "use shards for lm and pretrain, and a table here")
     index = ShardIndex.read(path)
     index.verify()
     diagnostics.hashes[(path / INDEX).as_posix()] = index.sha256
-    parts = {
-        name: Split([text for _, text in read_documents(Path(file), diagnostics)], source=file)
-        for name, file in (("valid", data.files.valid_file), ("test", data.files.test_file))
-        if file
-    }
-    diagnostics.raise_if_any()
-    if "valid" not in parts and data.use_test_as_validation and "test" in parts:
-        parts["valid"] = parts["test"]
-    elif "valid" not in parts:
-        if not (held_out := index.read_held_out()):
-            message = f"{path} was encoded without held-out text, so there is nothing to validate on"
-            raise DataError(message, "give --valid-file, or encode with a --valid-fraction")
-        parts["valid"] = Split(held_out, source=f"{path} (held out)")
-        diagnostics.notes.append(f"validation: {len(held_out):,} pieces held out when {path} was encoded")
-    train = Split([], source=str(path), shards=index)
-    tokenizer = load_tokenizer(path)
-    index.check_tokenizer(tokenizer)
-    return with_reading(TextData(train, parts["valid"], parts.get("test"), tokenizer=tokenizer), diagnostics)
+    return index

@@ -38,7 +38,7 @@ CONLLU_COLUMNS = 1, 3
 """Columns of the form and of the part of speech in CoNLL-U."""
 JUDGED_WORDS = 50
 """Words from which a last column of many values is no column of tags."""
-GUIDE = "docs/how-to/tag-words.md converts other forms"
+GUIDE = 'the guide "Tag each word of a text" converts other forms'
 
 _IOB2 = re.compile(r"O|[BI]-(.+)")
 _OTHER_FORM = re.compile(r"(\w+=)?([BIESLUM]|[BIESLUM][-_:/.|].+|.+[-_:/.|][BIESLUM])", re.IGNORECASE)
