@@ -379,12 +379,13 @@ def _hint(table: _Sample, specs: ColumnSpecs, places: Sequence[int | None]) -> s
         fits = [i for i in free if not spec.doubt(table.column(i))] or free
         free.remove(i := (fits if spec.clean else table.long_texts(free)[:1] or fits)[-1])
         flags.append(f"{spec.flag} {table.called(i)}")
-    if flags and _may_be_pairs(specs) and (second := table.long_texts(free)):
+    if flags and may_be_pairs(specs) and (second := table.long_texts(free)):
         flags.append(f"(of pairs of texts also {SECOND.flag} {table.called(second[0])})")
     return " ".join(flags)
 
 
-def _may_be_pairs(specs: ColumnSpecs) -> bool:
+def may_be_pairs(specs: ColumnSpecs) -> bool:
+    """Return whether the columns are of texts with answers, and a column of second texts may stand beside them."""
     return len(specs) == 2 and specs[0].name == TEXT.name
 
 
@@ -394,7 +395,7 @@ def _note(table: _Sample, places: Sequence[int], specs: ColumnSpecs, diagnostics
     shown = ", ".join(f"{spec.name} is column {called[i]}" for spec, i in zip(specs, places, strict=True))
     first = " | ".join(repr(table.rows[0][i][:30]) for i in places) if table.rows else "none"
     notes = [f"{'' if table.header else 'no header; '}{shown}; first example: {first}"]
-    if _may_be_pairs(specs):
+    if may_be_pairs(specs):
         others = table.long_texts([i for i in range(len(called)) if i not in places])
         way = f"if it is the second text of a pair: {SECOND.flag}"
         notes += [f"column {called[i]} is not read; {way} {called[i]}" for i in others]

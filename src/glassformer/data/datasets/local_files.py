@@ -23,6 +23,7 @@ from glassformer.data.datasets.columns import (
     DataSchema,
     Rows,
     as_trained,
+    may_be_pairs,
     read_table,
     with_second,
 )
@@ -195,7 +196,7 @@ def _columns_of(schema: DataSchema, data: DataConfig, known: Columns | None) -> 
     """Return the columns of the schema, with one of second texts where it is named, or a run was trained on pairs."""
     columns = schema.columns or ()
     pairs = data.files.pair_column is not None or (known is not None and len(known.headers) > 2)
-    return with_second(columns) if pairs and len(columns) > 1 and not schema.parallel else columns
+    return with_second(columns) if pairs and may_be_pairs(columns) else columns
 
 
 def _read_part(

@@ -190,7 +190,7 @@ def _lines_of_words(
     by_tabs = "\t" in next((line for _, line in lines if line and line[0] not in "#-"), "")
     rows = [(number, [*map(str.strip, line.split("\t"))] if by_tabs else line.split()) for number, line in lines]
     tags = Counter(fields[tag] for _, fields in rows if len(fields) > max(tag, 1) and fields[0][:1] != "#")
-    at_start, first = True, 0
+    at_start = True
     for (number, fields), (_, line) in zip(rows, lines, strict=True):
         heads = number == lines[0][0] and len(fields) > max(word, 1) and plain(fields[word]) in HEADERS
         is_tag = len(fields) > 1 and (tags[fields[tag]] > heads or _IOB2.fullmatch(fields[tag]))
@@ -198,10 +198,9 @@ def _lines_of_words(
             at_start = True
             yield number, []
         elif at_start and (heads or line[0] == "#") and (of_conllu or not is_tag):
-            diagnostics.counts["headers" if heads else "comments"] += not of_conllu
-            if not (of_conllu or first):
-                first = number
+            if not diagnostics.counts["headers and comments"]:
                 diagnostics.notes.append(f"{path.name}: line {number} is a header or a comment, no word: {line[:60]!r}")
+            diagnostics.counts["headers and comments"] += 1
         elif of_conllu and not fields[0].isdigit():
             diagnostics.counts["lines of CoNLL-U that are no word"] += 1  # parts of one, or left out of the sentence
         else:
