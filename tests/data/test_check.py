@@ -256,10 +256,6 @@ def test_a_number_is_a_place_and_never_a_name(tmp_path):
     path.write_text("2,1\n" + "".join(f"{'ab'[i % 2]},the text {i}\n" for i in range(20)), encoding="utf-8")
     files = FilesConfig(train_file=str(path), text_column="2", label_column="1", header="yes")
     assert {*load(TASKS["classify"].schema, DataConfig(files=files)).train.answers} == {"a", "b"}
-    (tmp_path / "b.csv").write_text("".join(f"{i % 2 + 1},the text {i}\n" for i in range(20)), encoding="utf-8")
-    files = FilesConfig(train_file=str(tmp_path / "b.csv"), text_column="2", label_column="1")
-    read = load(TASKS["classify"].schema, DataConfig(files=files))
-    assert len(read.train) + len(read.valid) == 20, "a value of the first row is no header"
     with pytest.raises(UsageError, match="there is no column '3'"):
         load(
             TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), text_column="3", header="no"))

@@ -78,23 +78,16 @@ def test_a_gzip_of_each_text_format_is_read(tmp_path: Path) -> None:
 
 def test_the_names_of_classes_are_read(tmp_path: Path) -> None:
     label, tags = {"names": ["neg", "pos"], "_type": "ClassLabel"}, {"names": ["O", "B-X"], "_type": "ClassLabel"}
-    of_list = [{"feature": tags, "_type": "Sequence"}, {"feature": tags, "_type": "List"}, [tags]]
     rows = [row | {"tokens": ["a", f"b{row['id']}"], "ner_tags": [0, 1]} for row in ROWS]
-    for inner in of_list:
-        described = json.dumps({"info": {"features": {"label": label, "ner_tags": inner}}}).encode()
-        path = write(
-            tmp_path / "a.parquet", pa.Table.from_pylist(rows).replace_schema_metadata({"huggingface": described})
-        )
+    for inner in ({"feature": tags, "_type": "List"}, [tags]):
+        meta = {"huggingface": json.dumps({"info": {"features": {"label": label, "ner_tags": inner}}})}
+        path = write(tmp_path / "a.parquet", pa.Table.from_pylist(rows).replace_schema_metadata(meta))
         read = load_text_data(CLASSIFY, files(train_file=path))
         assert {*read.train.answers} == {"neg", "pos"}
         assert any("label has the classes neg, pos" in note for note in read.notes)
-        tagged = load_text_data(
-            TASKS["tag"].schema, files(train_file=path, label_column="ner_tags", text_column="tokens")
-        )
+        tagged = load_text_data(TASKS["tag"].schema, files(train_file=path, label_column="ner_tags"))
         assert {*tagged.train.answers} == {"O\nB-X"}
-    unnamed = pa.Table.from_pylist([*rows[:5], {**rows[5], "label": -1}]).replace_schema_metadata(
-        {"huggingface": described}
-    )
+    unnamed = pa.Table.from_pylist([*rows[:5], {**rows[5], "label": -1}]).replace_schema_metadata(meta)
     with pytest.raises(DataError, match=r"a\.parquet, row 6: 'label' is null"):
         load_text_data(CLASSIFY, files(train_file=write(tmp_path / "a.parquet", unnamed)))
 
@@ -105,9 +98,7 @@ def test_a_column_of_another_type_is_named_and_refused_where_it_is_wanted(tmp_pa
     notes = load_text_data(CLASSIFY, files(train_file=path)).notes
     assert "a.parquet: day is of the type date32[day], which is not read" in notes
     for flags in ({"label_column": "day"}, {"text_column": "raw"}):
-        with pytest.raises(
-            DataError, match=r"a\.parquet, row 1: '(day|raw)' is (date32|binary).*, which is not a string"
-        ):
+        with pytest.raises(DataError, match=r"parquet, row 1: '(day|raw)' is (date32|binary).*, which is not a string"):
             load_text_data(CLASSIFY, files(train_file=path, **flags))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers.for_each import for_each
@@ -166,61 +167,57 @@ def test_texts_of_invisible_characters_are_empty(tmp_path: Path, text: str) -> N
 PREMISES = [(f"the dog {i} ran home", f"an animal {i} moved", "xyz"[i % 3]) for i in range(24)]
 
 
-def test_what_is_not_known_is_named_at_once_with_the_command(tmp_path: Path) -> None:
-    pairs = table(PREMISES, ("premise", "hypothesis", "label"))
-    assert "--text-column premise (of pairs of texts also --pair-column hypothesis)" in read(tmp_path, pairs).message
-    assert len(read(tmp_path, pairs, pair_column="hypothesis").examples) == 24
-    odd = table([("7", *row) for row in ROWS], ("nr", "was", "wie"))
-    message = read(tmp_path, odd, header="yes").message
-    assert "no column that is known to hold the text and label" in message
-    assert "--text-column was --label-column wie" in message or "--label-column wie --text-column was" in message
-    scores = [(f"0.{i}", *pair) for i, pair in enumerate(PAIRS)]
-    assert "--src-column 2 --tgt-column 3" in read(tmp_path, table(scores, None, "\t"), "a.tsv", "translate").message
+@for_each(
+    ("rows", "header", "hint"),
+    [
+        (
+            PREMISES,
+            ("premise", "hypothesis", "label"),
+            "--text-column premise (of pairs of texts also --pair-column hypo",
+        ),
+        ([("7", *row) for row in ROWS], ("nr", "was", "label"), "--text-column was"),
+        ([("7", *row) for row in ROWS], None, "--label-column 3 --text-column 2"),
+        (
+            [(text, "01"[len(text) % 2], "10"[len(text) % 2]) for text, _ in ROWS],
+            ("text", "rude", "odd"),
+            "hold 0 and 1",
+        ),
+    ],
+)
+def test_what_is_not_known_is_named_at_once(tmp_path: Path, rows: Any, header: Any, hint: str) -> None:
+    assert hint in read(tmp_path, table(rows, header)).message
 
 
 def test_decimal_commas_are_one_line(tmp_path: Path) -> None:
-    rows = [(text, f"{i},5") for i, (text, _) in enumerate(ROWS)]
-    found = read(tmp_path, table(rows, ("text", "stars"), ";"), task="regress")
-    assert (
-        len(found.report.errors) == 1
-        and "a.csv:2: '0,5' is not a number (nor are 23 more with commas)" in found.message
+    found = read(
+        tmp_path,
+        table([(text, f"{i},5") for i, (text, _) in enumerate(ROWS)], ("text", "stars"), ";"),
+        task="regress",
+        header="yes",
     )
+    assert len(found.report.errors) == 1 and "'0,5' is not a number (nor are 23 more with commas)" in found.message
 
 
 def test_annotations_that_were_rejected_are_refused(tmp_path: Path) -> None:
-    rows = [{"text": text, "label": label, "status": "Validated"} for text, label in ROWS]
-    content = "".join(json.dumps(row) + "\n" for row in [*rows, rows[0] | {"status": "Discarded"}])
-    assert (
-        "a.jsonl:25: 'status' is 'Discarded', so this annotation was rejected"
-        in read(tmp_path, content, "a.jsonl").message
-    )
-    own = "".join(
-        json.dumps({"text": text, "answer": ("reject", "accept")[i % 2]}) + "\n" for i, (text, _) in enumerate(ROWS)
-    )
-    assert read(tmp_path, own, "a.jsonl", label_column="answer").classes == {"reject", "accept"}
+    rows = [
+        {"text": text, "label": label, "status": ("Validated", "Discarded")[i == 20]}
+        for i, (text, label) in enumerate(ROWS)
+    ]
+    content = "".join(json.dumps(row) + "\n" for row in rows)
+    assert "a.jsonl:21: 'status' is 'Discarded', so this annotation" in read(tmp_path, content, "a.jsonl").message
+    assert len(read(tmp_path, content, "a.jsonl", label_column="status").classes) == 2
 
 
 def test_labels_that_are_parted_in_two_ways_are_noted(tmp_path: Path) -> None:
-    rows = [(text, ("a;b", "a", "b,a", "b")[i % 4]) for i, (text, _) in enumerate(ROWS)]
-    assert read(tmp_path, written([("text", "labels"), *rows]), task="multilabel").noted(
-        "parts are labels too: 'b,a' (6)"
-    )
-
-
-@for_each("task", ["classify", "translate"])
-def test_the_second_text_of_a_pair_may_be_missing_too(tmp_path: Path, task: str) -> None:
-    rows = [*PREMISES, ("the dog 99 ran home", "nan", "x")]
-    header, flags = ("premise", "hypothesis", "label"), {"pair_column": "hypothesis"}
-    if task == "translate":
-        rows, header, flags = [row[:2] for row in rows], ("source", "target"), {}
-    assert (
-        read(tmp_path, table(rows, header), task=task, **flags).report.counts["texts spelled as a missing value"] == 1
-    )
+    rows = [(text, ("a;b", "a", "b|a", "b")[i % 4]) for i, (text, _) in enumerate(ROWS)]
+    assert read(tmp_path, table(rows, ("text", "labels")), task="multilabel").noted("parts are labels too: 'b|a' (6)")
 
 
 def test_texts_that_spell_a_missing_value_are_counted(tmp_path: Path) -> None:
     found = read(tmp_path, table([*ROWS, ("nan", "pos"), ("#NAME?", "neg"), ("nan", "pos")], HEADER))
     assert found.report.counts["texts spelled as a missing value"] == 3 and found.noted("'nan' (2), '#NAME?' (1)")
+    content = table([*PREMISES, ("the dog 99 ran home", "nan", "x")], ("premise", "hypothesis", "label"))
+    assert read(tmp_path, content, pair_column="hypothesis").noted("spelled as a missing value: 'nan' (1)")
 
 
 # --- delimiters and quotes -------------------------------------------------------------------------------------
