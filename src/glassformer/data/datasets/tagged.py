@@ -41,7 +41,7 @@ JUDGED_WORDS = 50
 GUIDE = 'the guide "Tag each word of a text" converts other forms'
 
 _IOB2 = re.compile(r"O|[BI]-(.+)")
-_OTHER_FORM = re.compile(r"(\w+=)?([BIESLUM]|[BIESLUM][-_:/.|].+|.+[-_:/.|][BIESLUM])", re.IGNORECASE)
+_OTHER_FORM = re.compile(r"(\w+=)?([BIESLUM]|[BIESLUM][-_:/.|].+|.+[-_:/.|][BIESLU])", re.IGNORECASE)
 """Tags of spans in another spelling: S-PER, B_PER, b-per, PER-B, name=B-PER, or a bare B."""
 
 
@@ -93,9 +93,11 @@ class _Sentences:
 
     def _refuse_other_forms(self) -> None:
         """Report the first tag that is of spans and no IOB2: one in another spelling, or one that continues no span."""
-        names = {normalised_label(tag) for tag in self.written}
-        others = {name.casefold() for name in names if not _OTHER_FORM.fullmatch(name)}
-        if len(others) > 1 and not any(name[:2] in ("B-", "I-") for name in names):
+        names = {*map(normalised_label, self.written)}
+        spelled = {*filter(_OTHER_FORM.fullmatch, names)}
+        others = {*map(str.casefold, names - spelled)}
+        of_spans = len(others) < 2 or len(others) <= sum(len(name) > 1 for name in spelled)
+        if not of_spans and not any(name[:2] in ("B-", "I-") for name in names):
             return  # plain tags, as parts of speech
         for line, text, answer in zip(self.lines, self.texts, self.answers, strict=True):
             before = OUTSIDE
