@@ -86,7 +86,7 @@ def test_a_translator_answers_as_its_run(
         for a, b in zip(ours, theirs, strict=True):
             assert a.keys() == b.keys()
             assert (a["translation"], a.get("unfinished")) == (b["translation"], b.get("unfinished"))
-            assert model.answer_lines(b) == run.task.report.answer_lines(a)
+            assert answer_lines(b) == answer_lines(a)
     assert [*model.predict_stream(iter(TEXTS))] == model.predict(TEXTS)
     assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
     assert [len(answer["n_best"]) for answer in model.predict(["abc", "de"], beam_size=3, n_best=2)] == [2, 2]

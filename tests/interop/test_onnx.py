@@ -36,7 +36,7 @@ def test_texts_are_classified_by_all_members_in_one_graph(
     for ours, theirs in zip(run.predict(texts), model.predict(texts), strict=True):
         assert ours["label"] == theirs["label"]
         assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-5)
-    assert model.answer_lines(model.predict("good")) == run.task.report.answer_lines(run.predict("good"))
+    assert answer_lines(model.predict("good")) == answer_lines(run.predict("good"))
     assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == run.predict("a text")["label"]
 
 

@@ -29,6 +29,7 @@ from glassformer.run import Run
 from glassformer.tasks.base import pooled_vectors
 from glassformer.tasks.encoder import MultiLabel
 from glassformer.tasks.restoring import load_model_folder
+from glassformer.text.answers import answer_lines
 from glassformer.text.decision import Decision
 
 NAMES = ["bad", "good", "odd"]
@@ -187,7 +188,7 @@ def test_a_text_may_have_no_label(trained: Path, capfd: Any) -> None:
     run = glassformer.load(trained)
     run.task.decision = Decision(thresholds=[1.0, 1.0, 1.0])
     assert run.predict("a b")["labels"] == []
-    assert run.task.report.answer_lines(run.predict("a b")) == ["\t"]
+    assert answer_lines(run.predict("a b")) == ["\t"]
     assert main(["predict", str(trained), "good bad", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["probabilities"].keys() == {*NAMES}
 

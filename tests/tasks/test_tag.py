@@ -27,6 +27,7 @@ from glassformer.interop.exported import load_exported
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.run import Run
 from glassformer.tasks.encoder import Tag, places_and_tags
+from glassformer.text.answers import answer_lines
 from glassformer.text.words import read_running
 
 PLACES = ["oslo", "san marino", "rome"]
@@ -168,7 +169,7 @@ def test_plain_tags_are_selected_by_accuracy(tmp_path: Path) -> None:
     run = glassformer.train("tag", out=tmp_path / "run", train_file=tmp_path / "a.conll", **{**TINY, "steps": 6})
     assert isinstance(run, Run) and run.task.metric == "tag_accuracy" and run.task.label_names == ["NOUN", "VERB"]
     answer = run.predict("oslo goes")
-    assert answer["spans"] == [] and "/" in run.task.report.answer_lines(answer)[0]
+    assert answer["spans"] == [] and "/" in answer_lines(answer)[0]
     assert run.evaluate("valid")["headline"] == "tag_accuracy"
     e = run.explain("oslo goes", label="goes")  # of two tags, which share a logit
     assert e.answer["headline"] == answer["tags"][1] and e.contributions().error == pytest.approx(0, abs=1e-4)
@@ -232,7 +233,7 @@ def test_an_export_gives_the_same_tags(
     for ours, theirs in zip(run.predict(texts), model.predict(texts), strict=True):
         shares = [[span.pop("probability") for span in answer["spans"]] for answer in (ours, theirs)]
         assert ours == theirs and shares[0] == pytest.approx(shares[1], abs=1e-5)
-    assert model.answer_lines(model.predict("a good")) == run.task.report.answer_lines(run.predict("a good"))
+    assert answer_lines(model.predict("a good")) == answer_lines(run.predict("a good"))
     with pytest.raises(UsageError, match="ctranslate2 holds no tagger"):
         run.export("ctranslate2", tmp_path / "other")
 

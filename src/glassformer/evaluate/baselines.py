@@ -190,7 +190,7 @@ def label_baselines(train: Known, test: Known) -> Baselines:
     return _scored(test, scores.answered_scores, frequent=constant, tfidf_logistic=linear)
 
 
-def _answered_labels(x: Any, truth: Labels, penalty: float, others: Any) -> Labels:
+def _answered_labels(x: Any, truth: Labels, penalty: float, others: Any) -> Bool[np.ndarray, "T L"]:
     """Return the labels whose probability reaches a common threshold, the best on what is held out of the training."""
     held = _held_out(len(truth))
     p = _one_against_rest(x[~held], truth[~held], penalty, x[held])

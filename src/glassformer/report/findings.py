@@ -244,20 +244,21 @@ def few_scored(facts: RunRecord) -> Iterator[Finding]:
 
 
 def baselines(facts: RunRecord) -> Iterator[Finding]:
-    """Yield a finding for each simpler model whose headline score is as good, or better."""
-    (metric, score, _), report = facts.score, facts.task_report
-    for key in report.rivals or report.baselines:
+    """Yield a finding for each simpler model whose headline score is in the interval of the model's, or better."""
+    metric, score, interval = facts.score
+    worst = interval[0 if metric.higher_is_better else 1] if interval else score
+    for key, title in facts.task_report.baselines.items():
         rival = facts.evaluation.baselines.get(key, {}).get(metric.name) if facts.evaluation else None
-        if score is not None and rival is not None and not metric.better(score, rival):
-            scored = f"{metric.title} {metric.write(rival)}"
-            matter = f"“{report.baselines[key]}” does as well or better here ({scored})"
+        if score is not None and worst is not None and rival is not None and not metric.better(worst, rival):
+            does = "may do" if metric.better(score, rival) else "does"
+            matter = f"“{title}” {does} as well or better here ({metric.title} {metric.write(rival)})"
             yield Finding(matter, "`glassformer data curve` says whether more data would help", "baseline")
 
 
 def of_task(facts: RunRecord) -> Iterator[Finding]:
     """Yield what only the task can see in its scores."""
     if evaluation := facts.evaluation:
-        yield from map(Finding, [*facts.task_report.cautions(evaluation), *(evaluation.scores.get("notes") or [])])
+        yield from map(Finding, evaluation.scores.get("notes") or [])
 
 
 # --- the table -------------------------------------------------------------------------------------------------

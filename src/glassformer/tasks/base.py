@@ -139,6 +139,10 @@ class Task(ABC):
         """Return the columns of a table to answer; see `text_specs`."""
         return text_specs(self.schema.columns, known, requested, bool(self.tokenizer.separator))
 
+    def token_columns(self, corpus: EncodedCorpus) -> list[Any]:
+        """Return the columns of a corpus that hold tokens."""
+        return [corpus.ids]
+
     @property
     def eval_schema(self) -> DataSchema:
         """Return the schema for files read after training, which also rejects labels the model has not seen."""

@@ -81,7 +81,7 @@ class EncoderTask(Task):
             return task
         rows = cls.head.rows(data.train.answers, task.label_names, data.train.source)
         if task.label_names is None:
-            task.decision = scale_of(data.train, rows)
+            task.decision = scale_of(data.train.answers, data.train.source)
         if config.train.class_weight == "balanced":
             if cls.head.loss is not cross_entropy_sum or cls.head.several:
                 raise UsageError(f"{cls.name} has a loss that knows no class weights", "leave out --class-weight")

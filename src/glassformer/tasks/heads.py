@@ -156,6 +156,8 @@ class Head:
                         what = f"{word}{self.unit} {name!r} is not one of the training data's ({shown})"
                     if what:
                         diagnostics.error(part.path, line, "label", what)
+        if not (self.unit or diagnostics.n_issues) and (train := rows.get("train")):
+            scale_of(train.answer, train.path)
 
 
 def class_names(labels: set[str]) -> list[str]:
@@ -171,11 +173,11 @@ def count_tags(split: Split) -> dict[str, int]:
     return dict(sorted({**counts, "words": sum(map(len, sentences))}.items()))
 
 
-def scale_of(split: Split, numbers: Sequence[float]) -> Decision:
+def scale_of(answers: Sequence[str], source: object) -> Decision:
     """Return the decision that a regressor begins with; raise DataError where all numbers are the same."""
-    mean, sd = mean_and_sd(np.array(numbers))
+    mean, sd = mean_and_sd(np.array([float(answer) for answer in answers]))
     if sd == 0:
-        what = f"{split.source}: all {len(split):,} training numbers are {split.answers[0]}"
+        what = f"{source}: all {len(answers):,} training numbers are {answers[0]}"
         raise DataError(f"{what}, so there is nothing to learn", "give examples with different numbers")
     return Decision(mean=mean, sd=sd)
 

@@ -108,17 +108,6 @@ class TaskReport:
         known = self.table_metrics or [*(metric.name for metric in self.metrics), *METRICS]
         return [name for name in dict.fromkeys(known) if evaluation.value(name) is not None]
 
-    def warnings(self, evaluation: Evaluation) -> list[str]:
-        """Return a sentence for each baseline whose headline score is within the interval of the model's, or better."""
-        (metric, score, interval), found = self.score(evaluation), list[str]()
-        worst = interval[0 if metric.higher_is_better else 1] if interval else score
-        for key, title in self.baselines.items():
-            rival = evaluation.baselines.get(key, {}).get(metric.name)
-            if score is not None and worst is not None and rival is not None and not metric.better(worst, rival):
-                does = "may do" if metric.better(score, rival) else "does"
-                found.append(f"“{title}” {does} as well or better here ({metric.title} {metric.write(rival)}).")
-        return found
-
     def drawn(self, evaluation: Evaluation) -> dict[str, bytes]:
         """Draw an evaluation's own pictures: PNG by name."""
         images = {name: draw(evaluation) for name, (draw, _) in self.plots.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -148,6 +148,9 @@ class Translate(Task):
                     ids.append(t.with_end(writer.truncate(source)))
                     targets.append(writer.truncate(target, framed=False))
                     writer.stats["n_truncated"] = min(n_cut + 1, writer.stats["n_truncated"])
+
+    def token_columns(self, corpus: EncodedCorpus) -> list[Any]:
+        return [corpus.ids, corpus.targets]
 
     def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         src, tgt = corpus.lengths, corpus.targets.lengths + 1  # one for the start, or the end, token

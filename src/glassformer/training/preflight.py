@@ -110,7 +110,7 @@ def preflight(context: RunContext, pace: Pace, model: nn.Module) -> DataRecord:
         base=_base(context),
         scale={name: x for name, x in task.decision.to_json().items() if name in ("mean", "sd")},
     )
-    labels, better = label_counts(task.schema, data.train), task.report.better_truncation
+    labels, better = label_counts(task.schema, data.train), "" if "text.truncate" in task.ignores else "head+tail"
     known = KnownData(config, record.splits, labels, t.ngrams is not None, better)
     found = [*data.findings, *of_data(known)]
     return replace(record, preflight=record.preflight | {"warnings": [*map(asdict, found)]})
@@ -143,7 +143,7 @@ def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
     Of the test split only the texts are read, never the targets.
     """
     task, parts, corpora = context.task, context.data.splits(), {"train": context.train, "valid": context.valid}
-    running, splits = task.running_text, dict[str, SplitRecord]()
+    running, splits = len(context.train) == 1, dict[str, SplitRecord]()  # running text is one sequence
     for name, split in parts.items():
         if name in corpora:
             counts = _of_corpus(task, corpora[name])
@@ -156,9 +156,8 @@ def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
 
 def _of_corpus(task: Task, corpus: EncodedCorpus) -> dict[str, Any]:
     """Return what was counted while a part was encoded, and its unknown tokens."""
-    stats, running = corpus.stats, task.running_text or corpus.is_running_text
-    target = corpus.target if task.schema.parallel else None  # else they are no tokens, but numbers of labels
-    columns = [column for column in (corpus.ids, target) if column is not None]
+    stats, running = corpus.stats, len(corpus) == 1 or corpus.is_running_text
+    columns = task.token_columns(corpus)
     return {
         **{name: n for name, n in stats.items() if name in COUNTS},
         "n": len(corpus),
