@@ -136,6 +136,7 @@ def test_other_test_texts_with_the_same_answers_are_refused(tmp_path: Path) -> N
     two = with_data(make_run(tmp_path / "two", "classify", labelled(140), accuracy=0.7), "y")
     comparison = compare_runs([one, two])
     assert comparison.tests == [] and "not evaluated on the same examples" in comparison.notes[0]
+    assert "--test-file" in comparison.notes[0] and "--split-seed" in comparison.notes[0]
 
 
 def test_a_sentence_says_whether_it_is_chance(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import glassformer
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
+from glassformer.report.findings import diagnose
 from glassformer.report.plots import draw_all
 from glassformer.report.run_record import load_run_record
 from glassformer.report.write import model_card, write_report
@@ -72,7 +73,9 @@ def test_the_report_says_what_a_reader_needs(fake_run: MakeRun) -> None:
 
 def test_a_bag_of_words_that_wins_is_said_at_the_top(fake_run: MakeRun) -> None:
     run = fake_run("classify")
-    assert "“TF-IDF + logistic regression” does as well or better" in report_of(run).split("## Result")[0]
+    [found] = [each for each in diagnose(load_run_record(run)).findings if each.place == "baseline"]
+    assert found.matter.startswith("“TF-IDF + logistic regression” does as well or better")
+    assert f"{found.matter}; {found.remedy}." in report_of(run).split("## Result")[0]
     edit(run / "evaluation.json", lambda e: e["baselines"]["tfidf_logistic"].update(accuracy=0.6))
     assert "does as well or better" not in report_of(run).split("## Result")[0]
 

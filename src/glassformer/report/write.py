@@ -64,7 +64,7 @@ def headline(facts: RunRecord) -> str:
 def cautions(facts: RunRecord) -> list[str]:
     """Return what a reader must know before believing the score, of the data and of the evaluation, as quotations."""
     found = map(str, [*facts.data.findings, *of_scores(facts)])
-    return [quoted(f"**Mind:** {text[0].upper()}{text[1:].removesuffix('.')}.") for text in found]
+    return [quoted(f"**Mind:** {text[0].upper()}{text[1:]}.") for text in found]
 
 
 def opening(facts: RunRecord) -> list[str]:
