@@ -257,8 +257,8 @@ def baselines(facts: RunRecord) -> Iterator[Finding]:
 
 def of_task(facts: RunRecord) -> Iterator[Finding]:
     """Yield what only the task can see in its scores."""
-    if evaluation := facts.evaluation:
-        yield from map(Finding, evaluation.scores.get("notes") or [])
+    for sentence in (facts.evaluation.scores.get("notes") or []) if facts.evaluation else []:
+        yield Finding(sentence.removesuffix("."), place="task")
 
 
 # --- the table -------------------------------------------------------------------------------------------------
