@@ -31,7 +31,6 @@ def train(
     dry_run: bool = False,
     overfit_batch: bool = False,
     seeds: int | None = None,
-    track: str | None = None,
     **overrides: Any,
 ) -> Run | None:
     """Train, evaluate and report a run; of several processes started by `torchrun`, all but the first return None.
@@ -47,7 +46,6 @@ def train(
         overfit_batch: train on a single batch, whose loss must go to zero, and return None.
         seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.md` and `.json`, and
             return the best run by validation.
-        track: an experiment tracker that gets what is logged: "tensorboard", "trackio", "wandb" or "mlflow".
         overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`;
             and as `train`, `valid` and `test` tables in memory: data frames, lists of dictionaries, dictionaries of
             lists (`train=frame, text_column="review"`).
@@ -70,9 +68,7 @@ def train(
 
         config = with_pretrained_settings(config, str(begin))
     config = override(config, overrides, ignores=task_class(config.task).ignores)
-    return train_checked(
-        config, out=out, on_step=on_step, dry_run=dry_run, overfit_batch=overfit_batch, seeds=seeds, track=track
-    )
+    return train_checked(config, out=out, on_step=on_step, dry_run=dry_run, overfit_batch=overfit_batch, seeds=seeds)
 
 
 def _new_folder(out: str | Path | None, config: Config) -> Path:
@@ -90,7 +86,6 @@ def train_checked(
     dry_run: bool = False,
     overfit_batch: bool = False,
     seeds: int | None = None,
-    track: str | None = None,
 ) -> Run | None:
     """Do what `train` does, of a configuration that `override` has made."""
     from glassformer.distributed.process_group import launched_processes
@@ -103,14 +98,12 @@ def train_checked(
     if (n := launched_processes()) > 1 and (dry_run or overfit_batch or seeds is not None):
         message = f"a dry run, overfit_batch and seeds are the work of one process, and {n} were started"
         raise UsageError(message, "start it without torchrun; with it, one run of one seed at a time")
-    if (dry_run or overfit_batch) and (track is not None or seeds is not None):
-        what = "nothing is logged of a dry run or overfit_batch, and seeds trains several runs"
-        raise UsageError(what, "leave out track and seeds")
-    _check_tracker(track)
+    if (dry_run or overfit_batch) and seeds is not None:
+        raise UsageError("seeds trains several runs, and dry_run and overfit_batch none", "leave out seeds")
     if seeds is not None:
         from glassformer.training.multi_seed import start_seeds
 
-        start_seeds(config, folder, seeds, _evaluate_together, on_step, track)
+        start_seeds(config, folder, seeds, _evaluate_together, on_step)
         return load(folder)
     if dry_run or overfit_batch:
         with computing(prepare(config)) as context:
@@ -118,27 +111,25 @@ def train_checked(
             if overfit_batch:
                 overfit(prepared, on_step)
         return None
-    start_run(config, RunFolder(folder), on_step, track)
+    start_run(config, RunFolder(folder), on_step)
     return load(folder) if is_main_process() else None
 
 
 @log_to_stderr()
-def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None, track: str | None = None) -> Run | None:
+def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> Run | None:
     """Resume an interrupted run, or several seeds, to the same weights as without the interruption.
 
-    The number of processes may differ from before; all but the first return None. With `track`, as of `train`, the run
-    continues in the tracker that had it before.
+    The number of processes may differ from before; all but the first return None.
     """
     from glassformer.training.trainer import resume_run
 
     out = _folder(out)
-    _check_tracker(track)
     if SeedsFolder(out).exists:
         from glassformer.training.multi_seed import resume_seeds
 
-        resume_seeds(SeedsFolder(out), _evaluate_together, on_step, track)
+        resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
     else:
-        resume_run(RunFolder(out), on_step, track)
+        resume_run(RunFolder(out), on_step)
     return load(out) if is_main_process() else None
 
 
@@ -202,13 +193,6 @@ def import_model(source: str | Path, out: str | Path, **options: Any) -> Run:
 
     import_folder(_folder(source), _folder(out), **options)
     return load(out)
-
-
-def _check_tracker(track: str | None) -> None:
-    if track is not None:
-        from glassformer.runs.tracking import check_tracker
-
-        check_tracker(track)
 
 
 def _folder(path: Any) -> Path:

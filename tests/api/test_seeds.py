@@ -198,7 +198,7 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
     shutil.rmtree(folder.run(5).path)
     shutil.rmtree(folder.run(6).path)
 
-    def diverge(config: Any, run: Any, on_step: Any, track: Any) -> None:
+    def diverge(config: Any, run: Any, on_step: Any) -> None:
         run.path.mkdir()
         run.write_divergence(3, "no number")
         raise DivergedError("the loss is no number")

@@ -170,7 +170,7 @@ def test_labels_that_cannot_be_learned_are_refused(labels: Any, message: str) ->
         ({"options": {"epoch": 1}}, "'epoch' is not a field"),
         ({"options": {"train.epoch": 1}}, "epoch"),
         ({"options": 5}, "options is a dictionary of settings, not int"),
-        ({"threads": -1}, "threads must be in"),
+        ({"threads": -1}, "threads must be a whole number in"),
         ({"device": "tpu"}, "device"),
     ],
 )

@@ -87,7 +87,7 @@ def test_the_text_may_come_on_stdin(cli: Callable, runs: Runs) -> None:
         (["RUN", "--checkpoint", "step-00000016"], "go with a text"),
         (["RUN", "--member", "2"], "go with a text"),
         (["RUN", "a", "--member", "99", "--json"], "there is no member 99: this run is"),
-        (["RUN", "a", "--member", "0", "--json"], "member must be in [1, 100]"),
+        (["RUN", "a", "--member", "0", "--json"], "member must be a whole number in [1, 100]"),
         (["RUN", "a", "--method", "guess", "--json"], "--method"),
         (["RUN", "a", "--checkpoint", "../x", "--json"], "checkpoint"),
         (["RUN", "a", "--target", "b", "--json"], "target"),

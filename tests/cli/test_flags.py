@@ -109,8 +109,8 @@ def test_wrong_flags_get_a_hint(argv: list[str], text: str) -> None:
 
 def test_values_that_do_not_fit_are_one_line() -> None:
     for given, message in (
-        ("--lr=abc", "flags: train.lr must be a number; got 'abc'"),
-        ("--limit=1.5", "flags: data.limit must be a whole number; got '1.5'"),
+        ("--lr=abc", "flags: train.lr must be a number in (0, inf); got 'abc'"),
+        ("--limit=1.5", "flags: data.limit must be a whole number in [1, inf); got '1.5'"),
         ("--device=gpu", "flags: train.device must be one of auto, cpu, cuda, mps; got 'gpu'"),
         ("--seeds=two", "flags: --seeds must be a whole number; got 'two'"),
     ):
@@ -214,7 +214,7 @@ def test_what_is_chosen_by_a_flag_brings_its_settings(cli: Callable) -> None:
         (["imdb-tutorial", "--weight-decay", "0.1"], "adam has no weight decay"),
         (["imdb", "--optimizer", "sgd", "--beta1", "0.9"], "sgd has no beta1"),
         (["imdb", "--optimizer=adm"], "did you mean 'adam'?"),
-        (["imdb", "--beta1", "2"], "train.adamw.beta1 must be in [0, 1); got 2.0"),
+        (["imdb", "--beta1", "2"], "train.adamw.beta1 must be a number in [0, 1); got 2.0"),
     ],
     ids=str,
 )

@@ -97,7 +97,7 @@ def test_a_byte_order_mark_is_no_text(cli: Callable, runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--top-p", "0"], 2, "decode.top_p must be in (0, 1]"),
+        (["--top-p", "0"], 2, "decode.top_p must be a number in (0, 1]"),
         (["--temperature", "-1"], 2, "decode.temperature"),
         (["--beam", "3"], 2, "did you mean '--beam-size'?"),
     ],

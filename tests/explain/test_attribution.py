@@ -246,7 +246,7 @@ def test_erase_ignores_later_tokens() -> None:
         ({"erase": {"target": [0]}}, "[BOS]"),
         ({"erase": {"text": [0]}}, "no such stream"),
         ({"erase": {"sauce": [0]}}, "sauce"),
-        ({"erase": {"source": [-1]}}, "must be in [0, "),
+        ({"erase": {"source": [-1]}}, "whole number in [0, "),
         ({"erase": {"source": "all"}}, "array"),
         ({"erase": [1]}, "object"),
         ({}, "erase"),

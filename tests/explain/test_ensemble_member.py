@@ -81,7 +81,7 @@ def test_explain_of_a_single_model_has_no_member() -> None:
 def test_explain_rejects_unknown_members(members: int, kind: str) -> None:
     with pytest.raises(UsageError, match=f"there is no member 4: this run is {kind}"):
         ngram_run(members=members).explain(TEXT, member=4)
-    with pytest.raises(UsageError, match=r"member must be in \[1, 100\]"):
+    with pytest.raises(UsageError, match=r"member must be a whole number in \[1, 100\]"):
         TraceRequest.from_dict({"text": "a", "member": 0})
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from tests.helpers.small_runs import SMALL, write_table
 
 from glassformer.api import Run, train
@@ -19,7 +22,7 @@ from glassformer.explain.watch.training import Action, Training
 from glassformer.report.findings import Checkup
 from glassformer.runs.control import GO_ON, Control, ControlFile
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.lock import is_locked, lock_folder
+from glassformer.runs.lock import LOCK, is_locked, lock_folder
 from glassformer.runs.records import StepMetrics
 from glassformer.utils.safe_read import LIMITS
 
@@ -82,7 +85,7 @@ def test_damaged_lines_are_left_out_with_their_numbers(tmp_path: Path) -> None:
     assert [row.step for row in log.rows] == [1, 4, 5, 6] and log.damaged == [*range(2, n + 2), n + 4, n + 6]
     lines = path.read_bytes().split(b"\n")
     assert lines[n + 3] == b"[]" and lines[n + 5] == b"\xff\xfe"
-    with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2 should hold a JSON object"):
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2: expected `object`, got"):
         RunFolder(tmp_path).read_metrics()
     damaged: list[int] = []
     assert RunFolder(tmp_path).read_metrics(damaged) == log.rows and damaged == log.damaged
@@ -208,19 +211,20 @@ def test_what_is_asked_is_written(begun: Path) -> None:
 
 def test_who_asks_whether_it_is_locked_never_refuses_a_training(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is held for an instant is waited for."""
-    from glassformer.runs import lock
+    monkeypatch.setattr("glassformer.runs.lock.WAIT_SECONDS", 60)
+    held, taken = FileLock(begun / LOCK), threading.Event()
 
-    real, calls = lock._lock_at_once, []
+    def ask() -> None:
+        with held:
+            taken.set()
+            time.sleep(0.05)
 
-    def busy_once(descriptor: int, shared: bool) -> None:
-        calls.append(1)
-        if len(calls) == 1:
-            raise BlockingIOError(lock.errno.EAGAIN, "held")
-        real(descriptor, shared)
-
-    monkeypatch.setattr(lock, "_lock_at_once", busy_once)
+    thread = threading.Thread(target=ask)
+    thread.start()
+    taken.wait()
     with lock_folder(begun):
-        assert len(calls) == 2
+        assert is_locked(begun)
+    thread.join()
 
 
 def test_a_diagnosis_is_not_made_at_each_look(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import io
 import json
 import os
@@ -106,16 +105,12 @@ def key_attacks(file: str, value: Any, depth: int = 3, values: dict[str, Any] = 
 
 
 def reseal(folder: Path) -> None:
-    """Write the manifest of a sealed folder again, and in a model the hashes of its tokenizers, as a forger would."""
+    """Write the manifest of a sealed folder again, as a forger would."""
     kind = json.loads((folder / MANIFEST).read_bytes())["kind"]
     files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != MANIFEST and p.is_file()}
-    try:
-        config = json.loads(files["config.json"])
-        config["tokenizer_files"] = {n: hashlib.sha256(d).hexdigest() for n, d in files.items() if "tokenizer" in n}
-        files["config.json"] = json.dumps(config).encode()
-    except (KeyError, ValueError, TypeError, RecursionError):
-        pass
-    write_sealed_folder(folder, kind, {name: [data] for name, data in files.items()}, replace=True)
+    card = files.pop("README.md", b"")
+    write_sealed_folder(folder, kind, {name: [data] for name, data in files.items()})
+    (folder / "README.md").write_bytes(card)
 
 
 def forge(source: Path, target: Path, attack: Attack, seal: bool = False) -> Path:

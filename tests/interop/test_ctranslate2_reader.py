@@ -172,7 +172,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "linked vocabulary": (lambda f: _link(f, "source_vocabulary.txt"), "is a link out of the folder"),
     "folder": (lambda f: ((f / "config.json").unlink(), (f / "config.json").mkdir()), "is a folder"),
     "config": (lambda f: _write(f, "config.json", "[1]"), "a JSON object"),
-    "type": (lambda f: _write(f, "config.json", '{"unk_token": 5}'), "unk_token should be str"),
+    "type": (lambda f: _write(f, "config.json", '{"unk_token": 5}'), "unk_token: expected `str`, got `int`"),
     "epsilon": (lambda f: _write(f, "config.json", '{"layer_norm_epsilon": "x"}'), "layer_norm_epsilon should be"),
     "roles": (lambda f: _write(f, "config.json", '{"unk_token": "[UNK]", "eos_token": "</s>"}'), "lacks '<s>'"),
 }

@@ -255,7 +255,7 @@ REFUSED = [
     ("whole numbers", changed(QUERY, torch.zeros(24, 24, dtype=torch.int8)), "numbers of the type int8"),
     ("another number of layers", changed(".num_hidden_layers", 1), "encoder.layer.1"),
     ("more layers than tensors", changed(".num_hidden_layers", 900), "900 layers"),
-    ("too many layers", changed(".num_hidden_layers", 10**12), "n_layers must be in"),
+    ("too many layers", changed(".num_hidden_layers", 10**12), "n_layers must be a whole number in"),
     ("a width that is no number", changed(".hidden_size", "24"), "hidden_size should be a number"),
     ("heads that do not divide", changed(".num_attention_heads", 5), "describes no model"),
     ("code", changed(".auto_map", {"AutoModel": "evil.Model"}), "auto_map"),

@@ -14,6 +14,7 @@ from typing import Any
 from tests.helpers.backtracking import backtracks
 from tests.helpers.for_each import for_each
 
+from glassformer.config.validation import limited_kinds, limits_of
 from glassformer.explain.request import TraceRequest
 
 ROOT = Path(__file__).parents[2]
@@ -100,9 +101,8 @@ def test_no_expression_in_python_backtracks() -> None:
     found = list(python_patterns())
     assert len(found) > 30
     assert [place for one in found for place in problems(*one)] == []
-    for field in TraceRequest.__dataclass_fields__.values():
-        form = field.metadata.get("form", ("", ""))[0]
-        assert not backtracks(form, whole=True, anywhere=False)
+    for kind in limited_kinds(TraceRequest).values():
+        assert not backtracks(limits_of(kind).pattern or "", whole=True, anywhere=False)
 
 
 def begins_at_start(pattern: str) -> bool:

@@ -99,7 +99,7 @@ def test_the_file_of_another_user_is_not_obeyed(
     other = os.stat_result((*state[:4], state.st_uid + 1, *state[5:]))
     monkeypatch.setattr(os, "lstat", lambda _: other)
     assert ControlFile(path).read() == GO_ON
-    assert "belongs to user" in capsys.readouterr().err
+    assert "of the owner of its folder" in capsys.readouterr().err
 
 
 def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

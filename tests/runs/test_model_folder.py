@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +18,7 @@ from glassformer.errors import CheckpointError, ResourceError
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.runs import sealed_folder
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import read_description, read_weights, replace_card, save_model
+from glassformer.runs.model_folder import read_description, read_weights, save_model
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.text.tokenizer import Tokenizer
 
@@ -59,11 +57,9 @@ def save_whole(folder: Path, facts: dict[str, Any], tensors: dict[str, Tensor]) 
 
 def rewrite(folder: Path, change: Callable[[dict[str, bytes]], None]) -> None:
     """Change the files and the manifest with them, as damage cannot but a hand can."""
-    files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "manifest.json"}
+    files = {p.name: p.read_bytes() for p in folder.iterdir() if p.name not in ("manifest.json", "README.md")}
     change(files)
-    sealed_folder.write_sealed_folder(
-        folder, "glassformer model", {name: [data] for name, data in files.items()}, replace=True
-    )
+    sealed_folder.write_sealed_folder(folder, "glassformer model", {name: [data] for name, data in files.items()})
 
 
 def rewrite_config(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -98,15 +94,15 @@ def test_an_earlier_model_is_replaced_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
-def test_whatever_operation_it_dies_after_a_whole_model_loads(tmp_path: Path, how: dict[str, bool]) -> None:
+def test_whatever_operation_it_dies_after_a_model_is_whole_or_not_there(tmp_path: Path, how: dict[str, bool]) -> None:
     found = []
     for folder, completed in every_crash(
         tmp_path, lambda f: save(f / "model", seed=0), lambda f: save(f / "model", seed=1), **how
     ):
-        loaded = load(folder / "model")[1]["head.weight"]
-        seed = next(s for s in (0, 1) if torch.equal(loaded, weights(s)["head.weight"]))
-        assert seed == 1 or not completed
-        found.append(seed)
+        if (folder / "model").exists():
+            loaded = load(folder / "model")[1]["head.weight"]
+            found.append(next(s for s in (0, 1) if torch.equal(loaded, weights(s)["head.weight"])))
+        assert not completed or found[-1] == 1
         save(folder / "model", seed=2)
         assert torch.equal(load(folder / "model")[1]["head.weight"], weights(2)["head.weight"])
         assert [p.name for p in folder.iterdir()] == ["model"]
@@ -116,7 +112,7 @@ def test_whatever_operation_it_dies_after_a_whole_model_loads(tmp_path: Path, ho
 
 def test_a_full_disk_leaves_the_earlier_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "model", seed=0)
-    FullDisk(lambda path: path.name == "README.md").install(monkeypatch)
+    FullDisk(lambda path: path.name == "manifest.json").install(monkeypatch)
     with pytest.raises(ResourceError, match="model cannot be written"):
         save(tmp_path / "model", seed=1)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
@@ -125,7 +121,7 @@ def test_a_full_disk_leaves_the_earlier_model(tmp_path: Path, monkeypatch: pytes
 
 def test_any_changed_byte_is_detected(tmp_path: Path) -> None:
     folder = save(tmp_path / "model")
-    for file in sorted(folder.iterdir()):
+    for file in sorted(path for path in folder.iterdir() if path.name not in ("README.md", "manifest.json")):
         whole = file.read_bytes()
         for i in range(0, len(whole), 7):
             for damaged in (whole[:i] + bytes([whole[i] ^ 0x20]) + whole[i + 1 :], whole[:i]):
@@ -134,52 +130,6 @@ def test_any_changed_byte_is_detected(tmp_path: Path) -> None:
                     load(folder)
         file.write_bytes(whole)
     load(folder)
-
-
-# A card comes last
-
-
-def test_a_new_card_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
-    folder = save(tmp_path / "model")
-    before = (folder / "model.safetensors").stat().st_ino
-    replace_card(folder, "# With a score")
-    assert load(folder)[0] == FACTS
-    assert (folder / "README.md").read_text("utf-8") == "# With a score"
-    assert (folder / "model.safetensors").stat().st_ino == before, "the same file, not written again"
-    assert [p.name for p in tmp_path.iterdir()] == ["model"]
-
-
-def test_a_disk_without_links_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(old: Path, new: Path) -> None:
-        raise OSError(38, "not here")
-
-    folder = save(tmp_path / "model")
-    monkeypatch.setattr(os, "link", refuse)
-    replace_card(folder, "# With a score")
-    assert torch.equal(load(folder)[1]["head.weight"], weights()["head.weight"])
-
-
-@pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
-def test_a_card_is_replaced_whole_or_not_at_all(tmp_path: Path, how: dict[str, bool]) -> None:
-    found = []
-    for folder, completed in every_crash(
-        tmp_path, lambda f: save(f / "model"), lambda f: replace_card(f / "model", "new"), **how
-    ):
-        assert torch.equal(load(folder / "model")[1]["head.weight"], weights()["head.weight"])
-        card = (folder / "model" / "README.md").read_text("utf-8")
-        assert card == "new" or (card.startswith("# A model") and not completed)
-        found.append(card == "new")
-    assert found == sorted(found) and set(found) == {False, True}
-
-
-def test_damage_stays_refused_under_a_new_card(tmp_path: Path) -> None:
-    folder = save(tmp_path / "model")
-    data = bytearray((folder / "model.safetensors").read_bytes())
-    data[-1] ^= 1
-    (folder / "model.safetensors").write_bytes(data)
-    replace_card(folder, "new")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
-        load(folder)
 
 
 # Tokenizer and model
@@ -191,18 +141,6 @@ def test_a_swapped_tokenizer_of_the_same_size_is_refused(tmp_path: Path) -> None
     (folder / "tokenizer.json").write_bytes(other)
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is damaged"):
         load(folder)
-    rewrite(folder, lambda files: files.update({"tokenizer.json": other}))
-    with pytest.raises(CheckpointError, match="not the one its weights were trained with"):
-        load(folder)
-
-
-def test_a_second_tokenizer_is_tied_too(tmp_path: Path) -> None:
-    both = TOKENIZER | {"target_tokenizer.json": b"{}"}
-    save_model(tmp_path / "model", FACTS, weights(), both, "")
-    assert load(tmp_path / "model")[0] == FACTS
-    rewrite(tmp_path / "model", lambda files: files.pop("target_tokenizer.json"))
-    with pytest.raises(CheckpointError, match="not the one"):
-        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
@@ -224,7 +162,7 @@ def test_a_checkpoint_is_not_a_model(tmp_path: Path) -> None:
     sealed_folder.write_sealed_folder(tmp_path / "c", "glassformer checkpoint", {})
     with pytest.raises(CheckpointError, match="not a glassformer model"):
         load(tmp_path / "c")
-    with pytest.raises(CheckpointError, match="no folder"):
+    with pytest.raises(CheckpointError, match=r"manifest\.json cannot be read"):
         load(tmp_path / "none")
 
 
@@ -304,8 +242,3 @@ def test_every_honest_model_passes(tmp_path: Path, task: str, options: dict[str,
     facts = FACTS | {"task": task, "model": asdict(config), "label_names": labels}
     task, found = load_model_folder(RunFolder(save_whole(tmp_path / "model", facts, tensors)))
     assert task.config.model == config and found.keys() == tensors.keys()
-
-
-def test_the_configuration_holds_the_hash_of_the_tokenizer(tmp_path: Path) -> None:
-    config = json.loads((save(tmp_path / "model") / "config.json").read_text("utf-8"))
-    assert config["tokenizer_files"] == {"tokenizer.json": hashlib.sha256(TOKENIZER["tokenizer.json"]).hexdigest()}

@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.for_each import for_each
 
 from glassformer.errors import CheckpointError, DataError
+from glassformer.runs.records import StepMetrics
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import is_of_type
 
@@ -93,3 +94,17 @@ def test_a_pair_of_surrogates_is_a_character() -> None:
 )
 def test_types_of_json(value: Any, kind: Any, fits: bool) -> None:
     assert is_of_type(value, kind) is fits
+
+
+def test_a_record_names_the_field_that_is_wrong() -> None:
+    assert safe_read.dataclass_from_json(StepMetrics, {"step": 3, "later": 1}, "x") == StepMetrics(3)
+    for value, message in (
+        ({}, "x: object missing required field `step`"),
+        ({"step": "3"}, "x, `$.step`: expected `int`, got `str`"),
+        ({"step": 0}, "x, `$.step`: expected `int` >= 1"),
+        ({"step": 1, "valid": {"accuracy": "1"}}, "x, `$.valid[...]`: expected `float`, got `str`"),
+        ([1], "x: expected `object`, got `array`"),
+    ):
+        with pytest.raises(CheckpointError) as caught:
+            safe_read.dataclass_from_json(StepMetrics, value, "x")
+        assert caught.value.message == message and caught.value.hint

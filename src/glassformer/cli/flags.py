@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from glassformer.config import Config, docstrings, idle
 from glassformer.config.recipes import nearest, override
-from glassformer.config.validation import convert, kinds, sections, tables
+from glassformer.config.validation import convert, interval, kinds, limited_kinds, sections, tables
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
 from glassformer.utils import console
@@ -67,7 +67,8 @@ def flags_of(cls: type) -> list[Flag]:
             if not is_dataclass(of := kinds(kind)[f.name]):
                 name = f.name.replace("_", "-")
                 off, key = f"--{prefix}no-{name}" if of is bool else "", f"{table}.{f.name}".removeprefix(".")
-                found.append(Flag(f"--{prefix}{name}", off, key, of, f.metadata.get("interval", ""), docs[f.name]))
+                limits = interval(limited_kinds(kind)[f.name])
+                found.append(Flag(f"--{prefix}{name}", off, key, of, limits, docs[f.name]))
     return found
 
 
@@ -149,7 +150,7 @@ def read(
             every = [flag for flag in every if not _within(flag.key, ignores | unused)]
         console.write(_parser(every, cls, usage, base or Config()).format_help().rstrip())
         raise SystemExit(0)
-    own = {n: convert(value, of[n], {}, flag_of[n], "flags") for n, value in values.items() if n in of}
+    own = {n: convert(value, limited_kinds(cls)[n], flag_of[n], "flags") for n, value in values.items() if n in of}
     return cls(**own), settings
 
 

@@ -19,8 +19,8 @@ from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.utils import console
-from glassformer.utils.atomic_io import read_json
 from glassformer.utils.formatting import glassformer_command
+from glassformer.utils.safe_read import read_json
 
 if TYPE_CHECKING:
     from glassformer.cli.explain_follow import Watching
@@ -55,8 +55,6 @@ class TrainArguments(NewRunArguments):
     """Run to resume instead of starting a new one."""
     auto_resume: bool = False
     """Resume the run in OUT if there is one, else start it, for schedulers that repeat the command."""
-    track: str | None = None
-    """Experiment tracker that gets what is logged: tensorboard, trackio, wandb or mlflow."""
     watch: bool = False
     """Show the training in the browser while it runs; turns --snapshots on."""
     browser: bool = True
@@ -106,9 +104,7 @@ def train(config: Config, out: Path, arguments: NewRunArguments, page: Watching 
     from glassformer.api import train_checked
     from glassformer.training.progress import TrainingProgress
 
-    modes: dict[str, Any] = {
-        name: getattr(arguments, name, None) for name in ("dry_run", "overfit_batch", "seeds", "track")
-    }
+    modes: dict[str, Any] = {name: getattr(arguments, name, None) for name in ("dry_run", "overfit_batch", "seeds")}
     return train_checked(config, out=out, on_step=_both(TrainingProgress(), page), **modes)
 
 
@@ -135,7 +131,7 @@ def _both(progress: TrainingProgress, page: Watching | None) -> Callable[[StepMe
 def _resume(words: list[str], flag_args: list[str]) -> int:
     """Resume a run with its own configuration."""
     names = [flag.partition("=")[0] for flag in flag_args]
-    kept = ("--resume", "--json", "--help", "--track", "--watch", "--browser", "--no-browser")
+    kept = ("--resume", "--json", "--help", "--watch", "--browser", "--no-browser")
     if extra := words + [name for name in names if name not in kept]:
         message = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
         raise UsageError(message, "resume it as it is, or start a new run with these values")
@@ -150,10 +146,8 @@ def _resume_run(out: Path, arguments: TrainArguments) -> int:
 
     if arguments.watch and SeedsFolder(out).exists:
         raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
-    if arguments.track is None and RunFolder(out).tracking.is_file():
-        logger.info(f"{out} was tracked before; --track continues there, and without it nothing is sent")
     with watching(out, arguments.browser) if arguments.watch else nullcontext() as page:
-        run = glassformer.resume(out, on_step=_both(TrainingProgress(), page), track=arguments.track)
+        run = glassformer.resume(out, on_step=_both(TrainingProgress(), page))
         if run is not None:
             _finish(run, out, arguments.json)
         if page is not None:

@@ -1,8 +1,8 @@
 """Configuration of a run as frozen dataclasses: data, text, model, training, decoding, one section each.
 
 A recipe is a configuration in TOML; the flags of `train` are its fields. Settings of a single data set or optimizer are
-in an inner section, which has an effect only while it is selected. This package imports only the standard library, so
-that `--help` is fast.
+in an inner section, which has an effect only while it is selected. The limits of a value are in its type, where msgspec
+checks them. No torch is imported here, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ import ast
 import inspect
 import itertools
 import textwrap
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
 
-def number(default: Any, interval: str) -> Any:
-    """Return a field for a number in an interval, written as in mathematics; an optional field may also be None."""
-    return field(default=default, metadata={"interval": interval})
-
-
-def string(longest: int, default: Any = MISSING, form: tuple[str, str] = ("", "")) -> Any:
-    """Return a field for Unicode text of limited length; `form` is an expression that it must match, in words too."""
-    metadata = {"longest": longest} | ({"form": form} if form[0] else {})
-    return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
+Whole = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
+Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+Share = Annotated[float, Meta(ge=0, lt=1)]
+Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
 
 
 def idle(section: Any) -> list[str]:
@@ -51,27 +49,27 @@ def docstrings(cls: type) -> dict[str, str]:
 class ModelConfig:
     """Architecture of the Transformer. The paper is Vaswani et al. 2017, "Attention Is All You Need"."""
 
-    n_layers: int = number(4, "[1, 1000]")
+    n_layers: Annotated[int, Meta(ge=1, le=1000)] = 4
     """Number of layers, of the encoder and of the decoder; the paper's N."""
-    d_model: int = number(256, "[1, 65536]")
+    d_model: Annotated[int, Meta(ge=1, le=65536)] = 256
     """Width of the residual stream."""
-    n_heads: int = number(4, "[1, 1024]")
+    n_heads: Annotated[int, Meta(ge=1, le=1024)] = 4
     """Number of attention heads."""
-    d_head: int | None = number(None, "[1, 65536]")
+    d_head: Annotated[int, Meta(ge=1, le=65536)] | None = None
     """Width of a head; without it, d_model / n_heads."""
-    d_ff: int | None = number(None, "[1, 1000000]")
+    d_ff: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     """Inner width of the feed-forward block; without it, 4 · d_model."""
-    embedding_init_std: float | None = number(None, "(0, inf)")
+    embedding_init_std: Positive | None = None
     """Initial standard deviation of embeddings, positions scaled alike; without it, the paper's 1."""
-    ensemble_size: int = number(1, "[1, 100]")
+    ensemble_size: Annotated[int, Meta(ge=1, le=100)] = 1
     """Number of models trained together from different initial weights; they answer by the mean of their outputs."""
-    dropout: float = number(0.1, "[0, 1)")
+    dropout: Share = 0.1
     """Dropout probability on embeddings and on the output of every sublayer."""
-    embedding_dropout: float | None = number(None, "[0, 1)")
+    embedding_dropout: Share | None = None
     """Dropout probability on embeddings; without it, the same as `dropout`."""
     norm: Literal["layer", "rms"] = "layer"
     """LayerNorm (the paper's) or RMSNorm."""
-    norm_eps: float | None = number(None, "(0, 1)")
+    norm_eps: Annotated[float, Meta(gt=0, lt=1)] | None = None
     """Term added to the variance in each norm; without it, 1e-5 (LayerNorm) or 1e-6 (RMSNorm)."""
     pre_norm: bool = True
     """Norm before each sublayer, which trains more stably, instead of after the residual (the paper's)."""
@@ -79,11 +77,11 @@ class ModelConfig:
     """Activation of the feed-forward block; ReLU is the paper's, GELU through tanh is GPT-2's."""
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     """Positional encoding; sinusoidal is the paper's."""
-    rope_base: float = number(10_000.0, "[1, 1e12]")
+    rope_base: Annotated[float, Meta(ge=1, le=10**12)] = 10_000.0
     """Base of the wavelengths of rotary positions."""
     embedding_norm: bool = False
     """Norm after the sum of the embeddings, as in BERT."""
-    n_segments: int = number(0, "[0, 16]")
+    n_segments: Annotated[int, Meta(ge=0, le=16)] = 0
     """Number of segment embeddings, as BERT has for pairs of texts; a single text is of the first. 0 for none."""
     bias: bool = True
     """Biases in linear layers."""
@@ -95,9 +93,9 @@ class ModelConfig:
     """Linear layer and activation between the pooled vector and the head (classifier), as in BERT (tanh)."""
     output_bias: bool = False
     """Bias of the output projection (translator)."""
-    max_ngram: int = number(0, "[0, 16]")
+    max_ngram: Annotated[int, Meta(ge=0, le=16)] = 0
     """Length of the longest token n-grams whose embeddings are added to that of their last token (language model)."""
-    ngram_dropout: float = number(0.5, "[0, 1)")
+    ngram_dropout: Share = 0.5
     """Probability of dropping such an n-gram in training, since rare ones would be memorised."""
 
 
@@ -138,7 +136,7 @@ class FilesConfig:
     """Name of the column of second texts (hypothesis, answer), where each text is a pair; without it, none is."""
     label_column: str | None = None
     """Name of the label column, or its number from 1; without it, a usual name or the position decides."""
-    label_separator: str = string(8, ";", (".+", "one character or more"))
+    label_separator: Annotated[str, Meta(min_length=1, max_length=8)] = ";"
     """What parts the labels of a cell, where a text may have several; JSONL may hold lists instead."""
     src_column: str | None = None
     """Name of the source column of a TSV or JSONL of pairs."""
@@ -160,7 +158,7 @@ class Multi30kConfig:
 class DatesConfig:
     """Generated dates."""
 
-    n_dates: int = number(40_000, "[1, 1000000]")
+    n_dates: Annotated[int, Meta(ge=1, le=1_000_000)] = 40_000
     """Number of training pairs to generate."""
     locales: str | None = None
     """Locales of the dates, separated by commas, as in en_US,de_DE; without it, all 40."""
@@ -175,13 +173,13 @@ class DataConfig:
     """Built-in data set, or `files` for your own."""
     data_dir: str | None = None
     """Folder of the built-in data set, searched before GLASSFORMER_DATA, the cache and a download."""
-    valid_fraction: float = number(0.1, "(0, 1)")
+    valid_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.1
     """Share of the training data held out for validation if there is no validation split."""
-    split_seed: int = number(0, "[0, 4294967295]")
+    split_seed: Seed = 0
     """Seed of the held-out split."""
     use_test_as_validation: bool = False
     """Validate on the test split, only to restate published work that did so; every report says it."""
-    limit: int | None = number(None, "[1, inf)")
+    limit: Count | None = None
     """Number of training examples to use, drawn by seed; without it, all."""
     files: FilesConfig = field(default_factory=FilesConfig)
     """For `dataset = "files"`."""
@@ -198,17 +196,17 @@ class TextConfig:
     tokenizer: Literal["word", "char", "byte-bpe", "bpe", "imported"] = "byte-bpe"
     """Tokenizer: words and punctuation, characters, byte-level BPE (GPT-2), or BPE (joint in translation); `imported`
     is that of a pretrained model, which --init-from names."""
-    vocab_size: int = number(8000, "[6, 10000000]")
+    vocab_size: Annotated[int, Meta(ge=6, le=10_000_000)] = 8000
     """Maximum vocabulary size, special tokens included (char: all characters of the training split)."""
     lowercase: bool = False
     """Lowercase the text; decoding cannot restore the case."""
-    ngrams: int = number(0, "[0, 1000000]")
+    ngrams: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """Maximum number of character n-grams, whose embeddings are added to those of their words; 0 for none."""
-    max_len: int = number(256, "[1, 1000000]")
+    max_len: Annotated[int, Meta(ge=1, le=1_000_000)] = 256
     """Maximum sequence length in tokens (language model: the context); what is truncated is counted and printed."""
     truncate: Literal["head", "tail", "head+tail"] = "head"
     """Part kept of a text that is too long for the classifier: its first tokens, its last, or half of each."""
-    bigrams: int = number(0, "[0, 10000000]")
+    bigrams: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
     """Maximum number of word bigrams with an embedding, so that "not good" is not "not" and "good"; 0 for none."""
 
 
@@ -216,11 +214,11 @@ class TextConfig:
 class AdamConfig:
     """Adam, the paper's (5.3). It has no weight decay."""
 
-    beta1: float = number(0.9, "[0, 1)")
+    beta1: Share = 0.9
     """Decay rate of the gradients' mean."""
-    beta2: float = number(0.98, "[0, 1)")
+    beta2: Share = 0.98
     """Decay rate of the squared gradients' mean; the paper's 0.98."""
-    eps: float = number(1e-9, "(0, inf)")
+    eps: Positive = 1e-9
     """Term added to the denominator; the paper's 1e-9."""
 
 
@@ -228,7 +226,7 @@ class AdamConfig:
 class AdamWConfig(AdamConfig):
     """AdamW: Adam with weight decay apart from the gradient."""
 
-    weight_decay: float = number(0.01, "[0, inf)")
+    weight_decay: NonNegative = 0.01
     """Decoupled weight decay of matrices; biases, norms and embeddings have none."""
 
 
@@ -236,9 +234,9 @@ class AdamWConfig(AdamConfig):
 class SGDConfig:
     """Stochastic gradient descent, optionally with momentum and weight decay."""
 
-    momentum: float = number(0.0, "[0, 1)")
+    momentum: Share = 0.0
     """Momentum; 0 is plain SGD."""
-    weight_decay: float = number(0.0, "[0, inf)")
+    weight_decay: NonNegative = 0.0
     """Weight decay of matrices."""
 
 
@@ -246,11 +244,11 @@ class SGDConfig:
 class MuonConfig(AdamConfig):
     """Muon for the matrices of the layers, AdamW (`lr`, beta, eps) for embeddings, norms, biases and heads."""
 
-    matrix_lr: float = number(0.02, "(0, inf)")
+    matrix_lr: Positive = 0.02
     """Peak learning rate of the matrices; their steps do not depend on the size of gradients."""
-    momentum: float = number(0.95, "[0, 1)")
+    momentum: Share = 0.95
     """Momentum of the matrices."""
-    weight_decay: float = number(0.0, "[0, inf)")
+    weight_decay: NonNegative = 0.0
     """Decoupled weight decay of the matrices of the layers."""
 
 
@@ -259,57 +257,59 @@ class TrainConfig:
     """Training. The first of epochs, steps and minutes that is reached ends it."""
 
     chooser = "optimizer"
-    epochs: float | None = number(None, "(0, inf)")
+    epochs: Positive | None = None
     """Number of epochs."""
-    steps: int | None = number(None, "[1, inf)")
+    steps: Count | None = None
     """Number of optimizer steps."""
-    minutes: float | None = number(None, "(0, inf)")
+    minutes: Positive | None = None
     """Time budget of training and validation in minutes, converted to steps once; the final test comes on top."""
-    max_tokens: int = number(4096, "[1, inf)")
+    max_tokens: Count = 4096
     """Maximum number of tokens per batch, padding included (translation: of the longer side)."""
-    batch_size: int | None = number(None, "[1, inf)")
+    batch_size: Count | None = None
     """Examples per batch, instead of `max_tokens`."""
-    accumulate: int = number(1, "[1, inf)")
+    accumulate: Count = 1
     """Number of batches whose gradients are accumulated into one step."""
     init_from: str | None = None
     """Run to initialise from (fine-tuning); its tokenizer and sizes are used."""
-    frozen_layers: int = number(0, "[0, inf)")
+    frozen_layers: Whole = 0
     """Number of lower layers that keep the weights of `init_from`, and with them the embeddings; 0 for none."""
     optimizer: Literal["adamw", "adam", "sgd", "muon"] = "adamw"
     """Optimizer; each has its own settings."""
-    lr: float = number(1e-3, "(0, inf)")
+    lr: Positive = 1e-3
     """Peak learning rate."""
     schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "cosine"
     """Learning rate after warm-up: constant, linear or cosine decay from its end to zero, or the paper's 1/√step."""
-    warmup: float = number(0.05, "[0, inf)")
+    warmup: NonNegative = 0.05
     """Warm-up in steps, or below 1 as a share of the run."""
-    max_grad_norm: float = number(1.0, "[0, inf)")
+    max_grad_norm: NonNegative = 1.0
     """Gradient norm above which gradients are clipped; 0 for no clipping."""
-    label_smoothing: float = number(0.0, "[0, 1)")
+    label_smoothing: Share = 0.0
     """Share of the target probability that is spread over all classes (paper, 5.4)."""
     class_weight: Literal["none", "balanced"] = "none"
     """Weight of a training text's loss: none, or n/(C·n_c), the same total for each class (text classification)."""
-    word_mask_prob: float = number(0.0, "[0, 1)")
+    word_mask_prob: Share = 0.0
     """Probability of replacing an input token by [MASK] in training (word dropout), for later attribution."""
-    word_unknown_prob: float = number(0.0, "[0, 1)")
+    word_unknown_prob: Share = 0.0
     """Probability of replacing an input token by [UNK] in training, with its n-grams kept."""
-    adversarial: float = number(0.0, "[0, 1)")
+    adversarial: Share = 0.0
     """Adversarial training: perturbation size relative to the embeddings, 0 for none; 1.5 to 2 times the cost."""
-    ema_decay: float = number(0.0, "[0, 1)")
+    ema_decay: Share = 0.0
     """Decay of the exponential moving average of the weights, which is validated and saved; 0 for none."""
-    patience: int | None = number(None, "[1, inf)")
+    patience: Count | None = None
     """Number of validations without improvement after which training stops; without it, never."""
-    validate_every: float = number(1.0, "(0, inf)")
+    validate_every: Positive = 1.0
     """Epochs between validations."""
-    validate_min_steps: int = number(1, "[1, inf)")
+    validate_min_steps: Count = 1
     """Minimum number of steps between validations, for small data."""
     score_train: bool = False
     """Score the training split at each validation too."""
-    save_every: int = number(1000, "[1, inf)")
+    save_every: Count = 1000
     """Steps between checkpoints, besides those at validations."""
     snapshots: bool = False
     """Keep the weights of steps 0, 16, 32, 64 …, to show how the model forms (`explain`, Compare)."""
-    seed: int = number(1, "[0, 4294967295]")
+    tensorboard: bool = False
+    """Write event files of TensorBoard into the run folder."""
+    seed: Seed = 1
     """Seed of initialisation, data order and dropout."""
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass: a third more computation, far less memory."""
@@ -325,9 +325,9 @@ class TrainConfig:
     """Attention on a CPU: torch's fused kernel, or explicit products; auto by the same trial."""
     deterministic: bool = False
     """Use deterministic kernels, also on CUDA (slower), a fixed number of threads, and no trial: auto is fp32."""
-    threads: int | None = number(None, "[1, inf)")
+    threads: Count | None = None
     """Number of threads on a CPU; without it, as many as other programs leave room for."""
-    most_threads: int | None = number(None, "[1, inf)")
+    most_threads: Count | None = None
     """Largest number of threads on a CPU, of which other programs take some; by trial, unless `threads` is given."""
     adamw: AdamWConfig = field(default_factory=AdamWConfig)
     """For `optimizer = "adamw"`."""
@@ -343,27 +343,27 @@ class TrainConfig:
 class DecodeConfig:
     """Decoding of a translator or a language model."""
 
-    beam_size: int = number(5, "[1, 1000]")
+    beam_size: Annotated[int, Meta(ge=1, le=1000)] = 5
     """Beam size; 1 is greedy."""
-    length_penalty: float = number(1.0, "[0, inf)")
+    length_penalty: NonNegative = 1.0
     """Exponent of the length by which scores are divided."""
-    n_best: int = number(1, "[1, 1000]")
+    n_best: Annotated[int, Meta(ge=1, le=1000)] = 1
     """Number of hypotheses returned per input."""
-    max_new_tokens: int = number(256, "[1, inf)")
+    max_new_tokens: Count = 256
     """Maximum number of generated tokens."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "char", "none"] = "auto"
     """Tokenizer of sacreBLEU; auto selects 13a, zh or char by the script."""
     sample: bool = False
     """Sample instead of beam search (a language model always samples)."""
-    temperature: float = number(1.0, "[0, inf)")
+    temperature: NonNegative = 1.0
     """Divisor of the logits before sampling; 0 is greedy."""
-    top_k: int = number(0, "[0, inf)")
+    top_k: Whole = 0
     """Number of most probable tokens to sample from; 0 for all."""
-    top_p: float = number(1.0, "(0, 1]")
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     """Probability mass of the most probable tokens to sample from (nucleus sampling)."""
-    min_p: float = number(0.0, "[0, 1]")
+    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Minimum probability of a token, relative to the most probable one."""
-    decode_seed: int = number(0, "[0, 4294967295]")
+    decode_seed: Seed = 0
     """Seed of sampling; the text for a prompt does not depend on the other prompts."""
 
 

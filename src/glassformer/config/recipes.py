@@ -217,7 +217,7 @@ def _placed(section: str, values: dict[str, Any], chosen: dict[str, Any], where:
             placed[key] = _over(placed.get(key), value)
             continue
         by = kind.chooser
-        name = convert(chosen.get(by, getattr(kind, by)), kinds(kind)[by], {}, f"{section}.{by}", where)
+        name = convert(chosen.get(by, getattr(kind, by)), kinds(kind)[by], f"{section}.{by}", where)
         if name not in owners:
             raise _not_chosen(section, key, owners, name, where)
         placed[name] = _over(placed.get(name), {key: value})

@@ -9,13 +9,17 @@ meant. What needs the data or the machine is checked where those are.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import PurePath
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from glassformer.config import Config, ModelConfig, TrainConfig, idle
 from glassformer.errors import UsageError
@@ -23,7 +27,9 @@ from glassformer.errors import UsageError
 Section = TypeVar("Section")
 
 kinds = cache(get_type_hints)
-"""The type of each field of a section, by name."""
+"""The type of each field of a section, by name, without its limits."""
+limited_kinds = cache(partial(get_type_hints, include_extras=True))
+"""The type of each field, with its limits."""
 
 TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress", "tag", "embed"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
@@ -31,118 +37,92 @@ IMPORTED_ONLY = "embed"
 """The task that is not trained: a bare encoder, which only an import gives."""
 MAX_EXACT = 2**53
 """Integers beyond this are not converted to a float, nor printed."""
-_IN_WORDS = {int: "a whole number", float: "a number", str: "a string in quotes", bool: "true or false"}
+_IN_WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "any"}
 
 
 def build(kind: type[Section], values: Any, section: str, where: str) -> Section:
     """Return a dataclass from a table of plain values, each checked; missing keys keep their defaults.
 
-    Messages name it `section` (`train.adamw`; empty for the whole configuration) in `where`, a file.
+    Messages name it `section` (`train.adamw`; empty for the whole configuration or request) in `where`, a file.
 
     Raises:
-        UsageError: a key or a value that cannot be used.
+        UsageError: a key or a value that cannot be used, or a key that is missing.
     """
-    if not isinstance(values, dict):
-        raise UsageError(f"{where}: {section} must be a table, [{section}]; got {shown(values)}")
+    if not isinstance(values, Mapping):
+        raise UsageError(f"{where}: {section or 'this'} must be a table, in JSON an object; got {shown(values)}")
     known: dict[str, Field[Any]] = {f.name: f for f in fields(kind)}  # pyright: ignore[reportArgumentType]
-    prefix = f"{section}." if section else ""
+    place, prefix = (f"in [{section}]", f"{section}.") if section else ("at the top", "")
     for key in values:
         if key not in known:
-            place = f"in [{section}]" if section else "at the top"
-            raise UsageError(f"{where}: {key!r} {place} is not a known key", _suggest(key, kind))
-    of = kinds(kind)
-    return kind(**{key: convert(v, of[key], known[key].metadata, prefix + key, where) for key, v in values.items()})
+            raise UsageError(f"{where}: {shown(key)} {place} is not a known key", _suggest(str(key), kind))
+    for key, f in known.items():
+        if key not in values and f.default is MISSING and f.default_factory is MISSING:
+            raise UsageError(f"{where}: {key!r} {place} is missing")
+    of = limited_kinds(kind)
+    return kind(**{key: convert(value, of[key], prefix + key, where) for key, value in values.items()})
 
 
-def convert(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: str) -> Any:
-    """Return a value as the type of its field, within the interval or the length that the field's metadata names.
+def convert(value: Any, kind: Any, key: str, where: str) -> Any:
+    """Return a value as a type, within the limits that it names; a dataclass is built.
 
-    An integer may stand for a float and a path for a string; nothing else is converted.
+    An integer may stand for a float and a path for a string; nothing else is converted. A number is finite.
 
     Raises:
-        UsageError: it is of another type, none of the choices, or outside the interval.
+        UsageError: it is of another type, none of the choices, or beyond the limits.
     """
     if is_dataclass(kind) and isinstance(kind, type):
-        return build(kind, value, key, where)
-    if "partial" in metadata or "keys" in metadata:
-        return _object(value, metadata, key, where)
-    of = get_args(kind)
-    if get_origin(kind) in (Union, types.UnionType):
-        return None if value is None else convert(value, of[0], metadata, key, where)
-    if get_origin(kind) in (tuple, list):
-        return _items(value, kind, metadata, key, where)
-    if get_origin(kind) is Literal:
-        if value not in of:
-            hint = nearest(shown(value).strip("'"), map(str, of)).strip()
-            raise UsageError(f"{where}: {key} must be one of {', '.join(map(str, of))}; got {shown(value)}", hint)
-        return value
-    if kind is float and type(value) is int and abs(value) <= MAX_EXACT:
-        value = float(value)
-    if kind is str and isinstance(value, PurePath):
-        value = str(value)
-    if type(value) is not kind:
-        raise UsageError(f"{where}: {key} must be {_IN_WORDS[kind]}; got {shown(value)}")
-    if not _inside(value, metadata.get("interval")):
-        raise UsageError(f"{where}: {key} must be in {metadata['interval']}; got {shown(value)}")
-    if isinstance(value, str):
-        _check_text(value, metadata, key, where)
+        return value if isinstance(value, kind) else build(kind, value, key, where)
+    if get_origin(kind) is list and is_dataclass(get_args(kind)[0]) and isinstance(value, list | tuple):
+        return [convert(item, get_args(kind)[0], f"{key}[{i}]", where) for i, item in enumerate(value)]
+    value = str(value) if isinstance(value, PurePath) else value
+    try:
+        value = msgspec.convert(value, kind)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise msgspec.ValidationError("infinite, or no number")
+        if isinstance(value, str):
+            value.encode()
+    except UnicodeEncodeError as error:
+        message = f"{key}, character {error.start + 1}: not Unicode text, or a file's name that is not UTF-8"
+        raise UsageError(f"{where}: {message}", "rename the file") from error
+    except (msgspec.ValidationError, RecursionError) as error:
+        place = re.search(r"\[\d+\]", str(error))
+        message = f"{key} must be {in_words(kind)}; got {shown(value)}{f' at {place[0]}' if place else ''}"
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        raise UsageError(f"{where}: {message}", nearest(shown(value).strip("'"), choices).strip()) from error
     return value
 
 
-def _items(value: Any, kind: Any, metadata: Mapping[str, Any], key: str, where: str) -> Any:
-    """Return a list or tuple, each item checked; `longest` bounds their number."""
-    of = get_args(kind)[0]
-    if is_dataclass(of) and isinstance(of, type):
-        if not isinstance(value, list | tuple):
-            raise UsageError(f"{where}: {key} must be an array of tables; got {shown(value)}")
-        tables = enumerate(value, start=1)
-        return [v if isinstance(v, of) else build_request(of, v, f"{where}, {key} {n}") for n, v in tables]
-    if not isinstance(value, list | tuple) or (of is str and not all(isinstance(item, str) for item in value)):
-        raise UsageError(f"{where}: {key} must be an array, each item {_IN_WORDS[of]}; got {shown(value)}")
-    if len(value) > metadata.get("longest", len(value)):
-        raise UsageError(f"{where}: {key} has {len(value):,} items, more than {metadata['longest']:,}")
-    each = metadata.get("items", {})
-    return get_origin(kind)(convert(item, of, each, f"{key}[{i}]", where) for i, item in enumerate(value))
+def in_words(kind: Any) -> str:
+    """Return what a type takes, such as "a whole number in [1, 1000]"; of an optional one what it takes beside None."""
+    origin, of = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return in_words(of[0])
+    if origin is Literal:
+        return f"one of {', '.join(of)}"
+    if origin in (list, tuple, dict, Mapping):
+        array = origin in (list, tuple)
+        return f"an array, each item {in_words(of[0])}" if array else f"a table, each value {in_words(of[1])}"
+    if origin is not Annotated:
+        return _IN_WORDS.get(kind, "a table")
+    limits = limits_of(kind)
+    bounds = f" in {interval(kind)}" if interval(kind) else ""
+    if limits.max_length:
+        bounds = f", {limits.min_length or 0} to {limits.max_length:,} {'characters' if of[0] is str else 'items'}"
+    return limits.description or in_words(of[0]) + bounds
 
 
-def _object(value: Any, metadata: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
-    """Return a JSON object: some fields of the dataclass `partial`, or lists of whole numbers by the names `keys`."""
-    if settings := metadata.get("partial"):
-        of, what = kinds(settings), ("", "field ")
-        known: dict[str, Any] = {f.name: f.metadata for f in fields(settings)}
-        known = {name: about for name, about in known.items() if about.get("interval") or of[name] is bool}
-    else:
-        known = dict.fromkeys(metadata["keys"], metadata["items"])
-        of, what = dict.fromkeys(known, list[int]), (" of lists", "")
-    if not isinstance(value, Mapping):
-        raise UsageError(f"{where}: {key} must be a JSON object{what[0]}; got {shown(value)}")
-    if unknown := sorted(str(name)[:40] for name in value if name not in known):
-        raise UsageError(f"{where}: {key} has no {what[1]}{unknown[0]!r}", f"there are {', '.join(known)}")
-    given = [(name, v) for name, v in value.items() if v is not None or not settings]
-    return {name: convert(v, of[name], known[name], f"{key}.{name}", where) for name, v in given}
+def limits_of(kind: Any) -> Meta:
+    """Return the limits that a type names, an optional one too."""
+    found = (each for part in (kind, *get_args(kind)) for each in getattr(part, "__metadata__", ()))
+    return next((each for each in found if isinstance(each, Meta)), Meta())
 
 
-def _check_text(value: str, metadata: Mapping[str, Any], key: str, where: str) -> None:
-    """Refuse what is no Unicode (a file's name may not be), too long, or of another form."""
-    longest, (pattern, form) = metadata.get("longest"), metadata.get("form", ("", ""))
-    if longest is not None and len(value) > longest:
-        raise UsageError(f"{where}: {key} has {len(value):,} characters, more than {longest:,}")
-    if not value.isascii() and (wrong := re.search("[\ud800-\udfff]", value)):
-        if longest is None:
-            as_bytes = value.encode("utf-8", "backslashreplace").decode()
-            raise UsageError(f"{where}: {key} is not UTF-8: {as_bytes}", "rename the file")
-        raise UsageError(f"{where}: {key}, character {wrong.start() + 1}: unpaired surrogate, not Unicode text")
-    if pattern and not re.fullmatch(pattern, value):
-        raise UsageError(f"{where}: {key} must be {form}; got {shown(value)}")
-
-
-def _inside(number: Any, interval: str | None) -> bool:
-    """Return True if the interval contains the number; no interval contains NaN."""
-    if interval is None:
-        return True
-    low, high = (float(bound) for bound in interval[1:-1].split(","))
-    above = number >= low if interval[0] == "[" else number > low
-    return above and (number <= high if interval[-1] == "]" else number < high)
+def interval(kind: Any) -> str:
+    """Return the interval of a type of numbers, as in mathematics; empty where it has none."""
+    limits = limits_of(kind)
+    low = f"({limits.gt}" if limits.ge is None else f"[{limits.ge}"
+    high = f"{'inf' if limits.lt is None else limits.lt})" if limits.le is None else f"{limits.le}]"
+    return "" if low == "(None" else f"{low}, {high}"
 
 
 def shown(value: Any) -> str:
@@ -253,31 +233,10 @@ def check_request(request: Any, where: str = "request") -> None:
     """Bring each field of a frozen dataclass to its type, as it is built.
 
     Raises:
-        UsageError: a field is of another type, or outside its interval, length or form; it is named.
+        UsageError: a field is of another type, or beyond its limits; it is named.
     """
-    for f in fields(request):
-        value = convert(getattr(request, f.name), kinds(type(request))[f.name], f.metadata, f.name, where)
-        object.__setattr__(request, f.name, value)
-
-
-def build_request(kind: type[Section], data: Any, where: str = "request") -> Section:
-    """Return a request, or another flat dataclass that calls `check_request`, from parsed JSON or TOML.
-
-    null counts as absent.
-
-    Raises:
-        UsageError: the data is no object, lacks a field, or has one that is unknown or invalid; it is named.
-    """
-    if not isinstance(data, dict):
-        raise UsageError(f"{where}: expected a JSON object; got {shown(data)}")
-    known: dict[str, Field[Any]] = {f.name: f for f in fields(kind)}  # pyright: ignore[reportArgumentType]
-    if unknown := sorted(str(name)[:40] for name in data if name not in known):
-        raise UsageError(f"{where}: there is no field {unknown[0]!r}", f"there are {', '.join(known)}")
-    given = {name: value for name, value in data.items() if value is not None}
-    for name, field in known.items():
-        if name not in given and field.default is MISSING and field.default_factory is MISSING:
-            raise UsageError(f"{where}: the field {name!r} is missing")
-    return kind(**given)
+    for name, kind in limited_kinds(type(request)).items():
+        object.__setattr__(request, name, convert(getattr(request, name), kind, name, where))
 
 
 def check_type(value: Any, types: type | tuple[type, ...], expected: str, hint: str) -> None:

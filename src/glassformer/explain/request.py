@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Self
 
-from glassformer.config import DecodeConfig, number, string
-from glassformer.config.validation import build_request, check_request
+from msgspec import Meta
+
+from glassformer.config import DecodeConfig
+from glassformer.config.validation import build, check_request
 
 MAX_FULL_TOKENS, MAX_LAYERED_TOKENS = 128, 512
 """Longest streams captured whole, and longest captured one layer at a time; a longer text is cut to that."""
@@ -21,16 +23,20 @@ MAX_PREFIX, MAX_EDITS, MAX_EDIT_TEXT = 4096, 64, 200
 """Maximum ids of a prefix, edits of a request, and characters of an edit."""
 MAX_STEPS = 100
 """Maximum steps of learning."""
-IDS = "[0, 2147483647]"
+CHECKPOINT, OPTIMIZER = r"^(model|step-[0-9]{8})\Z", r"^(adamw|adam|sgd|muon)\Z"
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+ShortText = Annotated[str, Meta(max_length=40)]
+EditText = Annotated[str, Meta(max_length=MAX_EDIT_TEXT)]
+Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 @dataclass(frozen=True)
 class DecodeLimits(DecodeConfig):
     """The decoding settings of an explanation, whose search is logged: smaller where the log would grow with them."""
 
-    beam_size: int = number(5, "[1, 32]")
-    n_best: int = number(1, "[1, 32]")
-    max_new_tokens: int = number(256, "[1, 1024]")
+    beam_size: Annotated[int, Meta(ge=1, le=32)] = 5
+    n_best: Annotated[int, Meta(ge=1, le=32)] = 1
+    max_new_tokens: Annotated[int, Meta(ge=1, le=1024)] = 256
 
 
 class Request:
@@ -42,48 +48,51 @@ class Request:
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """Return a request from parsed JSON."""
-        return build_request(cls, data)
+        return build(cls, data, "", "request")
 
 
 @dataclass(frozen=True)
 class TraceRequest(Request):
     """One text to explain."""
 
-    text: str = string(MAX_TEXT)
+    text: Text
     """The text, the source sentence or the prompt."""
-    target: str | None = string(MAX_TEXT, None)
+    target: Text | None = None
     """A translation to explain instead of the model's own."""
-    prefix: tuple[int, ...] = field(default=(), metadata={"longest": MAX_PREFIX, "items": {"interval": IDS}})
+    prefix: Annotated[tuple[Id, ...], Meta(max_length=MAX_PREFIX)] = ()
     """Ids that the translation must start with, or that follow the prompt."""
-    decode: Annotated[Mapping[str, Any], "Partial<DecodeSettings>"] = field(
-        default_factory=dict, metadata={"partial": DecodeLimits}
-    )
+    decode: Annotated[Mapping[str, Any], "Partial<DecodeSettings>"] = field(default_factory=dict)
     """Fields of `DecodeConfig` that differ from the run's."""
-    pad: int = number(0, "[0, 512]")
+    pad: Annotated[int, Meta(ge=0, le=512)] = 0
     """Number of [PAD] tokens to append, to show that they change nothing."""
-    checkpoint: str = string(40, "model", (r"model|step-[0-9]{8}", '"model" or like "step-00001000"'))
+    checkpoint: Annotated[str, Meta(pattern=CHECKPOINT, description='"model" or like "step-00001000"')] = "model"
     """"model" (the best weights) or a checkpoint's name; nothing else is ever used in a path."""
-    member: int = number(1, "[1, 100]")
+    member: Annotated[int, Meta(ge=1, le=100)] = 1
     """Model of an ensemble to trace, counted from 1."""
-    edits: tuple[str, ...] = field(default=(), metadata={"longest": MAX_EDITS, "items": {"longest": MAX_EDIT_TEXT}})
+    edits: Annotated[tuple[EditText, ...], Meta(max_length=MAX_EDITS)] = ()
     """Edits of the forward pass; the tokens are those that are decoded without them."""
-    other_text: str | None = string(MAX_TEXT, None)
+    other_text: Text | None = None
     """A second text, whose values the edits with =B take."""
 
-    label: str | None = string(MAX_TEXT, None)
+    label: Text | None = None
     """Of several labels the one that is looked at; null: that of the answer, or the most probable one. Of a tagger the
     word, or its number from 1; null: the first whose tag is not O."""
     calibrated: bool = False
     """Whether the probability of a class or label is that at the temperature which was fitted on the validation texts;
     with an answer to learn it is that of the model."""
-    answer: str | None = string(MAX_TEXT, None)
+    answer: Text | None = None
     """The answer to learn: a class, a number, a translation, the next words, the words at [MASK]."""
-    learn_steps: int = number(0, f"[0, {MAX_STEPS}]")
+    learn_steps: Annotated[int, Meta(ge=0, le=MAX_STEPS)] = 0
     """Steps of the optimizer on the answer, before the pass that is shown."""
-    lr: float | None = number(None, "(0, 1000]")
+    lr: Annotated[float, Meta(gt=0, le=1000)] | None = None
     """Learning rate of these steps; null: that of the run."""
-    optimizer: str | None = string(5, None, ("adamw|adam|sgd|muon", "adamw, adam, sgd or muon"))
+    optimizer: Annotated[str, Meta(pattern=OPTIMIZER, description="adamw, adam, sgd or muon")] | None = None
     """Optimizer of these steps; null: that of the run."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settings = build(DecodeLimits, self.decode, "decode", "request")
+        object.__setattr__(self, "decode", {name: getattr(settings, name) for name in self.decode})
 
     def without_edits(self) -> TraceRequest:
         """Return the request for the same text without edits."""

@@ -32,7 +32,7 @@ from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.runs.sealed_folder import sealed_sha256
 from glassformer.tasks import Task
 from glassformer.text.pairs import text_of
-from glassformer.utils.atomic_io import read_json
+from glassformer.utils.safe_read import read_json
 
 MODEL = "model"
 """Name of the weights with the best validation score, those `glassformer predict` uses."""

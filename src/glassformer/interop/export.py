@@ -24,7 +24,7 @@ from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.origin import read_origin
-from glassformer.runs.sealed_folder import update_sealed_folder, write_sealed_folder
+from glassformer.runs.sealed_folder import write_sealed_folder
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.atomic_io import remove_folder, sync
@@ -196,7 +196,7 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
         checked = check_export(task, model, building, path, allow_changed)
         if isinstance(checked, CheckResult):
             facts = replace(facts, check=checked.to_json())
-            update_sealed_folder(building, KIND, described(facts))
+            write_sealed_folder(building, KIND, files | described(facts))
             checked = ""
     return Export(out, facts, checked)
 

@@ -78,11 +78,11 @@ def load_exported(path: Path | str, device: str = "auto") -> ExportedModel:
     path = Path(path)
     entries = read_manifest(path, KIND)
     if FACTS in entries:  # damage is to be called that, and not a wrong value
-        check_sealed_file(path, FACTS, entries[FACTS])
+        check_sealed_file(path / FACTS, entries[FACTS])
     facts = read_facts(path)
     check_files(path, facts, {*entries})
     for name, entry in entries.items():
-        check_sealed_file(path, name, entry)
+        check_sealed_file(path / name, entry)
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"{facts.target} computes on cpu or cuda, not on {device}", "leave out --device")
     return ExportedModel(path, facts, device)

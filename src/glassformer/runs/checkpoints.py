@@ -21,9 +21,10 @@ from pathlib import Path
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.runs import sealed_folder
 from glassformer.runs.model_folder import Weights, read_tensors, tensor_chunks
-from glassformer.runs.records import JsonObject, parse_json_object
+from glassformer.runs.records import JsonObject
 from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
 from glassformer.utils.atomic_io import atomic_write_text, remove_folder, remove_leftovers
+from glassformer.utils.safe_read import parse_json_object
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def save_snapshot(folder: Path, step: int, weights: Weights) -> bool:
     """Keep the weights after `step` steps; a full disk is logged and does not stop the training."""
     target = folder / f"step-{step:08d}"
     try:
-        write_sealed_folder(target, SNAPSHOT_KIND, {WEIGHTS: tensor_chunks(weights)}, replace=True)
+        write_sealed_folder(target, SNAPSHOT_KIND, {WEIGHTS: tensor_chunks(weights)})
     except ResourceError as error:
         logger.warning(f"{error.message}; the snapshot of step {step} is not kept, and training continues")
         return False
@@ -81,7 +82,7 @@ def save_checkpoint(folder: Path, name: str, tensors: Weights, state: JsonObject
     if not sealed_folder.is_intact(target, CHECKPOINT_KIND):
         text = json.dumps(state, sort_keys=True, indent=1)
         files = {TENSORS: tensor_chunks(tensors), STATE: [text.encode("utf-8")]}
-        sealed_folder.write_sealed_folder(target, CHECKPOINT_KIND, files, replace=True)
+        sealed_folder.write_sealed_folder(target, CHECKPOINT_KIND, files)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
         atomic_write_text(folder / "latest", name + "\n")
         for path in [path for path in checkpoint_folders(folder) if path.name <= name][:-keep]:

@@ -13,6 +13,9 @@ import os
 import stat
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from glassformer.errors import CheckpointError
 from glassformer.utils import atomic_io, safe_read
@@ -20,7 +23,6 @@ from glassformer.utils import atomic_io, safe_read
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = 4096
-MAX_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Control:
     """
 
     pause: bool = False
-    steps: int = 0
+    steps: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     stop: bool = False
 
     def stepped(self) -> Control:
@@ -57,10 +59,9 @@ class ControlFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.control = path, GO_ON
         self._seen: tuple[int, ...] | None = None
-        self.control, self._warned = GO_ON, False
-        self._began: int | None = None
+        self._warned, self._began = False, -1
 
     def write(self, control: Control) -> None:
         """Ask for something; raise ResourceError where the folder cannot be written."""
@@ -83,7 +84,7 @@ class ControlFile:
         except OSError:
             self._seen, self.control = None, GO_ON
             return GO_ON
-        seen = (state.st_mtime_ns, state.st_ino, state.st_size, state.st_uid, state.st_mode)
+        seen = state.st_mtime_ns, state.st_ino, state.st_size
         if seen != self._seen:
             self._seen = seen
             try:
@@ -95,26 +96,17 @@ class ControlFile:
     def pauses(self, step: int) -> bool:
         """Return whether to pause after this step, counted from 1, single steps that are asked for taken first."""
         before, now = self.control, self.read()
-        if not now.pause:
-            self._began = None
-            return False
-        if self._began is None or now.steps < before.steps:
-            self._began = step
-        return step - self._began >= now.steps
+        if not now.pause or self._began < 0 or now.steps < before.steps:
+            self._began = step if now.pause else -1
+        return now.pause and step - self._began >= now.steps
 
     def _parse(self, state: os.stat_result) -> Control:
-        if not stat.S_ISREG(state.st_mode):
-            raise CheckpointError(f"{self.path} should be a regular file, not a link, a folder or a device")
-        owner = os.stat(self.path.parent).st_uid
-        if state.st_uid != owner:
-            raise CheckpointError(f"{self.path} belongs to user {state.st_uid}, and its folder to user {owner}")
+        if not stat.S_ISREG(state.st_mode) or state.st_uid != os.stat(self.path.parent).st_uid:
+            raise CheckpointError(f"{self.path} should be a regular file of the owner of its folder")
         value = safe_read.read_json_object(self.path, MAX_BYTES)
-        if unknown := sorted(value.keys() - {"pause", "steps", "stop"}):
+        if unknown := sorted(value.keys() - vars(GO_ON)):
             raise CheckpointError(f"{self.path} should hold pause, steps and stop, not {unknown[0][:40]!r}")
-        control = safe_read.dataclass_from_json(Control, value, self.path)
-        if not 0 <= control.steps <= MAX_STEPS:
-            raise CheckpointError(f"{self.path}: steps should be from 0 to {MAX_STEPS:,}, not {control.steps}")
-        return control
+        return safe_read.dataclass_from_json(Control, value, self.path)
 
     def _warn(self, message: str) -> None:
         if not self._warned:

@@ -13,8 +13,11 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from msgspec import Meta
 
 from glassformer.config import Config
 from glassformer.config.recipes import config_from_dict, config_to_dict, dump_config
@@ -25,23 +28,21 @@ from glassformer.runs.records import (
     Divergence,
     Evaluation,
     JsonObject,
+    StartRecord,
     StepMetrics,
-    check_start_record,
-    dataclass_from_json,
-    is_of_type,
     read_log_lines,
-    start_record,
 )
 from glassformer.runs.sealed_folder import MANIFEST, is_intact
 from glassformer.utils import atomic_io, safe_read
 from glassformer.utils.formatting import glassformer_command
-from glassformer.utils.safe_read import LIMITS
+from glassformer.utils.safe_read import LIMITS, dataclass_from_json
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
 
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 TOKENIZER, PLOTS, SEEDS = "tokenizer.json", "plots", "seeds.json"
 EXPORT_FACTS = "glassformer.json"
@@ -80,7 +81,6 @@ class RunFolder:
         self.snapshots = path / "snapshots"
         self.diverged = path / "diverged.json"
         self.control = path / "control.json"  # written by who watches, see `control.py`
-        self.tracking = path / "tracking.json"  # ids of the run in experiment trackers, see `tracking.py`
         # After it; the evaluation last of what takes time, for its presence means "finished".
         self.model = path / "model"
         self.predictions, self.evaluation = path / "predictions.jsonl", path / "evaluation.json"
@@ -101,7 +101,6 @@ class RunFolder:
     @property
     def trained(self) -> bool:
         """Return True if training has finished and its model is intact."""
-        atomic_io.finish_replacement(self.model)
         return is_intact(self.model, MODEL_KIND)
 
     @property
@@ -168,15 +167,8 @@ class RunFolder:
 
     @property
     def model_folder(self) -> Path | None:
-        """Return the folder that `load` reads: `model/`, or this folder if it is a model folder itself; else None.
-
-        A `model/` that a kill left under its second name, between the two renames that replace it, is restored.
-        """
-        for folder in (self.model, self.path):
-            atomic_io.finish_replacement(folder)
-            if (folder / MODEL_CONFIG).is_file():
-                return folder
-        return None
+        """Return the folder that `load` reads: `model/`, or this folder if it is a model folder itself; else None."""
+        return next((folder for folder in (self.model, self.path) if (folder / MODEL_CONFIG).is_file()), None)
 
     def require_model_folder(self) -> Path:
         """Return `model_folder`; raise CheckpointError if there is none."""
@@ -193,11 +185,11 @@ class RunFolder:
 
     # What it was begun with
 
-    def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> JsonObject:
+    def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> StartRecord:
         """Write what is known before the first step; return the record of it that checkpoints hold too."""
-        record = start_record(config, data.as_json(), tokenizer.sha256)
+        record = StartRecord.of(config, data.as_json(), tokenizer.sha256)
         self.path.mkdir(parents=True, exist_ok=True)
-        atomic_io.write_json(self.env, env | {BEGUN: record})
+        atomic_io.write_json(self.env, env | {BEGUN: vars(record)})
         atomic_io.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
         self.write_config(config)
@@ -234,31 +226,27 @@ class RunFolder:
 
     def read_data(self) -> DataRecord:
         """Read the record of the data; all fields unknown if nothing was written."""
-        return DataRecord.from_json(safe_read.read_json(self.data) if self.data.exists() else {}, self.data)
+        return _read(DataRecord, self.data) or DataRecord()
 
-    def check_unchanged(self) -> JsonObject:
+    def check_unchanged(self) -> StartRecord:
         """Return the record of what the run was begun with, after comparing it with the files that say so now.
 
         Raises:
             CheckpointError: settings, `data.json` or tokenizer are others, missing, or were never recorded.
         """
-        for path in (self.env, self.data, self.tokenizer):
-            if not path.is_file():
-                raise CheckpointError(f"{path}, which this run was begun with, is missing", "restore it")
-        now = start_record(self.read_config(), safe_read.read_json(self.data), self.read_tokenizer().sha256)
+        now = StartRecord.of(self.read_config(), safe_read.read_json_object(self.data), self.read_tokenizer().sha256)
         self.compare_start(safe_read.read_json_object(self.env).get(BEGUN), now, self.env)
         return now
 
-    def compare_start(self, recorded: object, now: JsonObject, where: Path) -> None:
+    def compare_start(self, recorded: object, now: StartRecord, where: Path) -> None:
         """Raise the CheckpointError of `check_unchanged` if a record in `where` differs from today's."""
-        check_start_record(recorded, now, where, (self.config, self.data, self.tokenizer))
+        now.compare(recorded, where, (self.config, self.data, self.tokenizer))
 
     # The log
 
     def read_metrics(self, damaged: list[int] | None = None) -> list[StepMetrics]:
         """Read every line of the log, in order; `damaged` as in `read_log_lines`."""
-        data = safe_read.read_bytes(self.metrics, LIMITS["log"]) if self.metrics.exists() else b""
-        return read_log_lines(data, self.metrics, damaged)
+        return read_log_lines(self._log(), self.metrics, damaged)
 
     def truncate_metrics(self, step: int) -> None:
         """Take out of the log what came after a step, for it is done again, and a last line that is broken.
@@ -266,18 +254,18 @@ class RunFolder:
         Raises:
             CheckpointError: a line before the step is none of a log.
         """
-        kept, broken = list[bytes](), list[Path]()
-        for at, line in _lines(self.metrics, LIMITS["log"]):
-            logged = _step_of(line)
-            if logged is None:
-                broken.append(at)
-            elif logged <= step:
-                if broken:
-                    raise CheckpointError(f"{broken[0]} is no line of a log", "delete it, then resume")
-                kept.append(line + b"\n")
-        if (n := len({_step_of(line) for line in kept})) < step:
-            logger.warning(f"{self.metrics} lacks {step - n:,} of the {step:,} steps before")
-        atomic_io.atomic_write_bytes(self.metrics, b"".join(kept))
+        data, damaged = self._log(), list[int]()
+        rows = read_log_lines(data, self.metrics, damaged)
+        lines = [line + b"\n" for line in data.split(b"\n") if line.strip()]
+        if damaged and damaged[0] <= len(rows):
+            raise CheckpointError(f"{self.metrics}:{damaged[0]} is no line of a log", "delete it, then resume")
+        kept = {row.step: line for row, line in zip(rows, lines, strict=False) if row.step <= step}
+        if len(kept) < step:
+            logger.warning(f"{self.metrics} lacks {step - len(kept):,} of the {step:,} steps before")
+        atomic_io.atomic_write_bytes(self.metrics, b"".join(kept.values()))
+
+    def _log(self) -> bytes:
+        return safe_read.read_bytes(self.metrics, LIMITS["log"]) if self.metrics.exists() else b""
 
     def write_divergence(self, step: int, message: str) -> None:
         """Record the step that diverged, since the run ends before it is logged."""
@@ -288,8 +276,7 @@ class RunFolder:
         self.diverged.unlink(missing_ok=True)
 
     def read_divergence(self) -> Divergence | None:
-        at = self.diverged
-        return dataclass_from_json(Divergence, safe_read.read_json(at), at) if at.exists() else None
+        return _read(Divergence, self.diverged)
 
     # Scores
 
@@ -310,24 +297,23 @@ class RunFolder:
 
         Raises CheckpointError at a line that is not JSON.
         """
-        lines = _lines(self.predictions, LIMITS["predictions"])
-        return (safe_read.parse_json(line, at) for at, line in lines) if self.predictions.exists() else None
+        if not self.predictions.exists():
+            return None
+        lines = safe_read.read_json_lines(self.predictions, LIMITS["predictions"])
+        return (safe_read.parse_json(line, at) for at, line in lines)
 
 
-def _lines(path: Path, max_bytes: int) -> Iterator[tuple[Path, bytes]]:
-    """Yield (location, content) of each whole line of a file, if it exists."""
-    if path.exists():
-        yield from safe_read.read_json_lines(path, max_bytes)
+def _read(kind: type[T], path: Path) -> T | None:
+    """Return the record in a JSON file; None if there is no file."""
+    return dataclass_from_json(kind, safe_read.read_json(path), path) if path.exists() else None
 
 
-def _step_of(line: bytes) -> int | None:
-    """Return the step of a line of the log; None if it is none."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    step = row.get("step") if isinstance(row, dict) else None
-    return step if type(step) is int and step > 0 else None
+@dataclass(frozen=True)
+class _Seeds:
+    """`seeds.json`."""
+
+    seeds: Annotated[list[int], Meta(min_length=1)]
+    config: JsonObject
 
 
 class SeedsFolder:
@@ -352,14 +338,15 @@ class SeedsFolder:
 
     def read(self) -> tuple[Config, list[int]]:
         """Read the configuration and the seeds to train; raise CheckpointError if the file is damaged."""
-        value = safe_read.read_json_object(self.seeds_file, LIMITS["settings"])
+        at = self.seeds_file
+        value = dataclass_from_json(_Seeds, safe_read.read_json(at, LIMITS["settings"]), at)
         try:
-            seeds = value["seeds"]
-            if not is_of_type(seeds, list[int]) or not seeds or len({*seeds}) < len(seeds):
-                raise ValueError("no list of seeds")
-            return config_from_dict(value["config"], str(self.seeds_file), of_a_run=True), seeds
-        except (TypeError, KeyError, ValueError, UsageError) as error:
-            raise CheckpointError(f"{self.seeds_file} does not say which seeds of what to train") from error
+            config = config_from_dict(value.config, str(at), of_a_run=True)
+        except UsageError as error:
+            raise CheckpointError(error.message, error.hint) from error
+        if len({*value.seeds}) < len(value.seeds):
+            raise CheckpointError(f"{at} names a seed twice", "restore it from a copy")
+        return config, value.seeds
 
     @property
     def finished(self) -> list[RunFolder]:

@@ -2,8 +2,8 @@
 
 `env.json` and every checkpoint hold it, so that a run is not resumed with other settings or another record of its data.
 
-Reading forgives what it does not know and what is not there, since a run may be cut short; only what
-could not be used is refused. Which file holds what is `folder.py`'s business.
+Reading leaves out what it does not know; only what could not be used is refused. Which file holds what is
+`folder.py`'s business.
 """
 
 from __future__ import annotations
@@ -13,50 +13,50 @@ import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from glassformer.config import Config
+from msgspec import Meta
+
+from glassformer.config import Config, Count
 from glassformer.config.recipes import config_to_dict
 from glassformer.data.diagnostics import Finding
 from glassformer.errors import CheckpointError
 from glassformer.utils.atomic_io import finite
-from glassformer.utils.safe_read import LIMITS, check_types, dataclass_from_json, is_of_type, json_object, parse_json
+from glassformer.utils.safe_read import LIMITS, check_types, dataclass_from_json, is_of_type, parse_json
 
-FORMAT = 2
-"""Of the record, and of the state in a checkpoint."""
-
-
-def start_record(config: Config, data: JsonObject, tokenizer: str) -> JsonObject:
-    """Return the record of a configuration, the content of `data.json` and a tokenizer's SHA-256."""
-    text = json.dumps(finite(data), sort_keys=True, allow_nan=False)
-    return {
-        "format": FORMAT,
-        "config": config_to_dict(config),
-        "data": hashlib.sha256(text.encode("ascii")).hexdigest(),
-        "tokenizer": tokenizer,
-    }
+JsonObject = dict[str, Any]
+"""A JSON object."""
 
 
-def check_start_record(recorded: object, now: JsonObject, where: Path, files: tuple[Path, Path, Path]) -> None:
-    """Compare a record read from `where` with that of the run's configuration, data and tokenizer `files` today.
+@dataclass(frozen=True)
+class StartRecord:
+    """What a run was begun with: settings, and the SHA-256 of the content of `data.json` and of the tokenizer."""
 
-    Raises:
-        CheckpointError: they differ; the first setting that does is named.
-    """
-    start_new, undo = "start a new run; this one can still be read", "restore it, or start a new run"
-    if not isinstance(recorded, dict) or type(recorded.get("format")) is not int:
-        raise CheckpointError(f"{where} does not say what the run was begun with", start_new)
-    if recorded["format"] != FORMAT:
-        raise CheckpointError(f"{where} has the format {recorded['format']}, not {FORMAT}", start_new)
-    was, settings = _flat(recorded.get("config")), _flat(now["config"])
-    for name in sorted(was.keys() | settings.keys()):
-        old, new = (json.dumps(values[name])[:100] if name in values else "not set" for values in (was, settings))
-        if old != new:
-            message = f"{files[0]}: {name} is {new}; the run was begun with {old} ({where})"
-            raise CheckpointError(message, undo)
-    for name, path in (("data", files[1]), ("tokenizer", files[2])):
-        if recorded.get(name) != now[name]:
-            raise CheckpointError(f"{path} is not the one that the run was begun with ({where})", undo)
+    config: JsonObject
+    data: str
+    tokenizer: str
+
+    @classmethod
+    def of(cls, config: Config, data: JsonObject, tokenizer: str) -> StartRecord:
+        text = json.dumps(finite(data), sort_keys=True, allow_nan=False)
+        return cls(config_to_dict(config), hashlib.sha256(text.encode("ascii")).hexdigest(), tokenizer)
+
+    def compare(self, recorded: object, where: Path, files: tuple[Path, Path, Path]) -> None:
+        """Compare today's configuration, data and tokenizer `files` with a record that was read from `where`.
+
+        Raises:
+            CheckpointError: they differ; the first setting that does is named.
+        """
+        then, undo = dataclass_from_json(StartRecord, recorded, where), "restore it, or start a new run"
+        was, settings = _flat(then.config), _flat(self.config)
+        for name in sorted(was.keys() | settings.keys()):
+            old, new = (json.dumps(values[name])[:100] if name in values else "not set" for values in (was, settings))
+            if old != new:
+                message = f"{files[0]}: {name} is {new}; the run was begun with {old} ({where})"
+                raise CheckpointError(message, undo)
+        for path, old, new in ((files[1], then.data, self.data), (files[2], then.tokenizer, self.tokenizer)):
+            if old != new:
+                raise CheckpointError(f"{path} is not the one that the run was begun with ({where})", undo)
 
 
 def _flat(settings: Any) -> dict[str, Any]:
@@ -72,9 +72,7 @@ def _flat(settings: Any) -> dict[str, Any]:
     return flat
 
 
-JsonObject = dict[str, Any]
-"""A JSON object."""
-Rows, Interval = list[JsonObject], list[float]
+Rows = list[JsonObject]
 _KNOWN_SCORES: dict[str, Any] = {
     "n": int,
     "headline": str,
@@ -158,9 +156,7 @@ class DataRecord:
     @property
     def findings(self) -> list[Finding]:
         """Return the warnings from before the first step."""
-        warnings = self.preflight.get("warnings") or []
-        check_types({"warnings": warnings}, {"warnings": list[dict[str, Any]]}, "data.json: preflight")
-        return [dataclass_from_json(Finding, each, "data.json") for each in warnings]
+        return dataclass_from_json(list[Finding], self.preflight.get("warnings", []), "data.json: preflight")
 
     @property
     def train(self) -> SplitRecord:
@@ -168,14 +164,6 @@ class DataRecord:
 
     def as_json(self) -> JsonObject:
         return asdict(self) | {"splits": {name: _present(split) for name, split in self.splits.items()}}
-
-    @classmethod
-    def from_json(cls, value: Any, where: Path) -> DataRecord:
-        """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        value = json_object(value, where)
-        splits = json_object(value.get("splits") or {}, where)
-        read = {name: dataclass_from_json(SplitRecord, split, where) for name, split in splits.items()}
-        return dataclass_from_json(cls, value | {"splits": read}, where)
 
 
 UPDATES_EVERY = 50
@@ -204,7 +192,7 @@ class StepMetrics:
         stop: the signal after which every process stops here.
     """
 
-    step: int
+    step: Count
     epoch: float = math.nan
     loss: float = math.nan
     lr: float = math.nan
@@ -297,8 +285,7 @@ class Evaluation:
     def interval(self, name: str) -> list[float | int] | None:
         """Return a score's 95% interval."""
         interval = self.scores.get(interval_key(name))
-        sound = isinstance(interval, list) and len(interval) == 2 and is_of_type(interval, Interval)
-        return interval if sound else None
+        return interval if is_of_type(interval, Annotated[list[float], Meta(min_length=2, max_length=2)]) else None
 
     def as_json(self) -> JsonObject:
         return {"task": self.task, "split": self.split, **self.scores}
@@ -306,14 +293,9 @@ class Evaluation:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> Evaluation:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        scores = dict(json_object(value, where))
+        scores = dataclass_from_json(JsonObject, value, where) | {}
         check_types({name: item for name, item in scores.items() if item is not None}, _KNOWN_SCORES, where)
         return cls(str(scores.pop("task", "")), str(scores.pop("split", "test")), scores)
-
-
-def parse_json_object(data: bytes, where: Path) -> JsonObject:
-    """Parse a JSON object from bytes; `where` is named in the CheckpointError for anything else."""
-    return json_object(parse_json(data, where), where)
 
 
 def _present(value: Any) -> JsonObject:

@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from msgspec import Meta
 
 from glassformer.config.validation import convert
 from glassformer.errors import CheckpointError, UsageError
@@ -109,12 +110,13 @@ def at_temperature(probabilities: Float[np.ndarray, "... C"], temperature: float
 
 KINDS = ("classifier", "multilabel_classifier")
 """Kinds of models, as a task names its own, whose answers have probabilities of labels."""
-RULES: dict[str, tuple[Any, dict[str, str], tuple[str, ...], str]] = {
-    "calibrated": (bool, {}, KINDS, "classifiers, whose answers have probabilities"),
-    "min_probability": (float | None, {"interval": "[0, 1]"}, KINDS, "classifiers, whose answers have probabilities"),
-    "token_probabilities": (bool, {}, ("translator",), "translators"),
+OF_CLASSIFIERS = "classifiers, whose answers have probabilities"
+RULES: dict[str, tuple[Any, tuple[str, ...], str]] = {
+    "calibrated": (bool, KINDS, OF_CLASSIFIERS),
+    "min_probability": (Annotated[float, Meta(ge=0, le=1)], KINDS, OF_CLASSIFIERS),
+    "token_probabilities": (bool, ("translator",), "translators"),
 }
-"""Options of `predict` that are not of decoding: the type of each, its bounds, and the kinds of models it is for."""
+"""Options of `predict` that are not of decoding: the type of each with its limits, and the kinds of models it is for."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,14 @@ class AnswerRule:
         Raises:
             UsageError: the model is of another kind, has no temperature, or a value is out of its interval.
         """
-        given = {name: convert(options[name], *RULES[name][:2], name, "options") for name in RULES if name in options}
+        given = {
+            name: convert(options[name], RULES[name][0], name, "options")
+            for name in RULES
+            if options.get(name) is not None
+        }
         for name, value in given.items():
-            *_, kinds, models = RULES[name]
-            if kind not in kinds and value not in (None, False):
+            _, kinds, models = RULES[name]
+            if kind not in kinds and value is not False:
                 raise UsageError(f"{name} is for {models}", "leave it out")
         if given.get("calibrated") and decision.temperature is None:
             hint = "train with 50 validation texts or more, and load one run; or leave out calibrated"

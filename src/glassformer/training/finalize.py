@@ -18,7 +18,7 @@ from glassformer.report.findings import of_scores
 from glassformer.report.run_record import load_run_record
 from glassformer.report.write import model_card, write_report
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import replace_card, save_model
+from glassformer.runs.model_folder import CARD, save_model
 from glassformer.runs.origin import IMPORT
 from glassformer.runs.records import Evaluation, StepMetrics, interval_key
 from glassformer.tasks import Task
@@ -27,7 +27,7 @@ from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import optimizer_step
 from glassformer.training.preparation import initial_model
 from glassformer.training.state import RunContext, TrainState
-from glassformer.utils.atomic_io import remove_leftovers
+from glassformer.utils.atomic_io import atomic_write_text, remove_leftovers
 from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
@@ -115,10 +115,10 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None
         context = replace(context, task=context.task.decided(answering, context.valid))
     if not folder.trained:
         save_task_model(context.task, model, folder)
-        replace_card(folder.model, model_card(record))
+        atomic_write_text(folder.model / CARD, model_card(record))
     if not folder.finished:
         record = replace(record, evaluation=evaluate_run(context, answering, folder))
-    replace_card(folder.model, model_card(record))
+    atomic_write_text(folder.model / CARD, model_card(record))
     write_report(record)
     # Processes that died while writing leave temporary files; everything they began is complete by now.
     for directory in (folder.path, folder.plots):

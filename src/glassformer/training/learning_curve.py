@@ -95,7 +95,7 @@ def _trained(base: Config, whole: RunFolder, size: int, n: int, seed: int, on_st
     if not (run.finished and run.report.is_file()):
         logger.info(f"training on {size:,} of {n:,} examples with seed {seed}: {run.path}")
         limited = replace(base.data, limit=size)
-        train_or_resume(replace(base, data=limited, train=replace(base.train, seed=seed)), run, on_step, None)
+        train_or_resume(replace(base, data=limited, train=replace(base.train, seed=seed)), run, on_step)
     return run
 
 

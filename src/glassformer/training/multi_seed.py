@@ -28,12 +28,7 @@ EvaluateEnsemble: TypeAlias = Callable[[Sequence[Path]], Evaluation]
 
 
 def start_seeds(
-    config: Config,
-    path: Path,
-    n: int,
-    evaluate: EvaluateEnsemble,
-    on_step: OnStep | None = None,
-    track: str | None = None,
+    config: Config, path: Path, n: int, evaluate: EvaluateEnsemble, on_step: OnStep | None = None
 ) -> SeedsRecord:
     """Train `n` consecutive seeds of a configuration, each into a run folder in `path`; see `resume_seeds`.
 
@@ -48,12 +43,10 @@ def start_seeds(
         RunFolder(path).check_new()
         first = config.train.seed
         SeedsFolder(path).begin(config, [first + i for i in range(n)])
-        return _train_seeds(SeedsFolder(path), evaluate, on_step, track)
+        return _train_seeds(SeedsFolder(path), evaluate, on_step)
 
 
-def resume_seeds(
-    folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None = None, track: str | None = None
-) -> SeedsRecord:
+def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None = None) -> SeedsRecord:
     """Train the unfinished seeds of a seeds folder, score all as an ensemble, and write and return the summary.
 
     The first seed converts a budget in minutes to steps; the others take as many, so that runs are comparable.
@@ -62,7 +55,6 @@ def resume_seeds(
         folder: the seeds folder.
         evaluate: scores the runs of several folders as an ensemble.
         on_step: called with the metrics of each step.
-        track: the name of an experiment tracker, in which each seed is a run.
 
     Raises:
         UsageError: another process trains into the folder.
@@ -70,25 +62,21 @@ def resume_seeds(
     """
     RunFolder(folder.path).refuse_links()
     with lock_folder(folder.path):
-        return _train_seeds(folder, evaluate, on_step, track)
+        return _train_seeds(folder, evaluate, on_step)
 
 
-def _train_seeds(
-    folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None, track: str | None
-) -> SeedsRecord:
+def _train_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None) -> SeedsRecord:
     """Do what `resume_seeds` does, in a folder that this process has locked."""
     go_on = f"resume with: {RunFolder(folder.path).resume_command}"
     with stop_requests(lambda: (f"; the seeds that are trained are saved in {folder.path}", go_on)):
         try:
             with corpora_kept():
-                return _train_each(folder, evaluate, on_step, track)
+                return _train_each(folder, evaluate, on_step)
         except Interrupted as error:
             raise Interrupted(error.message, go_on, error.exit_code) from None
 
 
-def _train_each(
-    folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None, track: str | None
-) -> SeedsRecord:
+def _train_each(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None) -> SeedsRecord:
     config, seeds = folder.read()
     for begun in (run for run in map(folder.run, seeds) if run.resumable):
         begun.check_unchanged()  # the others take its settings, and the report compares them
@@ -102,7 +90,7 @@ def _train_each(
         folder.ensemble.unlink(missing_ok=True)
         settled = first.read_config() if first.resumable else config
         try:
-            train_or_resume(replace(settled, train=replace(settled.train, seed=seed)), run, on_step, track)
+            train_or_resume(replace(settled, train=replace(settled.train, seed=seed)), run, on_step)
         except DivergedError as error:
             logger.warning(f"seed {seed}: {error.message}")
             diverged = error
@@ -123,11 +111,11 @@ def _evaluate_ensemble(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
         logger.warning(f"the runs are not scored as an ensemble: {error.message}")
 
 
-def train_or_resume(config: Config, run: RunFolder, on_step: OnStep | None, track: str | None) -> None:
+def train_or_resume(config: Config, run: RunFolder, on_step: OnStep | None) -> None:
     """Train a run from its beginning, or resume it where it was begun."""
     if run.resumable:
-        resume_run(run, on_step, track)
+        resume_run(run, on_step)
         return
     with lock_folder(run.path):
         run.remove_incomplete_start()
-    start_run(config, run, on_step, track)
+    start_run(config, run, on_step)

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float
+from msgspec import Meta
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -107,6 +108,10 @@ def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
     return wraps(forward)(partial(checkpoint, forward, use_reentrant=False))
 
 
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+Seconds = Annotated[float, Meta(ge=0, le=2**53)]
+
+
 @dataclass
 class Progress:
     """The position of a run, written as JSON; steps and epochs are those of the run, over all resumes.
@@ -119,23 +124,23 @@ class Progress:
             those whose gradient was clipped, their time, and its part spent making batches.
     """
 
-    step: int = 0
-    epoch: int = 0
-    position: int = 0
-    seconds: float = 0.0
-    seconds_validating: float = 0.0
-    next_validation: float = 0.0
-    n_validations: int = 0
-    validated_step: int = 0
+    step: Number = 0
+    epoch: Number = 0
+    position: Number = 0
+    seconds: Seconds = 0.0
+    seconds_validating: Seconds = 0.0
+    next_validation: Seconds = 0.0
+    n_validations: Number = 0
+    validated_step: Number = 0
     best_metric: float | None = None
     best_loss: float | None = None
-    best_step: int = 0
-    validations_since_best: int = 0
-    finished: str = ""
-    steps_counted: int = 0
-    steps_clipped: int = 0
-    seconds_counted: float = 0.0
-    seconds_batching: float = 0.0
+    best_step: Number = 0
+    validations_since_best: Number = 0
+    finished: Literal["", "budget", "patience"] = ""
+    steps_counted: Number = 0
+    steps_clipped: Number = 0
+    seconds_counted: Seconds = 0.0
+    seconds_batching: Seconds = 0.0
 
     def advance(self, n_batches: int, seconds: float, clipped: bool, seconds_batching: float) -> None:
         self.step += 1
@@ -241,13 +246,13 @@ class TrainState:
         }
         return {f"{group}:{name}": t for group, named in groups.items() for name, t in named.items()}
 
-    def load(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def load(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Restore a saved state.
 
         Raises:
             CheckpointError: names, shapes or types are not those of this model and its optimizer, or one is missing.
         """
-        self.progress = Progress(**progress)
+        self.progress = progress
         groups: dict[str, Weights] = {}
         for full_name, tensor in tensors.items():
             group, _, name = full_name.partition(":")

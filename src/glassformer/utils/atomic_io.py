@@ -14,15 +14,12 @@ import math
 import os
 import re
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from glassformer.errors import ResourceError
-from glassformer.utils.safe_read import parse_json as parse_json  # written and read under one name
-from glassformer.utils.safe_read import read_json as read_json
 
 _counter = itertools.count()
 
@@ -121,21 +118,12 @@ def remove(path: Path) -> None:
     path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def link_or_copy(old: Path, new: Path) -> None:
-    """Give a file a second name, as good as a copy of one that is never written again; else copy it."""
-    try:
-        os.link(old, new)
-    except OSError:  # FAT and some network drives have no hard links
-        with open(old, "rb") as file:
-            write_durably(new, iter(lambda: file.read(1 << 20), b""))
-
-
 @contextmanager
 def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a folder to fill, which becomes `folder` at the end of the block and is removed if the block fails.
 
-    With `replace`, an earlier folder is replaced. Otherwise an earlier one, or one that another process finished first,
-    stays, and this block's files are dropped.
+    With `replace`, an earlier folder is removed at that moment. Otherwise an earlier one, or one that another process
+    finished first, stays, and this block's files are dropped.
 
     Raises:
         ResourceError: the disk is full, or cannot be written; nothing is left behind.
@@ -148,19 +136,17 @@ def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[
             for path in sorted(temporary.rglob("*")):
                 sync(path)
             sync(temporary)
-            _commit(temporary, folder, replace)
+            if replace:
+                remove_folder(folder)
+            try:
+                os.replace(temporary, folder)
+            except OSError:
+                if replace or not folder.is_dir():
+                    raise
         finally:
             with suppress(OSError):
                 remove_folder(temporary)
         sync(folder.parent)
-        with suppress(OSError):
-            remove_folder(_aside(folder))
-
-
-def finish_replacement(folder: Path) -> None:
-    """Bring back the earlier folder if the process died between the two renames that replace one."""
-    if not folder.exists() and _aside(folder).exists():
-        os.replace(_aside(folder), folder)
 
 
 def remove_folder(folder: Path) -> None:
@@ -171,54 +157,23 @@ def remove_folder(folder: Path) -> None:
         if not folder.name.startswith("."):  # a folder half removed must not look like one that is whole
             doomed = _temporary_name(folder)
             os.replace(folder, doomed)
+            sync(folder.parent)
             folder = doomed
         for child in sorted(folder.iterdir()):
             remove_folder(child) if child.is_dir() else remove(child)
         remove(folder)
 
 
-def remove_leftovers(parent: Path, name: str = "", older_than: float = 0.0) -> None:
-    """Remove what processes that died left in `parent`: temporary files (of `name`), folders alike.
-
-    Where others may be writing, `older_than` is a number of seconds in which a living process would have finished.
-    """
+def remove_leftovers(parent: Path, name: str = "") -> None:
+    """Remove what processes that died left in `parent`: temporary files (of `name`), folders alike."""
     for path in sorted(parent.glob(f".tmp-{name}*")):
         with suppress(OSError):
-            if time.time() - path.lstat().st_mtime >= older_than:
-                remove_folder(path) if path.is_dir() else remove(path)
-
-
-def remove_leftovers_of(path: Path) -> None:
-    """Remove what processes that died while they wrote a file left next to it; no other may be writing it now."""
-    prefix = f".tmp-{path.name}-"
-    for other in sorted(path.parent.iterdir()):
-        process, _, count = other.name.removeprefix(prefix).partition("-")
-        if other.name.startswith(prefix) and process.isdecimal() and count.isdecimal():
-            with suppress(OSError):
-                remove(other)
-
-
-def _commit(temporary: Path, folder: Path, replace: bool) -> None:
-    if folder.exists():
-        if not replace:
-            return
-        remove_folder(_aside(folder))
-        os.replace(folder, _aside(folder))
-    try:
-        os.replace(temporary, folder)
-    except OSError:
-        if replace or not folder.exists():  # otherwise another process was first, and stands
-            finish_replacement(folder)
-            raise
+            remove_folder(path) if path.is_dir() else remove(path)
 
 
 def _temporary_name(path: Path) -> Path:
     """Return an unused name in the same folder, since a rename must not cross file systems."""
     return path.with_name(f".tmp-{path.name}-{os.getpid()}-{next(_counter)}")
-
-
-def _aside(folder: Path) -> Path:
-    return folder.with_name(f".tmp-old-{folder.name}")
 
 
 def _force(handle: int) -> None:

@@ -14,78 +14,53 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import reprlib
+import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
 from io import BufferedReader
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
+
+import msgspec
 
 from glassformer.errors import CheckpointError, GlassformerError
 
 T = TypeVar("T")
+_Error = type[GlassformerError]
 
 
-def dataclass_from_json(cls: type[T], value: Any, where: Path | str) -> T:
-    """Make a dataclass of those of its fields that a JSON object has; null stands for the default.
+def dataclass_from_json(kind: type[T], value: Any, where: Path | str, error: _Error = CheckpointError) -> T:
+    """Return JSON data as a type, of whose fields each has its own; keys that it does not know are left out.
 
-    A CheckpointError names `where` if it is no object, lacks a field that has no default, or has one of another type.
+    An integer stands for a float; nothing else is converted.
+
+    Raises:
+        GlassformerError: of the kind `error`: a field is missing, of another type or beyond its limits; `where` and
+            the field are named.
     """
-    kinds, known = field_types(cls), json_object(value, where).items()
-    optional = {f.name for f in fields(cls) if f.default is not MISSING}  # pyright: ignore[reportArgumentType]
-    kept = {name: item for name, item in known if name in kinds and not (item is None and name in optional)}
-    check_types(kept, kinds, where)
     try:
-        return cls(**kept)
-    except TypeError as error:
-        raise CheckpointError(f"{where} lacks what it should hold: {error}") from error
-
-
-field_types = cache(get_type_hints)
-"""The type of each field of a dataclass, by name."""
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError) as problem:
+        what, _, place = str(problem).partition(" - at ")
+        message = f"{where}{place and f', {place}'}: {what[0].lower()}{what[1:]}"
+        raise error(message, "restore it from a copy") from problem
 
 
 def check_types(values: Mapping[str, Any], kinds: Mapping[str, Any], where: Path | str) -> None:
-    """Raise a CheckpointError if a value is not of the type that `kinds` has for its name."""
-    for name, item in values.items():
-        if name in kinds and not is_of_type(item, kinds[name]):
-            raise CheckpointError(f"{where}: {name} should be {_type_name(kinds[name])}, not {reprlib.repr(item)}")
+    """Raise the error of `dataclass_from_json` if a value is not of the type that `kinds` has for its name."""
+    for name in kinds.keys() & values.keys():
+        dataclass_from_json(kinds[name], values[name], f"{where}: {name}")
 
 
 def is_of_type(value: Any, kind: Any) -> bool:
     """Return True if a JSON value has a type such as `dict[str, float]`; an integer is a float, a boolean neither."""
-    if kind is Any:
-        return True
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return any(is_of_type(value, one) for one in inner)
-    if origin is Literal:
-        return value in inner
-    if origin is list:
-        return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(is_of_type(item, inner[1]) for item in value.values())
-    if is_dataclass(kind):
-        return isinstance(value, dict | kind)  # pyright: ignore[reportArgumentType]
-    if kind is float:
-        return type(value) in (int, float)
-    return type(value) is kind
-
-
-def _type_name(kind: Any) -> str:
-    return getattr(kind, "__name__", str(kind)) if get_origin(kind) is None else str(kind).replace("typing.", "")
-
-
-def json_object(value: Any, where: Path | str) -> dict[str, Any]:
-    """Return a JSON object; raise a CheckpointError that names `where` for any other value."""
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{where} should hold a JSON object")
-    return value
+    try:
+        dataclass_from_json(kind, value, "")
+    except CheckpointError:
+        return False
+    return True
 
 
 MiB = 1 << 20
@@ -104,7 +79,6 @@ MAX_DIGITS = 40
 """Most characters of an integer in JSON: enough for the 128 bits of a random generator."""
 MAX_TABLES = 32
 """Most dots on a line of TOML outside of strings: the time of the parser grows with the square of a key's parts."""
-_Error = type[GlassformerError]
 
 
 @contextmanager
@@ -160,11 +134,13 @@ def read_json(path: Path, max_bytes: int = LIMITS["record"], error: _Error = Che
 
 
 def read_json_object(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError) -> dict[str, Any]:
-    """Return the object of a JSON file; raise as `read_json`, also for any other value."""
-    value = read_json(path, max_bytes, error)
-    if not isinstance(value, dict):
-        raise error(f"{path} should hold a JSON object, not {_named(value)}")
-    return value
+    """Return the object of a JSON file; raise as `read_bytes` and `parse_json_object`."""
+    return parse_json_object(read_bytes(path, max_bytes, error), path, error)
+
+
+def parse_json_object(data: bytes, where: Path | str, error: _Error = CheckpointError) -> dict[str, Any]:
+    """Return the object of JSON in UTF-8; raise as `parse_json`, also for any other value."""
+    return dataclass_from_json(dict[str, Any], parse_json(data, where, error), where, error)
 
 
 def read_json_lines(path: Path, max_bytes: int, error: _Error = CheckpointError) -> Iterator[tuple[Path, bytes]]:
@@ -195,26 +171,14 @@ def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError) 
     return value
 
 
-def _dots(line: str) -> int:
-    """Return the number of dots on a line of TOML outside of its strings, in one pass."""
-    n, quote, escaped = 0, "", False
-    for character in line:
-        if escaped:
-            escaped = False
-        elif quote:
-            escaped = character == "\\" and quote == '"'
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        else:
-            n += character == "."
-    return n
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?|\'[^\']*\'?')
+"""A string in a line of TOML, closed or not."""
 
 
 def read_toml(path: Path, max_bytes: int = LIMITS["settings"], error: _Error = CheckpointError) -> dict[str, Any]:
     """Return the tables of a TOML file; raise as `read_text`, also if it is no TOML or nested too deeply."""
     text = read_text(path, max_bytes, error)
-    if any(_dots(line) > MAX_TABLES for line in text.split("\n")):
+    if any(_STRING.sub("", line).count(".") > MAX_TABLES for line in text.split("\n")):
         raise error(f"{path} is not valid TOML for this: a key of more than {MAX_TABLES} parts")
     try:
         return tomllib.loads(text)
@@ -246,8 +210,3 @@ def _short_int(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"an integer of {len(digits)} characters")
     return int(digits)
-
-
-def _named(value: Any) -> str:
-    kinds = {list: "an array", str: "a string", bool: "a truth value", int: "a number", float: "a number"}
-    return kinds.get(type(value), "null")

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.config import number, string
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.hooks import replace_outputs
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import NUMBER, Candidate, Prediction
-from glassformer.explain.request import IDS, MAX_PREFIX, Request
-from glassformer.explain.streams import Stream
+from glassformer.explain.request import MAX_PREFIX, Id, Request, ShortText
+from glassformer.explain.streams import Stream, StreamName
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.ngram_embeddings import (
     BigramEmbedding,
@@ -243,6 +243,7 @@ def _stop_after(module: nn.Module) -> AbstractContextManager[None]:
 
 
 Method = Literal["erase", "integrated_gradients"]
+Positions = Annotated[list[Id], Meta(max_length=MAX_PREFIX)]
 INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 """The argument of the model that holds each stream."""
 
@@ -251,13 +252,13 @@ INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 class AttributeRequest(Request):
     """The prediction to explain, and the method."""
 
-    trace: str = string(40, "")
+    trace: ShortText = ""
     method: Method = "erase"
-    prediction: int | None = number(None, IDS)
+    prediction: Id | None = None
     """Index into `predictions`; default: the first generated token."""
-    target: int | None = number(None, IDS)
+    target: Id | None = None
     """Class or token id; default: the predicted class, or the token that follows."""
-    foil: int | None = number(None, IDS)
+    foil: Id | None = None
     """Class or token id to contrast with; default: the second most probable class, or none for tokens."""
 
 
@@ -265,14 +266,12 @@ class AttributeRequest(Request):
 class EraseRequest(Request):
     """The tokens to erase, and the prediction to repeat without them."""
 
-    erase: Annotated[dict[str, list[int]], "Partial<Record<StreamName, number[]>>"] = field(
-        metadata={"keys": tuple(INPUTS), "items": {"longest": MAX_PREFIX, "items": {"interval": IDS}}}
-    )
+    erase: Annotated[dict[StreamName, Positions], "Partial<Record<StreamName, number[]>>"]
     """Positions of the tokens by stream."""
-    trace: str = string(40, "")
-    prediction: int | None = number(None, IDS)
-    target: int | None = number(None, IDS)
-    foil: int | None = number(None, IDS)
+    trace: ShortText = ""
+    prediction: Id | None = None
+    target: Id | None = None
+    foil: Id | None = None
 
 
 def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:

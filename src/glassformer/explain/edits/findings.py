@@ -24,10 +24,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
-from glassformer.config import DecodeConfig, string
-from glassformer.config.validation import build_request, check_request
+from msgspec import Meta
+
+from glassformer.config import DecodeConfig
+from glassformer.config.validation import build, check_request
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.scoring import paired
@@ -40,7 +42,7 @@ from glassformer.explain.edits.what_if import WhatIf, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.predictions import output_of
-from glassformer.explain.request import MAX_EDIT_TEXT, MAX_EDITS, MAX_FULL_TOKENS, MAX_TEXT, TraceRequest
+from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS, EditText, Text, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256, with_member
 from glassformer.explain.trace import trace
 from glassformer.models.ensemble import members_of
@@ -169,19 +171,16 @@ CHANGE_TOLERANCE = 0.01
 """Largest difference of a change in log-probability, relative, and absolute in nats, between two machines."""
 HINT = "write findings with glassformer explain RUN TEXT --edit … -o findings.toml"
 _HEAD = re.compile(r"\b(head:?)([0-9]+)")
-
-
-EDITS = field(metadata={"longest": MAX_EDITS, "items": {"longest": MAX_EDIT_TEXT}})
-"""The field of edits, with the limits of a request."""
+EditTexts = Annotated[list[EditText], Meta(max_length=MAX_EDITS)]
 
 
 @dataclass(frozen=True)
 class Control:
     """Other edits, of which nothing is expected."""
 
-    edits: list[str] = EDITS
+    edits: EditTexts
     """The edits."""
-    after: str = string(MAX_TEXT)
+    after: Text
     """The answer with them."""
 
     def __post_init__(self) -> None:
@@ -192,20 +191,19 @@ class Control:
 class Finding:
     """What some edits change in the answer to one text."""
 
-    name: str = string(MAX_TEXT)
+    name: Text
     """What was found, in words."""
-    text: str = string(MAX_TEXT)
+    text: Text
     """The text."""
-    edits: list[str] = EDITS
+    edits: EditTexts
     """The edits."""
-    before: str = string(MAX_TEXT)
+    before: Text
     """The answer without them."""
-    after: str = string(MAX_TEXT)
+    after: Text
     """The answer with them; where it was not decoded again, the empty text."""
-    # Those above have no default either: `string` returns a field.
-    change: float = field(metadata={"interval": "(-inf, inf)"})  # pyright: ignore[reportGeneralTypeIssues]
+    change: float
     """Change of the log-probability of the tokens predicted without edits, in nats."""
-    other_text: str | None = string(MAX_TEXT, None)
+    other_text: Text | None = None
     """The second text, for =B."""
     control: list[Control] = field(default_factory=list)
     """Other edits, for comparison."""
@@ -335,7 +333,7 @@ def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
 
 def _finding(path: Path, number: int, data: Any) -> Finding:
     try:
-        finding = build_request(Finding, data, "this finding")
+        finding = build(Finding, data, "", "this finding")
         for edit in (*finding.edits, *(edit for control in finding.control for edit in control.edits)):
             Edit.parse(edit)
     except UsageError as error:

@@ -20,7 +20,6 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
-from glassformer.config import number, string
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
@@ -42,7 +41,7 @@ from glassformer.explain.learn.learning import explain_learning
 from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.saved_page import SavedView, saved_page_html
-from glassformer.explain.request import IDS, Request, TraceRequest
+from glassformer.explain.request import Id, Request, ShortText, TraceRequest
 from glassformer.explain.subject import MODEL, Subject
 from glassformer.explain.watch.followed import Followed
 from glassformer.explain.watch.probes import MAX_PROBES, ProbeAnswer, ProbeRequest, ProbeTexts, default_texts, probe
@@ -117,14 +116,14 @@ SweepKind: TypeAlias = Literal["parts", "keys", "layers", "contributions", "stat
 class SweepRequest(Request):
     """What to edit in turn."""
 
-    trace: str = string(40)
+    trace: ShortText
     """Id of the trace; for "checkpoints" of one with edits."""
-    kind: SweepKind  # pyright: ignore[reportGeneralTypeIssues]  # `string(40)` is a field without default
+    kind: SweepKind
     """Heads and blocks; keys of each head; predictions after each layer; parts of a logit; states of a second text;
     checkpoints."""
-    other: str | None = string(40, None)
+    other: ShortText | None = None
     """Id of the second trace, for "states"."""
-    prediction: int | None = number(None, IDS)
+    prediction: Id | None = None
     """Index of the prediction, for "contributions"; default: the first generated token."""
 
     def __post_init__(self) -> None:
@@ -139,7 +138,7 @@ class SweepRequest(Request):
 class ControlRequest(Request):
     """What the training is asked for."""
 
-    action: Action  # pyright: ignore[reportGeneralTypeIssues]
+    action: Action
 
 
 def run_sweep(

@@ -16,6 +16,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from msgspec import Meta
+
 from glassformer.config import DecodeConfig, docstrings
 from glassformer.explain.attribution.alignment import Alignments, Reading
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
@@ -210,6 +212,8 @@ def type_ts(hint: Any, optional: bool = False) -> str:
             return "StreamName"
         case origin, (inner, *_) if origin is NotRequired:
             return type_ts(inner)
+        case origin, (limited, Meta()) if origin is Annotated:
+            return type_ts(limited)
         case origin, (_, meant) if origin is Annotated:
             return meant if isinstance(meant, str) else INTERFACES[meant]
         case origin, kinds if origin in (Union, UnionType):

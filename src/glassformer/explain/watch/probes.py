@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 import numpy as np
+from msgspec import Meta
 
-from glassformer.config import string
 from glassformer.errors import GlassformerError
 from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.request import Request, TraceRequest
+from glassformer.explain.request import Request, ShortText, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import EXAMPLE_TEXTS, Subject, examples
 from glassformer.runs.run_data import load_run_data
@@ -27,8 +27,8 @@ MAX_MAP_TOKENS = 48
 class ProbeRequest(Request):
     """A text, and the snapshot that answers."""
 
-    text: str = string(MAX_PROBE_CHARACTERS)
-    checkpoint: str = string(40)
+    text: Annotated[str, Meta(max_length=MAX_PROBE_CHARACTERS)]
+    checkpoint: ShortText
 
 
 class AttentionMap(TypedDict):
