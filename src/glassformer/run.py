@@ -228,7 +228,7 @@ class Run:
         """
         from glassformer.explain.learn.learning import check_options
 
-        check_options(steps, options)
+        check_options(options)
         return self._explained(text, answer=answer, learn_steps=steps, **options)
 
     def _explained(self, text: GivenText, **request: Any) -> Explanation:

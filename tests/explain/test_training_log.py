@@ -214,12 +214,12 @@ def test_who_asks_whether_it_is_locked_never_refuses_a_training(begun: Path, mon
     monkeypatch.setattr("glassformer.runs.lock.WAIT_SECONDS", 60)
     held, taken = FileLock(begun / LOCK), threading.Event()
 
-    def ask() -> None:
+    def look() -> None:
         with held:
             taken.set()
             time.sleep(0.05)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=look)
     thread.start()
     taken.wait()
     with lock_folder(begun):

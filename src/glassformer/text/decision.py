@@ -6,6 +6,7 @@ No torch is imported here.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from msgspec import Meta
 
-from glassformer.config.validation import convert
+from glassformer.config.validation import convert, limited_kinds
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.utils.safe_read import dataclass_from_json
 
@@ -23,6 +24,7 @@ THRESHOLD = 0.5
 """From this probability on a label is answered where no threshold was chosen."""
 COLDEST, HOTTEST = 0.1, 10.0
 """Bounds of a temperature."""
+LARGEST = sys.float_info.max
 LEAST = 1e-16
 """What stands for a probability of 0, which has no logarithm: half of the spacing of floats below 1."""
 
@@ -40,10 +42,10 @@ class Decision:
             classes.
     """
 
-    thresholds: list[float] | None = None
-    temperature: float | None = None
-    mean: float | None = None
-    sd: float | None = None
+    thresholds: list[Annotated[float, Meta(ge=0, le=1)]] | None = None
+    temperature: Annotated[float, Meta(ge=COLDEST, le=HOTTEST)] | None = None
+    mean: Annotated[float, Meta(ge=-LARGEST, le=LARGEST)] | None = None
+    sd: Annotated[float, Meta(gt=0, le=LARGEST)] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that are set."""
@@ -53,13 +55,9 @@ class Decision:
     def from_json(cls, value: Any, labels: Sequence[str] | None, where: Path | str) -> Decision:
         """Read what `to_json` returned; raise CheckpointError for anything else."""
         decision = dataclass_from_json(cls, value or {}, where)
-        found = decision.thresholds
-        if found is not None and (len(found) != len(labels or ()) or not all(0 <= t <= 1 for t in found)):
+        if decision.thresholds is not None and len(decision.thresholds) != len(labels or ()):
             raise CheckpointError(f"{where}: expected a threshold from 0 to 1 for each of {len(labels or ())} labels")
-        if decision.temperature is not None and not COLDEST <= decision.temperature <= HOTTEST:
-            raise CheckpointError(f"{where}: expected a temperature from {COLDEST} to {HOTTEST}")
-        mean, sd = decision.scale
-        if (decision.mean is None) != (decision.sd is None) or not (math.isfinite(mean) and 0 < sd < math.inf):
+        if (decision.mean is None) != (decision.sd is None):
             raise CheckpointError(f"{where}: expected a mean, and a standard deviation above 0, of the numbers")
         return decision
 
@@ -111,12 +109,12 @@ def at_temperature(probabilities: Float[np.ndarray, "... C"], temperature: float
 KINDS = ("classifier", "multilabel_classifier")
 """Kinds of models, as a task names its own, whose answers have probabilities of labels."""
 OF_CLASSIFIERS = "classifiers, whose answers have probabilities"
-RULES: dict[str, tuple[Any, tuple[str, ...], str]] = {
-    "calibrated": (bool, KINDS, OF_CLASSIFIERS),
-    "min_probability": (Annotated[float, Meta(ge=0, le=1)], KINDS, OF_CLASSIFIERS),
-    "token_probabilities": (bool, ("translator",), "translators"),
+RULES = {
+    "calibrated": (KINDS, OF_CLASSIFIERS),
+    "min_probability": (KINDS, OF_CLASSIFIERS),
+    "token_probabilities": (("translator",), "translators"),
 }
-"""Options of `predict` that are not of decoding: the type of each with its limits, and the kinds of models it is for."""
+"""Options of `predict` that are not of decoding, and the kinds of models that each is for."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ class AnswerRule:
 
     decision: Decision
     calibrated: bool = False
-    min_probability: float | None = None
+    min_probability: Annotated[float, Meta(ge=0, le=1)] | None = None
     token_probabilities: bool = False
 
     @classmethod
@@ -142,14 +140,11 @@ class AnswerRule:
         Raises:
             UsageError: the model is of another kind, has no temperature, or a value is out of its interval.
         """
-        given = {
-            name: convert(options[name], RULES[name][0], name, "options")
-            for name in RULES
-            if options.get(name) is not None
-        }
+        types = limited_kinds(cls)
+        given = {name: convert(options[name], types[name], name, "options") for name in RULES if name in options}
         for name, value in given.items():
-            _, kinds, models = RULES[name]
-            if kind not in kinds and value is not False:
+            kinds, models = RULES[name]
+            if kind not in kinds and value not in (None, False):
                 raise UsageError(f"{name} is for {models}", "leave it out")
         if given.get("calibrated") and decision.temperature is None:
             hint = "train with 50 validation texts or more, and load one run; or leave out calibrated"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from glassformer.errors import CheckpointError
+from glassformer.utils.safe_read import dataclass_from_json
 
 KEY = "glassformer"
 """The key of the special tokens in the `tokenizer.json` of an imported model; the library never sees it."""
@@ -15,6 +18,9 @@ PAIRS = "pairs"
 """The key that says, in the `tokenizer.json` of a run, that each text is a pair of texts."""
 NONE = -1
 """The id of a role that no token has; it is never the id of a token."""
+MOST_IDS = 10_000_000
+Around = Annotated[tuple[int, ...], Meta(max_length=8)]
+"""Ids before or after a text."""
 ROLES = ("pad", "unk", "bos", "eos", "mask")
 
 
@@ -33,14 +39,14 @@ class SpecialTokens:
         suffix: ids after each text, such as [SEP] in BERT.
     """
 
-    n_ids: int
+    n_ids: Annotated[int, Meta(ge=1, le=MOST_IDS)]
     pad: int = NONE
     unk: int = NONE
     bos: int = NONE
     eos: int = NONE
     mask: int = NONE
-    prefix: tuple[int, ...] = ()
-    suffix: tuple[int, ...] = ()
+    prefix: Around = ()
+    suffix: Around = ()
 
     @property
     def ids(self) -> frozenset[int]:
@@ -57,27 +63,9 @@ class SpecialTokens:
         """Return the value that `to_json` gave.
 
         Raises:
-            CheckpointError: a field is missing, unknown, or no id.
+            CheckpointError: a field is missing, of another type, or no id.
         """
-        names = {f.name for f in fields(SpecialTokens)}
-        if not isinstance(value, dict) or value.keys() != names:
-            raise CheckpointError(f"{where}: its special tokens should have the fields {', '.join(sorted(names))}")
-        n_ids = value["n_ids"]
-        if type(n_ids) is not int or not 1 <= n_ids <= MOST_IDS:
-            raise CheckpointError(f"{where}: n_ids should be a number of ids, not {str(n_ids)[:40]}")
-        for role in ROLES:
-            if type(value[role]) is not int or not NONE <= value[role] < n_ids:
-                raise CheckpointError(f"{where}: {role} should be one of {n_ids:,} ids, not {str(value[role])[:40]}")
-        for name in ("prefix", "suffix"):
-            ids = value[name]
-            if not isinstance(ids, list) or len(ids) > MOST_AROUND or not all(type(i) is int for i in ids):
-                raise CheckpointError(f"{where}: {name} should be a list of at most {MOST_AROUND} ids")
-            if not all(0 <= i < n_ids for i in ids):
-                raise CheckpointError(f"{where}: {name} holds an id that is none of the {n_ids:,}")
-        around: dict[str, Any] = {name: tuple(value[name]) for name in ("prefix", "suffix")}
-        return SpecialTokens(**value | around)
-
-
-MOST_IDS = 10_000_000
-MOST_AROUND = 8
-"""Most ids before or after a text."""
+        special = dataclass_from_json(SpecialTokens, value, f"{where}: special tokens")
+        if wrong := [one for one in special.ids if not 0 <= one < special.n_ids]:
+            raise CheckpointError(f"{where}: {wrong[0]} is none of the {special.n_ids:,} ids")
+        return special

@@ -171,14 +171,23 @@ def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError) 
     return value
 
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?|\'[^\']*\'?')
-"""A string in a line of TOML, closed or not."""
+def _dots(line: str) -> int:
+    """Return the number of dots on a line of TOML outside of its strings, in one pass."""
+    n, quote = 0, ""
+    for token in re.findall(r"\\.|[.\"']", line):
+        if quote:
+            quote = "" if token == quote or (quote == "'" and token == "\\'") else quote
+        elif token in "\"'":
+            quote = token
+        else:
+            n += token == "."
+    return n
 
 
 def read_toml(path: Path, max_bytes: int = LIMITS["settings"], error: _Error = CheckpointError) -> dict[str, Any]:
     """Return the tables of a TOML file; raise as `read_text`, also if it is no TOML or nested too deeply."""
     text = read_text(path, max_bytes, error)
-    if any(_STRING.sub("", line).count(".") > MAX_TABLES for line in text.split("\n")):
+    if any(_dots(line) > MAX_TABLES for line in text.split("\n")):
         raise error(f"{path} is not valid TOML for this: a key of more than {MAX_TABLES} parts")
     try:
         return tomllib.loads(text)

@@ -29,7 +29,7 @@ from typing import Annotated, Any, TypedDict
 from msgspec import Meta
 
 from glassformer.config import DecodeConfig
-from glassformer.config.validation import build, check_request
+from glassformer.config.validation import build
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.scoring import paired
@@ -42,7 +42,7 @@ from glassformer.explain.edits.what_if import WhatIf, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.predictions import output_of
-from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS, EditText, Text, TraceRequest
+from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS, EditText, Request, Text, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256, with_member
 from glassformer.explain.trace import trace
 from glassformer.models.ensemble import members_of
@@ -175,7 +175,7 @@ EditTexts = Annotated[list[EditText], Meta(max_length=MAX_EDITS)]
 
 
 @dataclass(frozen=True)
-class Control:
+class Control(Request):
     """Other edits, of which nothing is expected."""
 
     edits: EditTexts
@@ -183,12 +183,9 @@ class Control:
     after: Text
     """The answer with them."""
 
-    def __post_init__(self) -> None:
-        check_request(self, "control")
-
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Request):
     """What some edits change in the answer to one text."""
 
     name: Text
@@ -207,9 +204,6 @@ class Finding:
     """The second text, for =B."""
     control: list[Control] = field(default_factory=list)
     """Other edits, for comparison."""
-
-    def __post_init__(self) -> None:
-        check_request(self, "finding")
 
     @property
     def request(self) -> TraceRequest:

@@ -45,7 +45,7 @@ from glassformer.explain.learn.loss import LOSS, NO_ANSWER, EncodedAnswer, encod
 from glassformer.explain.one_label import NOT, has_several_labels, of_one_label
 from glassformer.explain.predictions import Answer
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
-from glassformer.explain.request import MAX_FULL_TOKENS, MAX_STEPS, TraceRequest
+from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import LoadedSubject, Subject, optimizer_state, with_checkpoint, with_member
 from glassformer.models.encoder_models import TokenClassifier
@@ -74,10 +74,8 @@ LEFT_OUT = {
 """What the run's training has, and learning here has not, in words."""
 
 
-def check_options(steps: object, options: Mapping[str, object]) -> None:
-    """Check the number of steps and the names of the options of `run.learn`; raise a UsageError that names them."""
-    if type(steps) is not int or not 0 <= steps <= MAX_STEPS:
-        raise UsageError(f"steps must be a whole number from 0 to {MAX_STEPS}, got {steps!r}", "learn in several calls")
+def check_options(options: Mapping[str, object]) -> None:
+    """Check the names of the options of `run.learn`; raise a UsageError that names a wrong one."""
     known = {f.name for f in fields(TraceRequest)} - {"text", "answer", "learn_steps"}
     if unknown := [name for name in options if name not in known]:
         hint = nearest(unknown[0], ("steps", *OPTIONS)).strip() or f"the options are {', '.join(OPTIONS)}"

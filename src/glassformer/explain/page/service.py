@@ -16,9 +16,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
+from msgspec import Meta
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
@@ -48,7 +49,6 @@ from glassformer.explain.watch.probes import MAX_PROBES, ProbeAnswer, ProbeReque
 from glassformer.explain.watch.replay import saved_training
 from glassformer.explain.watch.training import Action, Training, TrainingNow
 from glassformer.utils.cpu_threads import let_go
-from glassformer.utils.safe_read import is_of_type
 
 N_WAITING = 32
 """Maximum number of waiting jobs; a page requests all tensors of a screen at once."""
@@ -141,6 +141,16 @@ class ControlRequest(Request):
     action: Action
 
 
+@dataclass(frozen=True)
+class SaveRequest(Request):
+    """What is saved as a page: the requests of one or two texts, the address it begins at, texts of the training."""
+
+    request: dict[str, Any]
+    other: dict[str, Any] | None = None
+    view: Annotated[str, Meta(max_length=10_000)] = ""
+    training: Annotated[list[str], Meta(max_length=MAX_PROBES)] | None = None
+
+
 def run_sweep(
     request: SweepRequest, find: Callable[[str], Explanation]
 ) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
@@ -157,8 +167,6 @@ def run_sweep(
 
 
 _ROW = re.compile("[0-9]{1,10}")
-MAX_VIEW = 10_000
-"""Maximum characters of a saved page's first address."""
 SAVE_SECONDS = 10.0
 """Time limit for the attributions of a page saved from the page, where other requests wait meanwhile."""
 
@@ -278,29 +286,18 @@ class Service:
         Of long translations it has fewer attributions, as it takes less time.
         The page begins at the address `view`. Requests are sent rather than ids of traces, which may be dropped.
         """
-        training, dropped = self._replay_texts(body), list[str]()
-        begin: SavedView = {"view": body["view"]} if body.get("view") else {}
-        first = self._explain(self._request(body.get("request")))
+        wanted, dropped = SaveRequest.from_dict(body), list[str]()
+        begin: SavedView = {"view": wanted.view} if wanted.view else {}
+        first = self._explain(self._request(wanted.request))
         base = first.base or first
-        second = None if body.get("other") is None else self._explain(self._request(body["other"]).without_edits())
+        second = None if wanted.other is None else self._explain(self._request(wanted.other).without_edits())
         other = None if second is None or second.request == base.request else second
         edited = None if first.base is None else first
         settings: dict[str, Any] = {"edited": edited, "other": other, "view": begin}
-        if training is not None:
-            begin["training"] = saved_training(self.subject, self._training, dropped, training, SAVE_SECONDS)
+        if wanted.training is not None:
+            begin["training"] = saved_training(self.subject, self._training, dropped, wanted.training, SAVE_SECONDS)
         page, lacks = saved_page_html(base, seconds=SAVE_SECONDS, **settings)
         return {"page": page, "dropped": [*dropped, *lacks]}
-
-    def _replay_texts(self, body: dict[str, Any]) -> list[str] | None:
-        """Return the texts of the training to save, after checking the fields of a request; None: none is saved."""
-        unknown, view = body.keys() - {"request", "other", "view", "training"}, body.get("view", "")
-        texts = body.get("training")
-        if unknown or not isinstance(view, str) or len(view) > MAX_VIEW:
-            what = f"{min(unknown)[:40]!r}" if unknown else f"view: {str(view)[:40]!r}"
-            raise UsageError(f"a saved page takes request, other and view (up to {MAX_VIEW:,} characters); got {what}")
-        if texts is not None and not (is_of_type(texts, list[str]) and len(texts) <= MAX_PROBES):
-            raise UsageError(f"the training of a saved page takes up to {MAX_PROBES} texts")
-        return texts
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
         """Return `tensor` without waiting for the model; None where it takes another forward pass."""
