@@ -75,8 +75,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "data a list": (lambda run: (run / "data.json").write_text("[]"), "data.json"),
     "data notes": (edited("data.json", lambda data: data["notes"].append("x")), "data.json"),
     "env deleted": (lambda run: (run / "env.json").unlink(), "env.json"),
-    "nothing recorded": (edited("env.json", lambda env: env.pop("begun_with")), "begun with"),
-    "a later version": (edited("env.json", lambda env: env["begun_with"].update(format=3)), "format 3"),
+    "nothing recorded": (edited("env.json", lambda env: env.pop("begun_with")), "env.json"),
     "env a list": (lambda run: (run / "env.json").write_text("[]"), "env.json"),
 }
 

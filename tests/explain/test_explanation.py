@@ -34,6 +34,7 @@ from glassformer.models import Translator
 from glassformer.run import Run
 from glassformer.runs.checkpoints import save_checkpoint, save_snapshot
 from glassformer.runs.folder import BEGUN
+from glassformer.runs.records import StartRecord
 from glassformer.tasks import TASKS
 from glassformer.training.state import TrainState
 
@@ -431,7 +432,7 @@ def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
     for tensor in state.ema.tensors.values():
         tensor.mul_(0.5)  # so that the two sets of weights differ
     state.progress.best_step = 20
-    extra = {"progress": asdict(state.progress), BEGUN: {"tokenizer": sha}}
+    extra = {"progress": asdict(state.progress), BEGUN: asdict(StartRecord({}, "", sha))}
     save_checkpoint(tmp_path / "checkpoints", "step-00000020", state.tensors(), extra, keep=9)
     save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.tensors.items()})
     listed = [(c["name"], c["step"]) for c in run_info(run)["checkpoints"]]
@@ -443,7 +444,7 @@ def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
     np.testing.assert_array_equal(seen["model"].tensor(name), dict(run.model.named_parameters())[name].detach())
     facts = seen["step-00000020"].manifest()["model"]
     assert (facts["checkpoint"], facts["step"], len(facts["sha256"])) == ("step-00000020", 20, 64)
-    extra[BEGUN] = {"tokenizer": "another"}
+    extra[BEGUN] = asdict(StartRecord({}, "", "another"))
     save_checkpoint(tmp_path / "checkpoints", "step-00000030", state.tensors(), extra, keep=9)
     with pytest.raises(CheckpointError, match="another tokenizer"):
         run.explain("a", checkpoint="step-00000030")

@@ -88,16 +88,9 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     for step in range(1, 7):
         save_checkpoint(tmp_path, f"step-{step:08d}", some_tensors(step), STATE)
     assert steps(tmp_path) == [5, 6]
-    assert (tmp_path / "latest").read_text("utf-8") == "step-00000006\n"
     path, warnings = latest_checkpoint(tmp_path)
     assert path == tmp_path / "step-00000006"
     assert warnings == []
-
-
-def test_the_latest_file_is_only_a_hint(tmp_path: Path) -> None:
-    save(tmp_path, 1)
-    (tmp_path / "latest").write_text("step-99999999\n", "utf-8")
-    assert latest_checkpoint(tmp_path)[0] == tmp_path / "step-00000001"
 
 
 def test_no_checkpoint_yet(tmp_path: Path) -> None:
@@ -248,7 +241,7 @@ save_checkpoint(folder, "step-00000003", {"x": torch.ones(1000)}, {}, keep=1)
 def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True)
     assert "step-00000002 cannot be written: File too large" in done.stdout
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step-00000003"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000003"]
     assert load_checkpoint(tmp_path / "step-00000003")[0]["x"].sum() == 1000
 
 

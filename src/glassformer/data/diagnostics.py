@@ -10,10 +10,10 @@ import codecs
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO, Literal
 
 from glassformer.data.sources import DAMAGED, is_columnar, is_pipe, open_source, unreadable
@@ -125,19 +125,6 @@ class Diagnostics:
             also = f" (and {more:,} more {'problem' if more == 1 else 'issues'})" if more else ""
             hint = "`glassformer data check` with the same flags lists everything" if more else ""
             raise DataError(f"{self.issues[0]}{also}", hint)
-
-
-def changed_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the files whose content differs from the recorded hashes; both arguments are `Diagnostics.hashes`.
-
-    A file that was moved is found by its name.
-    """
-
-    def hashes_of(path: str) -> set[str]:
-        name = PurePosixPath(path).name
-        return {now[path]} if path in now else {sha for p, sha in now.items() if PurePosixPath(p).name == name}
-
-    return sorted(path for path, sha in recorded.items() if sha not in hashes_of(path))
 
 
 def read_lines(path: Path, diagnostics: Diagnostics) -> list[str]:

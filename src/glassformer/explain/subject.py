@@ -29,10 +29,11 @@ from glassformer.runs.checkpoints import (
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
 from glassformer.runs.model_folder import Weights, load_weights
+from glassformer.runs.records import StartRecord
 from glassformer.runs.sealed_folder import sealed_sha256
 from glassformer.tasks import Task
 from glassformer.text.pairs import text_of
-from glassformer.utils.safe_read import read_json
+from glassformer.utils.safe_read import dataclass_from_json, read_json
 
 MODEL = "model"
 """Name of the weights with the best validation score, those `glassformer predict` uses."""
@@ -227,8 +228,7 @@ def _weights(folder: Path, tokenizer_sha256: str) -> Weights:
     if _is_snapshot(folder):
         return load_snapshot(folder)
     tensors, state = load_checkpoint(folder)
-    begun = state.get(BEGUN, state)  # format 1, which is read and not resumed, has the hash by itself
-    if not isinstance(begun, dict) or begun.get("tokenizer") != tokenizer_sha256:
+    if dataclass_from_json(StartRecord, state.get(BEGUN), folder).tokenizer != tokenizer_sha256:
         raise CheckpointError(f"{folder} was trained with another tokenizer than this model's")
     groups = [
         {name.partition(":")[2]: tensor for name, tensor in tensors.items() if name.startswith(f"{group}:")}

@@ -6,7 +6,6 @@ the start and at steps that double, because most of what can be seen happens ear
     checkpoints/
       step-00001000/  state.safetensors  state.json  manifest.json
       step-00002000/  …
-      latest                             the newest name, for people; nothing here reads it
 
 What the state is, this module does not know: tensors under names, and a JSON object.
 """
@@ -23,7 +22,7 @@ from glassformer.runs import sealed_folder
 from glassformer.runs.model_folder import Weights, read_tensors, tensor_chunks
 from glassformer.runs.records import JsonObject
 from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
-from glassformer.utils.atomic_io import atomic_write_text, remove_folder, remove_leftovers
+from glassformer.utils.atomic_io import remove_folder, remove_leftovers
 from glassformer.utils.safe_read import parse_json_object
 
 logger = logging.getLogger(__name__)
@@ -84,7 +83,6 @@ def save_checkpoint(folder: Path, name: str, tensors: Weights, state: JsonObject
         files = {TENSORS: tensor_chunks(tensors), STATE: [text.encode("utf-8")]}
         sealed_folder.write_sealed_folder(target, CHECKPOINT_KIND, files)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
-        atomic_write_text(folder / "latest", name + "\n")
         for path in [path for path in checkpoint_folders(folder) if path.name <= name][:-keep]:
             remove_folder(path)
     return target

@@ -16,7 +16,6 @@ from pathlib import Path, PurePosixPath
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.columns import Columns, DataSchema
 from glassformer.data.datasets.local_files import load_text_data
-from glassformer.data.diagnostics import changed_files
 from glassformer.data.sources import is_pipe
 from glassformer.data.splits import TextData
 from glassformer.errors import ChangedDataError, DataError, UsageError
@@ -88,21 +87,11 @@ def known_columns(record: DataRecord) -> Columns | None:
 
 
 def different_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return files that changed, are gone, or came since; arguments as of `changed_files`."""
-    changed = changed_files(recorded, now)
-    if not recorded or changed:
-        return changed
-    left = Counter((PurePosixPath(path).name, sha) for path, sha in recorded.items() if path not in now)
-    came = []
-    for path, sha in now.items():
-        if path in recorded:
-            continue
-        key = (PurePosixPath(path).name, sha)
-        if left[key]:
-            left[key] -= 1  # moved
-        else:
-            came.append(path)
-    return sorted(came)
+    """Return the paths of files that changed or are gone, else of those that came; a file is known by name and hash."""
+    was, found = (Counter((PurePosixPath(p).name, sha) for p, sha in each.items()) for each in (recorded, now))
+    gone = [path for path, sha in recorded.items() if (PurePosixPath(path).name, sha) in was - found]
+    came = {path for path, sha in now.items() if (PurePosixPath(path).name, sha) in found - was} - recorded.keys()
+    return sorted(gone or came) if recorded else []
 
 
 def _change(files: list[str]) -> str:
