@@ -54,7 +54,7 @@ def test_label_errors_are_printed_and_written(cli: Callable, table: Path, tmp_pa
 
 def test_the_report_is_the_same_each_time(cli: Callable, table: Path, tmp_path: Path) -> None:
     for name in ("one.csv", "two.csv"):
-        assert cli("data", "audit", "--train-file", table, "--out", tmp_path / name).code == 0
+        assert cli("data", "audit", "classify", "--train-file", table, "--out", tmp_path / name).code == 0
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
 
 
@@ -71,7 +71,7 @@ def test_json_has_every_finding(cli: Callable, table: Path) -> None:
 
 def test_the_line_is_the_one_that_a_row_begins_on(cli: Callable, table: Path) -> None:
     """The text of two lines moves those after it."""
-    facts = json.loads(cli("data", "audit", "--train-file", table, "--json").out)
+    facts = json.loads(cli("data", "audit", "classify", "--train-file", table, "--json").out)
     lines = sorted(f["line"] for f in facts["findings"] if f["kind"] == "label-error")
     assert lines == [12, 73, 203]
 
@@ -79,7 +79,7 @@ def test_the_line_is_the_one_that_a_row_begins_on(cli: Callable, table: Path) ->
 def test_parts_are_compared(cli: Callable, table: Path, tmp_path: Path) -> None:
     texts, labels = labelled()
     test = write_table(tmp_path / "test.csv", [texts[5], "something else"], [labels[5], labels[0]])
-    facts = json.loads(cli("data", "audit", "--train-file", table, "--test-file", test, "--json").out)
+    facts = json.loads(cli("data", "audit", "classify", "--train-file", table, "--test-file", test, "--json").out)
     [found] = [f for f in facts["findings"] if f["kind"] == "split-overlap"]
     assert (found["file"], found["line"], found["other_file"], found["other_line"]) == (str(test), 2, str(table), 7)
 
@@ -137,7 +137,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
         (["classify", "--train-file", "a.csv", "--out", "folder.csv"], "is a folder"),
         (["translate", "--src-file", "a", "--tgt-file", "b", "--run", "r"], "pairs have none"),
         (["classify", "imdb"], "takes one recipe"),
-        ([], "do not say what they are for"),
+        ([], "data takes one recipe; none came"),
     ],
 )
 def test_what_is_no_audit_is_refused(
@@ -193,10 +193,10 @@ def test_the_report_replaces_a_report_and_no_other_file(cli: Callable, table: Pa
 
 def test_one_text_a_label_and_equal_texts_are_audited_as_far_as_they_go(cli: Callable, tmp_path: Path) -> None:
     path = write_table(tmp_path / "a.csv", [f"text number {i}" for i in range(5)], list("abcde"))
-    single = cli("data", "audit", "--train-file", path)
+    single = cli("data", "audit", "classify", "--train-file", path)
     assert single.code == 0 and "not made: label-error (a label needs 10 examples" in single.out
     path = write_table(tmp_path / "b.csv", ["same"] * 30, ["x", "y"] * 15)
-    equal = json.loads(cli("data", "audit", "--train-file", path, "--json").out)
+    equal = json.loads(cli("data", "audit", "classify", "--train-file", path, "--json").out)
     assert equal["counts"]["contradiction"] == 30 and "too few different texts" in equal["not_made"]["label-error"]
 
 

@@ -160,7 +160,11 @@ def test_a_wrong_recipe_names_the_key(values: dict, message: str, hint: str) -> 
 
 @pytest.mark.parametrize(
     ("content", "output"),
-    [(b"task = \n", "not TOML"), (b"note = '\xff'", "not UTF-8"), (b"task = 'lm'\n[model]\nd_modle = 3", "d_modle")],
+    [
+        (b"task = \n", "no recipe in"),
+        (b"note = '\xff'", "no recipe in"),
+        (b"task = 'lm'\n[model]\nd_modle = 3", "d_modle"),
+    ],
     ids=["toml", "utf8", "key"],
 )
 def test_a_broken_file_is_named(content: bytes, output: str, tmp_path: Path) -> None:

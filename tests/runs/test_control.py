@@ -100,13 +100,3 @@ def test_the_file_of_another_user_is_not_obeyed(
     monkeypatch.setattr(os, "lstat", lambda _: other)
     assert ControlFile(path).read() == GO_ON
     assert "of the owner of its folder" in capsys.readouterr().err
-
-
-def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, calls = ControlFile(tmp_path / "control.json"), []
-    reader.write(Control(pause=True))
-    parse = reader._parse
-    monkeypatch.setattr(reader, "_parse", lambda state: (calls.append(1), parse(state))[1])
-    for step in range(100):
-        reader.pauses(step)
-    assert len(calls) == 1

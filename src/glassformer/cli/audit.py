@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from glassformer.cli import flags
 from glassformer.config import FilesConfig
-from glassformer.config.recipes import load_recipe, recipe_for_files
+from glassformer.config.recipes import load_recipe
 from glassformer.errors import UsageError
 from glassformer.utils import console
 from glassformer.utils.formatting import counted, percent, shortened
@@ -52,8 +52,7 @@ def run(argv: Sequence[str]) -> int:
     words, flag_args = flags.split_words(AuditArguments, argv, "data audit")
     if "--help" in flag_args and not words:
         flags.parse(AuditArguments, flag_args, "data audit RECIPE")
-    recipe = flags.one_word(words, "recipe", USAGE) if words else recipe_for_files(flag_args, USAGE)
-    base = load_recipe(recipe)
+    base = load_recipe(flags.one_word(words, "recipe", USAGE))
     arguments, config = flags.parse_for_recipe(AuditArguments, flag_args, base, f"data audit {base.recipe}")
     out = _report_path(arguments.out, config.data.files)
     if config.data.limit is not None and config.data.dataset == "files":

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from glassformer.cli import audit, curve, encode, flags
 from glassformer.config import Config
-from glassformer.config.recipes import load_recipe, recipe_for_files
+from glassformer.config.recipes import load_recipe
 from glassformer.errors import DataError, UsageError
 from glassformer.text.decision import number_text
 from glassformer.utils import console
@@ -55,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"data takes check, audit, show, curve or encode, {got}", hint)
     what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
-    base = load_recipe(flags.one_word(rest, "recipe", usage) if rest else recipe_for_files(flag_args, usage))
+    base = load_recipe(flags.one_word(rest, "recipe", usage))
     arguments, config = flags.parse_for_recipe(DataArguments, flag_args, base, f"data {what} {base.recipe}")
     return _check(config, arguments.json) if what == "check" else _show(config, arguments)
 

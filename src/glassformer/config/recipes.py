@@ -8,7 +8,7 @@ is chosen. No torch is imported here.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from glassformer.errors import UsageError
 
 BUDGETS = ("epochs", "steps", "minutes")
 """What says when a run ends."""
-DATA_SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".conll", ".txt")
 _FOLDER = Path(__file__).parents[1] / "recipes"
 
 
@@ -48,14 +47,9 @@ def load_recipe(name_or_path: str | Path) -> Config:
         values = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}", "save the recipe as UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        if Path(path.name.lower().removesuffix(".gz")).suffix in DATA_SUFFIXES:
-            message = f"{path} is a file of data, and a recipe is expected"
-            raise UsageError(message, f"name one before it, as in: classify --train-file {path}") from error
-        hint = "strings need quotes; see: glassformer recipes imdb"
-        raise UsageError(f"{path}: not TOML: {error}", hint) from error
+    except ValueError as error:  # not UTF-8, or not TOML
+        hint = "strings need quotes, as in: glassformer recipes imdb; data is named by --train-file"
+        raise UsageError(f"{path}: no recipe in TOML and UTF-8: {error}", hint) from error
     where = f"recipe {path.stem}" if path.parent == _FOLDER else str(path)
     if not values.get("task"):
         raise UsageError(f"{where}: no task is named", f"write task = one of {', '.join(trained_tasks())}")
@@ -67,27 +61,6 @@ def recipe_text(name_or_path: str | Path) -> str:
     """Return the text of a recipe as it was written, comments included; the errors are those of `load_recipe`."""
     load_recipe(name_or_path)
     return _find(str(name_or_path)).read_text(encoding="utf-8-sig")
-
-
-def recipe_for_files(flag_args: Iterable[str], usage: str) -> str:
-    """Return the recipe for the user's own files, by the flags that name them (`--train-file=a.csv`).
-
-    `usage` is shown in the hint.
-
-    Raises:
-        UsageError: they do not say it (a TSV may hold labels or pairs).
-    """
-    values = {name: value for name, _, value in (flag.partition("=") for flag in flag_args)}
-    file = Path(values.get("--train-file", ""))
-    suffix = Path(file.name.lower().removesuffix(".gz")).suffix
-    if values.keys() & {"--src-file", "--src-column", "--tgt-column"}:
-        return "translate"
-    if values.keys() & {"--label-column", "--text-column"} or suffix == ".csv":
-        return "classify"
-    if suffix == ".txt" or (file.name and file.is_dir() and not [*file.glob("dataset_*.json")]):
-        return "lm"
-    hint = f"name it: {', '.join(trained_tasks())}, as in: {usage}"
-    raise UsageError("the files do not say what they are for", hint)
 
 
 def config_from_dict(values: dict[str, Any], where: str = "configuration", *, of_a_run: bool = False) -> Config:

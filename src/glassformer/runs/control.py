@@ -60,7 +60,6 @@ class ControlFile:
 
     def __init__(self, path: Path) -> None:
         self.path, self.control = path, GO_ON
-        self._seen: tuple[int, ...] | None = None
         self._warned, self._began = False, -1
 
     def write(self, control: Control) -> None:
@@ -75,22 +74,19 @@ class ControlFile:
             self._warn(f"{self.path} cannot be removed: {error.strerror or error}")
 
     def read(self) -> Control:
-        """Return what is asked now: nothing without a file. It is read only if it changed since the last look.
+        """Return what is asked now: nothing without a file.
 
         A file that is not obeyed changes nothing, and the first of them is logged.
         """
         try:
             state = os.lstat(self.path)
         except OSError:
-            self._seen, self.control = None, GO_ON
+            self.control = GO_ON
             return GO_ON
-        seen = state.st_mtime_ns, state.st_ino, state.st_size
-        if seen != self._seen:
-            self._seen = seen
-            try:
-                self.control = self._parse(state)
-            except CheckpointError as error:
-                self._warn(f"{error.message}; it is ignored")
+        try:
+            self.control = self._parse(state)
+        except CheckpointError as error:
+            self._warn(f"{error.message}; it is ignored")
         return self.control
 
     def pauses(self, step: int) -> bool:

@@ -17,7 +17,6 @@ from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import SMALL
 
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.config.recipes import recipe_for_files
 from glassformer.data.datasets.columns import LABEL, TEXT, DataSchema
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError
@@ -73,7 +72,6 @@ def test_a_gzip_of_each_text_format_is_read(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_bytes(gzip.compress(data.encode()))
         assert len(load_text_data(CLASSIFY, files(train_file=tmp_path / name)).train) == 36
-    assert recipe_for_files([f"--train-file={tmp_path / 'a.csv.gz'}"], "x") == "classify"
 
 
 def test_the_names_of_classes_are_read(tmp_path: Path) -> None:
