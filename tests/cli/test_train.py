@@ -40,10 +40,7 @@ def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None
         (["imdb", "--lr", "--out", "x"], "--lr needs a value"),
         (["imdb", "--model.n-heads", "3"], "not a multiple of model.n_heads 3"),
         (["dates", "--seeds", "0"], "at least 2; got 0"),
-        (
-            ["imdb", "--train-file", "x.csv"],
-            "start from the recipe classify, translate, lm, pretrain, multilabel, regress or tag",
-        ),
+        (["imdb", "--train-file", "x.csv"], "data.train_file is for files, and data.dataset is imdb"),
     ],
     ids=str,
 )

@@ -134,7 +134,7 @@ def config_to_dict(section: Any) -> dict[str, Any]:
     """Return a configuration as nested plain values, without inactive sections and None (TOML has no such value)."""
     values = {f.name: getattr(section, f.name) for f in fields(section) if f.name not in idle(section)}
     return {
-        name: config_to_dict(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+        name: config_to_dict(value) if is_dataclass(value) else value
         for name, value in values.items()
         if value is not None
     }
@@ -192,18 +192,7 @@ def _placed(section: str, values: dict[str, Any], chosen: dict[str, Any], where:
         by = kind.chooser
         name = convert(chosen.get(by, getattr(kind, by)), kinds(kind)[by], f"{section}.{by}", where)
         if name not in owners:
-            raise _not_chosen(section, key, owners, name, where)
+            message = f"{where}: {section}.{key} is for {' or '.join(owners)}, and {section}.{by} is {name}"
+            raise UsageError(message, f"leave it out, or choose: --{by} {owners[0]}")
         placed[name] = _over(placed.get(name), {key: value})
     return placed
-
-
-def _not_chosen(section: str, key: str, owners: list[str], chosen: str, where: str) -> UsageError:
-    """Return the error that the chosen data set or optimizer has no such setting, which `owners` have."""
-    if section != "data":
-        message = f"{chosen} has no {key.replace('_', ' ')}"
-        return UsageError(f"{where}: {message}", f"use {' or '.join(owners)}: --optimizer {owners[0]}")
-    whose, start = owners[0], f"that reads {owners[0]}"
-    if owners == ["files"]:
-        whose, start = "files of your own", " or ".join((", ".join(trained_tasks()[:-1]), trained_tasks()[-1]))
-    message = f"data.{owners[0]}.{key} is for {whose}, and this recipe reads {chosen}"
-    return UsageError(f"{where}: {message}", f"start from the recipe {start}")
