@@ -10,7 +10,6 @@ from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import Runs
 
 from glassformer.cli import (
-    audit,
     compare,
     curve,
     data,
@@ -31,7 +30,6 @@ from glassformer.errors import CheckpointError, UsageError
 ARGUMENTS = {
     "compare": compare.CompareArguments,
     "data": data.DataArguments,
-    "data audit": audit.AuditArguments,
     "data curve": curve.CurveArguments,
     "data encode": encode.EncodeArguments,
     "demo": demo.DemoArguments,

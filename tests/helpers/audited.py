@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from glassformer.evaluate.audit.audit import audit_parts
-from glassformer.evaluate.audit.findings import AuditFinding, AuditReport, Part
+from glassformer.data.datasets.columns import Rows
+from glassformer.evaluate import audit as audits
+from glassformer.evaluate.audit import AuditFinding, AuditReport
 
 NAMES = ("sport", "food", "music")
 
@@ -43,11 +44,39 @@ def pairs(n: int = 600, seed: int = 0) -> tuple[list[str], list[str]]:
     return [[" ".join(side[i] for i in each) for each in chosen] for side in (sources, targets)]  # pyright: ignore[reportReturnType]
 
 
+def with_sets(n: int = 300, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Texts with no, one or two labels, one a line, with eight of the forty words of each."""
+    rng = np.random.default_rng(seed)
+    words = made_words(rng, 180)
+    own = {name: words[60 + 40 * i : 100 + 40 * i] for i, name in enumerate(NAMES)}
+    chosen = [sorted(rng.choice(NAMES, i % 3, replace=False).tolist()) for i in range(n)]
+    texts = [
+        " ".join([*rng.choice(words[:60], 5), *(word for name in names for word in rng.choice(own[name], 8))])
+        for names in chosen
+    ]
+    return texts, ["\n".join(names) for names in chosen]
+
+
+def tagged(n: int = 200, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Sentences of words, some of which have a tag of their own, one a line."""
+    rng = np.random.default_rng(seed)
+    words = [f"{word}{'ing' if i < 15 else 'ton' if i < 30 else ''}" for i, word in enumerate(made_words(rng, 80))]
+    tag_of = {word: "B-name" if i < 15 else "B-place" if i < 30 else "O" for i, word in enumerate(words)}
+    chosen = [rng.choice(words, 9).tolist() for _ in range(n)]
+    return [" ".join(each) for each in chosen], ["\n".join(tag_of[word] for word in each) for each in chosen]
+
+
+MADE = {"label": labelled, "sets": with_sets, "tags": tagged, "target": pairs}
+
+
+def rows_of(texts: Sequence[str], answers: Sequence[str], file: str = "a.csv") -> Rows:
+    """Return rows whose line numbers begin at 2."""
+    return Rows([*texts], [*answers], range(2, len(texts) + 2), Path(file))
+
+
 def audit(texts: Sequence[str], answers: Sequence[str], kind: str = "label") -> AuditReport:
-    """Audit one part, whose line numbers begin at 2."""
-    lines = range(2, len(texts) + 2)
-    target = "t.txt" if kind == "target" else "a.csv"
-    return audit_parts([Part("train", "a.csv", list(texts), list(answers), lines, target)], kind)
+    """Audit one part."""
+    return audits.audit({"train": rows_of(texts, answers)}, "label" if kind == "sets" else kind)
 
 
 def of_kind(report: AuditReport, kind: str) -> list[AuditFinding]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import ClassVar
 
-from glassformer.cli import audit, curve, encode, flags
+from glassformer.cli import curve, encode, flags
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe
 from glassformer.errors import DataError, UsageError
@@ -22,34 +24,39 @@ logger = logging.getLogger(__name__)
 MOST_ALIKE = 5
 """Lines with the same problem that are printed of a file; the others are counted."""
 N_SHOWN = 3
-"""Examples `data show` prints of each split."""
+"""Examples that `data show` prints of each split, and findings that `data audit` prints of each kind."""
 SHOWN_CHARS = 100
 
 
 @dataclass(frozen=True)
 class DataArguments:
-    """Check own files (data check classify --train-file …), or show what is read (data show imdb).
+    """Check own files (data check classify --train-file …), audit them, or show what is read (data show imdb).
 
-    The word after check or show is a recipe: classify, translate, lm, pretrain, multilabel, regress or tag for files of
-    your own. `data audit` looks for faults that training does not stop at, `data curve` says whether more data would
-    help, `data encode` encodes text ahead of training: `data audit --help` and so on show what these take.
+    The word after check, audit or show is a recipe: classify, translate, lm, pretrain, multilabel, regress or tag for
+    files of your own. `data audit` looks for faults that training does not stop at: label errors, equal texts with
+    different answers, near-duplicates, words that give a label away; its exit code is 0 whatever it finds. `data curve`
+    says whether more data would help, `data encode` encodes text ahead of training: `data curve --help` and so on show
+    what these take.
     """
 
     sections: ClassVar = ("data",)
+    placeholders: ClassVar = {"out": "FILE"}
     json: bool = False
     """Print one JSON object."""
+    out: str | None = None
+    """With audit: a new CSV of all findings, with file and line (.csv)."""
     texts: bool = False
     """With show: print all texts and nothing else, one a line, as predict reads them."""
 
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    if argv and (ahead := {"audit": audit, "curve": curve, "encode": encode}.get(argv[0])):
+    if argv and (ahead := {"curve": curve, "encode": encode}.get(argv[0])):
         return ahead.run(argv[1:])
     words, flag_args = flags.split_words(DataArguments, argv, "data")
     if "--help" in flag_args and len(words) < 2:
-        flags.parse(DataArguments, flag_args, "data check|show RECIPE")
-    if not words or words[0] not in ("check", "show"):
+        flags.parse(DataArguments, flag_args, "data check|audit|show RECIPE")
+    if not words or words[0] not in ("check", "audit", "show"):
         got = f"not {words[0]!r}" if words else "and none came"
         hint = "as in: glassformer data check classify --train-file a.csv"
         raise UsageError(f"data takes check, audit, show, curve or encode, {got}", hint)
@@ -57,6 +64,10 @@ def run(argv: Sequence[str]) -> int:
     usage = f"data {what} classify --train-file a.csv"
     base = load_recipe(flags.one_word(rest, "recipe", usage))
     arguments, config = flags.parse_for_recipe(DataArguments, flag_args, base, f"data {what} {base.recipe}")
+    if arguments.out is not None and what != "audit":
+        raise UsageError(f"data {what} writes no file, and --out names {arguments.out}", "leave it out")
+    if what == "audit":
+        return _audit(config, arguments)
     return _check(config, arguments.json) if what == "check" else _show(config, arguments)
 
 
@@ -98,6 +109,38 @@ def _check(config: Config, as_json: bool) -> int:
     for finding in report.findings:
         logger.warning(str(finding))
     logger.info("nothing stands in the way of training")
+    return 0
+
+
+def _audit(config: Config, arguments: DataArguments) -> int:
+    """Print the first findings of each kind, their number, and what to do about them; write all as a CSV."""
+    if (out := arguments.out) is not None and (os.path.lexists(out) or Path(out).suffix.lower() != ".csv"):
+        raise UsageError(f"the report is a new CSV, and --out names {out}", "as in: --out report.csv")
+    if config.data.limit is not None:
+        raise UsageError("an audit reads all examples, and --limit would leave some out", "leave it out")
+    from glassformer.evaluate.audit import CHECKS, audit_data, write_report
+    from glassformer.tasks import task_class
+
+    report = audit_data(task_class(config.task).schema, config.data)
+    if out is not None:
+        write_report(Path(out), report.findings)
+    if arguments.json:
+        console.write_json({"task": config.task} | asdict(report))
+        return 0
+    for note in report.notes:
+        logger.info(note)
+    rows = [
+        (kind, found.place, f"{found.score:.2f}", found.matter, shortened(found.text, SHOWN_CHARS))
+        for kind in report.counts
+        for found in [found for found in report.findings if found.kind == kind][:N_SHOWN]
+    ]
+    if rows:
+        console.write_table(("kind", "place", "score", "matter", "text"), rows)
+        console.write("")
+    advice = {check.kind: check.advice for check in CHECKS} | report.not_made
+    counts = report.counts | dict.fromkeys(report.not_made, "not made")
+    console.write_table(("found", "count", "what to do"), [(kind, n, advice[kind]) for kind, n in counts.items()])
+    logger.info(f"{counted(len(report.findings), 'findings')}{f' written: {out}' if out else ''}")
     return 0
 
 

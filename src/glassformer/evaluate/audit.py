@@ -1,0 +1,312 @@
+"""The audit of a data set: faults that training does not stop at, found by one list of checks.
+
+A check reads the examples of all parts and yields what it finds, or raises `NotMade` with the reason why it can find
+nothing. Which checks are made depends on what the texts come with.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glassformer.config import DataConfig
+from glassformer.data.datasets.columns import DataSchema, Rows
+from glassformer.data.datasets.labels import label_of_number, labels_of
+from glassformer.data.datasets.local_files import data_parts, read_parts
+from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.sources import pipes_kept
+from glassformer.errors import DataError, UsageError
+from glassformer.evaluate.baselines import bag_of_words_vectorizer, window_features
+from glassformer.evaluate.duplicates import near_duplicates, normalised, numbered
+from glassformer.evaluate.label_errors import TEXT_MODEL, WORD_MODEL, NotMade, judge_labels
+from glassformer.utils.atomic_io import atomic_write_text
+from glassformer.utils.formatting import counted, percent
+
+
+@dataclass(frozen=True)
+class AuditFinding:
+    """A row of the report.
+
+    Attributes:
+        kind: of the check that found it. place: file and line that the example begins on.
+        score: how sure it is; the guide says what it is of each kind.
+        matter: a sentence without a full stop.
+        text, answer: of the example. suggested: another answer.
+    """
+
+    kind: str
+    place: str
+    score: float
+    matter: str
+    text: str
+    answer: str
+    suggested: str = ""
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """Everything that an audit found.
+
+    Attributes:
+        findings: in the order of `CHECKS`, the surest first.
+        counts: findings of each kind that was looked for.
+        not_made: kinds that were not, and the reason.
+        notes: how the files were read.
+    """
+
+    findings: list[AuditFinding]
+    counts: dict[str, int]
+    not_made: dict[str, str]
+    notes: list[str]
+
+
+class Examples:
+    """The examples of all parts in one row, without those with an empty text or translation.
+
+    Attributes:
+        kind: what they come with: "label" (one, several or none), "pair" (the same of pairs of texts), "number", "tags"
+            (of each word) or "target" (a translation).
+        parts, places, texts, answers: of each example; a number as it is printed, so that 3 and 3.0 are equal.
+        shown: answers on one line, labels as a table holds them.
+        groups: number of the group of each example: equal texts, but for case and spaces; those with tags exactly.
+    """
+
+    def __init__(self, parts: Mapping[str, Rows], target: str, separator: str) -> None:
+        self.kind = "pair" if target == "label" and any(len(part.columns) > 2 for part in parts.values()) else target
+        rows = [
+            (name, f"{part.path}:{line}", text, answer)
+            for name, part in parts.items()
+            for line, text, answer in zip(part.lines, part.text, part.answer, strict=True)
+            if text.strip() and (answer.strip() or target != "target")
+        ]
+        if not rows:
+            raise DataError("there are no examples to audit", "check that the files have rows with text")
+        self.parts, self.places, self.texts, self.answers = map(list, zip(*rows, strict=True))
+        if target == "number":
+            self.answers = [label_of_number(float(answer)) for answer in self.answers]
+        self.shown = [each.replace("\n", separator if target == "label" else " ") or "[]" for each in self.answers]
+        self.groups = numbered([text if target == "tags" else normalised(text) for text in self.texts])
+
+    @cached_property
+    def near(self) -> list[tuple[int, int, float]]:
+        """Examples that are nearly equal; of translations both sides count."""
+        both = [f"{text} {answer}" for text, answer in zip(self.texts, self.answers, strict=True)]
+        return near_duplicates(both if self.kind == "target" else self.texts, self.parts)
+
+    def found(self, i: int, matter: str, score: float = 1.0, suggested: str = "") -> AuditFinding:
+        """Return a finding about an example; what found it is not known yet."""
+        return AuditFinding("", self.places[i], score, matter, self.texts[i], self.shown[i], suggested)
+
+
+# --- texts with answers -------------------------------------------------------------------------------------------
+
+
+def _contradictions(examples: Examples) -> Iterator[AuditFinding]:
+    """Yield texts whose answer is not the one that most of the equal texts have; where none is, all of these."""
+    members = defaultdict[int, list[int]](list)
+    for i, group in enumerate(examples.groups.tolist()):
+        members[group].append(i)
+    for rows in members.values():
+        answers = [examples.shown[i] for i in rows]
+        (most, n), *others = Counter(answers).most_common(2)
+        even = bool(others) and others[0][1] == n
+        for i, own in zip(rows, answers, strict=True):
+            if (other := most if own != most or not even else others[0][0]) != own:
+                matter = f"{own}, but {other} at {examples.places[rows[answers.index(other)]]}"
+                yield examples.found(i, matter, suggested="" if even else most)
+
+
+LEAK_PRECISION, LEAK_SUPPORT, LEAK_TEXTS, CHANCE = 0.99, 0.3, 5, 0.01
+"""Share of the texts with a word that must have the label, and of the texts of the label that must have the word; texts
+that a word must be in, and the p-value, corrected for the number of words, below which it is reported."""
+
+
+def _label_leaks(examples: Examples) -> Iterator[AuditFinding]:
+    """Yield words and marks, such as [spam], that nearly determine a label; of several in the same texts the longest.
+
+    Drawing as many texts at random would give as many of the label with a probability below `CHANCE` (hypergeometric
+    test, Bonferroni's correction).
+    """
+    from scipy.stats import hypergeom
+
+    sets, texts_with = [*map(labels_of, examples.answers)], defaultdict[str, list[int]](list)
+    n_label = Counter(label for labels in sets for label in labels)
+    for i, text in enumerate(map(str.lower, examples.texts)):
+        for word in {*re.findall(r"\w+", text), *text.split()}:
+            texts_with[word].append(i)
+    words = {word: rows for word, rows in texts_with.items() if len(rows) >= LEAK_TEXTS}
+    if not words or len(n_label) < 2:
+        raise NotMade(f"no word is in {LEAK_TEXTS} texts, or there is one label")
+    longest = dict[tuple[str, tuple[int, ...]], AuditFinding]()
+    for word, rows in sorted(words.items(), key=lambda item: (len(item[0]), item[0])):
+        for label, n in Counter(label for i in rows for label in sets[i]).items():
+            precise = n >= LEAK_PRECISION * len(rows) and n >= LEAK_SUPPORT * n_label[label]
+            if precise and hypergeom.sf(n - 1, len(sets), n_label[label], len(rows)) * len(words) < CHANCE:
+                matter = f"{word!r}: {n:,} of {len(rows):,} texts with it, and of {n_label[label]:,} with {label}"
+                first = next(i for i in rows if label in sets[i])
+                longest[label, (*rows,)] = examples.found(first, matter, n / len(rows))
+    yield from longest.values()
+
+
+def _nearly_equal(examples: Examples, across: bool) -> Iterator[AuditFinding]:
+    """Yield examples that are nearly equal to earlier ones, of other parts or of their own; contradictions aside."""
+    if across and len({*examples.parts}) == 1:
+        raise NotMade("there is one part")
+    for later, earlier, similarity in examples.near:
+        other = "" if examples.answers[later] == examples.answers[earlier] else examples.shown[earlier]
+        contradict = bool(other) and examples.groups[later] == examples.groups[earlier]
+        if across == (examples.parts[later] != examples.parts[earlier]) and (across or not contradict):
+            matter = f"{percent(similarity, 0)} like {examples.places[earlier]}" + (other and f", which has {other}")
+            yield examples.found(later, matter, similarity, other)
+
+
+def _text_features(texts: Sequence[str]) -> Any:
+    """Return TF-IDF of texts, as in the baseline; raise NotMade where they hold no words."""
+    try:
+        return bag_of_words_vectorizer(texts).fit_transform(texts)
+    except ValueError:  # "empty vocabulary"
+        raise NotMade("the texts hold no words") from None
+
+
+def _label_errors(examples: Examples) -> Iterator[AuditFinding]:
+    """Yield labels and tags that are probably wrong; where a text may have several, each is a decision of its own."""
+    sets, tags = [*map(labels_of, examples.answers)], examples.kind == "tags"
+    names = sorted({label for labels in sets for label in labels})
+    if tags or all(len(labels) == 1 for labels in sets):
+        problems = [(names, [names.index(label) for labels in sets for label in labels])]
+    else:
+        problems = [([f"without {name}", f"with {name}"], [int(name in labels) for labels in sets]) for name in names]
+    if tags:
+        sentences = [text.split(" ") for text in examples.texts]
+        places = [(i, f"word {k}, {word!r}: ") for i, each in enumerate(sentences) for k, word in enumerate(each, 1)]
+        x = window_features(sentences)
+    else:
+        x, places = _text_features(examples.texts), [(i, "") for i in range(len(sets))]
+    reasons, groups = list[NotMade](), examples.groups[[i for i, _ in places]]
+    for classes, labels in problems:
+        try:
+            score, likely = judge_labels(x, np.array(labels), groups, WORD_MODEL if tags else TEXT_MODEL)
+        except NotMade as reason:
+            reasons.append(reason)
+            continue
+        for k in np.flatnonzero(score).tolist():
+            (i, word), other = places[k], classes[likely[k]]
+            yield examples.found(i, f"{word}{classes[labels[k]]}, probably {other}", float(score[k]), other)
+    if len(reasons) == len(problems):
+        raise reasons[0] if reasons else NotMade("no text has a label")
+
+
+# --- pairs of sentences -------------------------------------------------------------------------------------------
+
+DISTINCT = 0.9
+"""Share of the sentences whose side a model must recognise for single ones to be judged."""
+LENGTH_LIMIT, SMALLEST_SPREAD, PER_BIN = 4.0, 0.1, 200
+"""Robust standard deviations of the logarithm of the ratio of lengths from which a pair is listed, the least standard
+deviation that is assumed, and how many pairs of similar length are taken together: of longer ones it varies less."""
+
+
+def _wrong_sides(examples: Examples) -> Iterator[AuditFinding]:
+    """Yield sentences that a model takes for ones of the other side, so also copies."""
+    sides, side = [*examples.texts, *examples.answers], np.repeat([0, 1], n := len(examples.texts))
+    score, likely = judge_labels(_text_features(sides), side, numbered(sides))
+    if (likely == side).mean() < DISTINCT:
+        raise NotMade("the two sides look alike")
+    for k in np.flatnonzero(score).tolist():
+        yield examples.found(k % n, f"its {('source', 'target')[k // n]} looks like the other side", float(score[k]))
+
+
+def _odd_lengths(examples: Examples) -> Iterator[AuditFinding]:
+    """Yield pairs whose ratio of lengths, in characters, is far from that of pairs as long."""
+    source, target = (np.array([*map(len, side)]) + 1 for side in (examples.texts, examples.answers))
+    ratios, order = np.log(target / source), np.argsort(np.maximum(source, target), kind="stable")
+    for rows in np.array_split(order, max(1, len(order) // PER_BIN)):
+        apart = ratios[rows] - np.median(ratios[rows])
+        apart /= max(1.4826 * float(np.median(np.abs(apart))), SMALLEST_SPREAD)
+        for k in np.flatnonzero(np.abs(apart) >= LENGTH_LIMIT).tolist():
+            matter = f"its target is {'long' if apart[k] > 0 else 'short'} for its source"
+            yield examples.found(int(rows[k]), matter, float(abs(apart[k])))
+
+
+# --- the checks ---------------------------------------------------------------------------------------------------
+
+
+class Check(NamedTuple):
+    """A kind of fault, the kinds of examples that have it, what finds it, and what to do about it."""
+
+    kind: str
+    applies: str
+    find: Callable[[Examples], Iterator[AuditFinding]]
+    advice: str
+
+
+CHECKS = (
+    Check("contradiction", "label pair number tags", _contradictions, "give equal texts one answer"),
+    Check("label-leak", "label pair", _label_leaks, "remove the word, unless it is what the label is about"),
+    Check("split-overlap", "label pair number tags target", partial(_nearly_equal, across=True), "keep it in one part"),
+    Check("label-error", "label tags", _label_errors, "read it, and correct the answer where it is wrong"),
+    Check("near-duplicate", "label pair number tags", partial(_nearly_equal, across=False), "keep one of them"),
+    Check("wrong-language", "target", _wrong_sides, "translate it, or exchange the sides"),
+    Check("length", "target", _odd_lengths, "see whether a side is cut, or two sentences are on a line"),
+)
+"""In the order of the report: causes before what follows from them."""
+
+
+def audit(parts: Mapping[str, Rows], target: str, separator: str = ";", notes: Sequence[str] = ()) -> AuditReport:
+    """Make the checks that apply to what the texts of all parts come with; `separator` parts several labels.
+
+    Raises:
+        DataError: there are no examples.
+    """
+    examples = Examples(parts, target, separator)
+    report = AuditReport([], {}, {}, [*notes])
+    if n_empty := sum(len(part.text) for part in parts.values()) - len(examples.texts):
+        report.notes.append(f"{counted(n_empty, 'examples')} with an empty text left out")
+    for check in (check for check in CHECKS if examples.kind in check.applies.split()):
+        try:
+            found = sorted(check.find(examples), key=lambda each: -each.score)
+        except NotMade as reason:
+            report.not_made[check.kind] = str(reason)
+            continue
+        report.counts[check.kind] = len(found)
+        report.findings.extend(replace(each, kind=check.kind) for each in found)
+    return report
+
+
+@pipes_kept()
+def audit_data(schema: DataSchema, data: DataConfig) -> AuditReport:
+    """Read all parts of the data as training does, and audit them.
+
+    Raises:
+        UsageError: files are not named, a column is missing, or the texts have no answers.
+        DataError: a file cannot be read as it stands.
+    """
+    if not schema.target or data.dataset != "files":
+        what = f"an audit reads files of texts with answers, not those of {schema.task} ({data.dataset})"
+        raise UsageError(what, "audit classify, multilabel, regress, tag or translate, with --train-file")
+    diagnostics = Diagnostics()
+    parts = read_parts(schema, data_parts(schema, data), data, diagnostics)
+    diagnostics.raise_if_any()
+    return audit(parts, schema.target, data.files.label_separator, [*dict.fromkeys(diagnostics.notes)])
+
+
+def write_report(path: Path, findings: Sequence[AuditFinding]) -> None:
+    """Write findings as a CSV with every field in quotes, atomically."""
+    table = io.StringIO()
+    rows = [[field.name for field in fields(AuditFinding)], *map(astuple, findings)]
+    writer = csv.writer(table, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerows([safe_cell(str(cell)) for cell in row] for row in rows)
+    atomic_write_text(path, table.getvalue())
+
+
+def safe_cell(cell: str) -> str:
+    """Return a cell that no spreadsheet takes for a formula: one that begins like it gets an apostrophe before it."""
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
