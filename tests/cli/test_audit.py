@@ -41,7 +41,7 @@ def test_findings_are_printed_and_written(cli: Callable, table: Path, tmp_path: 
     with open(out, encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file)]
     assert [*rows[0]] == COLUMNS and {row["place"] for row in rows} == {f"{table}:{n}" for n in (12, 73, 203, 243)}
-    assert cli("data", "audit", "--train-file", table, "--out", again).code == 0
+    assert cli("data", "audit", "classify", "--train-file", table, "--out", again).code == 0
     assert out.read_bytes() == again.read_bytes()
 
 
