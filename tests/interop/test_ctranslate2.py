@@ -137,10 +137,11 @@ def test_a_dry_run_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert result.facts.architecture == "TransformerDecoderModel" and not (tmp_path / "out").exists()
 
 
-def test_without_validation_texts_it_is_said_that_nothing_was_checked(tmp_path: Path) -> None:
+def test_a_model_that_names_no_data_is_compared_on_sample_texts(tmp_path: Path) -> None:
     result = export(subject_of(("translate", {})), "ctranslate2", tmp_path / "out")
-    assert result.facts.check is None and result.not_checked.startswith("not checked: ")
-    assert "Not compared with the run" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert result.facts.check is not None and result.facts.check["texts"] == "sample"
+    assert result.facts.check["largest_difference"] < 1e-4  # of scores too
+    assert "sample texts" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["model.bin", "tokenizer.json", FACTS, "manifest.json"])

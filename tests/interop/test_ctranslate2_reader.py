@@ -23,8 +23,8 @@ from glassformer.api import load
 from glassformer.config import DecodeConfig
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, GlassformerError, UsageError
-from glassformer.interop.ctranslate2_check import check_with_ctranslate2
-from glassformer.interop.ctranslate2_reader import is_ctranslate2, read_ctranslate2
+from glassformer.interop.check import check_import
+from glassformer.interop.ctranslate2_reader import read_ctranslate2
 from glassformer.interop.exported import load_exported
 from glassformer.interop.imported import restore_imported
 from glassformer.interop.read import import_folder
@@ -76,7 +76,6 @@ def scores_of(task: Any, model: Any, texts: list[str], translations: list[str]) 
 def test_a_translator_of_opennmt_answers_as_there(precision: str) -> None:
     """Greedy and beam 4, with scores. Under a length penalty the two beams end at other times: see `choose._BEAM`."""
     folder = ROOT / f"aren-transliteration{precision}"
-    assert is_ctranslate2(folder)
     task, model = restore_imported(read_ctranslate2(folder, None))
     texts = names(folder, 200)
     for beam, length_penalty in ((1, 1.0), (4, 0.0), (4, 1.0)):
@@ -214,13 +213,13 @@ def test_an_import_is_compared_with_the_library(kind: str, monkeypatch: pytest.M
     run_of(kind, monkeypatch).export("ctranslate2", tmp_path / "out")
     made = import_folder(tmp_path / "out", tmp_path / "run")
     assert made.check is not None and made.check.library == f"ctranslate2 {ctranslate2.__version__}"
-    assert made.check.differences["log-probabilities"] < 1e-4 and made.check.equal_answers == 1
+    assert made.check.largest_difference < 1e-4 and made.check.equal_answers == 1
     again = load(tmp_path / "run")
     assert again.predict("abc", beam_size=1) if kind == "translate" else again.predict("abc", temperature=0.0)
     with torch.no_grad():
         next(p for n, p in again.model.named_parameters() if n.endswith("q_proj.weight")).mul_(1.5)
-    check = check_with_ctranslate2(again.task, again.model, tmp_path / "out")
-    assert check is not None and check.differences["log-probabilities"] > 1e-3
+    check = check_import(made.model, again.task, again.model, tmp_path / "out")
+    assert check is not None and check.largest_difference > 1e-3
 
 
 def test_the_library_opens_no_file_of_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -244,7 +243,7 @@ def test_a_start_token_can_be_the_end_token(monkeypatch: pytest.MonkeyPatch, tmp
     config = json.loads((folder / "config.json").read_text())
     _write(folder, "config.json", json.dumps(config | {"decoder_start_token": "[EOS]"}))
     made = import_folder(folder, tmp_path / "run")
-    assert made.check is not None and made.check.differences["log-probabilities"] < 1e-4
+    assert made.check is not None and made.check.largest_difference < 1e-4
     assert made.check.equal_answers == 1 and made.model.tokenizer.bos_id == made.model.tokenizer.eos_id
 
 

@@ -147,9 +147,9 @@ def test_a_graph_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch
     export(run, "onnx", tmp_path / "out")
     facts = load_exported(tmp_path / "out").facts
     with pytest.raises(CheckpointError, match=r"decoder_step\.onnx"):
-        load_engine(tmp_path / "out", facts, "cpu")
+        load_engine(tmp_path / "out", facts, run.task.tokenizer, "cpu")
     with pytest.raises(UsageError, match="cannot compute on cuda"):
-        load_engine(tmp_path / "out", facts, "cuda")
+        load_engine(tmp_path / "out", facts, run.task.tokenizer, "cuda")
 
 
 def test_a_model_too_large_for_one_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.helpers.pretrained import bert_folder
 
 import glassformer
 from glassformer.errors import CheckpointError, Interrupted
-from glassformer.interop import import_check
+from glassformer.interop import read
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.origin import Origin, read_origin
 from glassformer.training import trainer
@@ -24,7 +24,7 @@ CARD = "---\nlicense: apache-2.0\nbase_model:\n- lab/first-model\ntags: [x]\n---
 
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
+    monkeypatch.setattr(read, "check_import", lambda *_: None)
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from tests.helpers.for_each import for_each
 import glassformer
 import glassformer.interop.export
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
-from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop import import_check
+from glassformer.errors import CheckpointError
+from glassformer.interop import read
 from glassformer.interop.choose import REGISTERED, choose
 from glassformer.interop.export import export
-from glassformer.interop.export_facts import FACTS, ExportFacts
+from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, ExportFacts
 from glassformer.interop.hf_settings import CLASSES
 from glassformer.interop.hf_writer import write_hf
 from glassformer.interop.imported import restore_imported
@@ -35,7 +35,7 @@ TASKS = {"language_model": "lm", "translator": "translate"}
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the comparisons with transformers; test_hf.py and test_import_families.py have them."""
-    monkeypatch.setattr(import_check, "_load", lambda *_: (_ for _ in ()).throw(OSError("left out")))
+    monkeypatch.setattr(read, "check_import", lambda *_: None)
     monkeypatch.setattr(glassformer.interop.export, "check_export", lambda *_: "left out")
 
 
@@ -60,7 +60,8 @@ def forms() -> Iterator[tuple[str, dict[str, Any], str]]:
 def written(model: Any, kind: str, name: str, tokenizer: Tokenizer, folder: Path) -> Path:
     folder.mkdir()
     facts = ExportFacts("hf", name, TASKS[kind], kind, "run", CONTEXT - 1, CONTEXT, "float32", {})
-    files = [*write_hf(model, tokenizer, DecodeConfig(), name), (FACTS, facts.to_json())]
+    own = RUN_TOKENIZER, tokenizer.to_json().encode()
+    files = [*write_hf(model, tokenizer, DecodeConfig(), name), (FACTS, facts.to_json()), own]
     for file, data in files:
         (folder / file).write_bytes(data)
     return folder
@@ -153,15 +154,23 @@ def close(ours: Any, theirs: Any) -> bool:
     return ours == (pytest.approx(theirs, abs=1e-5) if isinstance(ours, float) else theirs)
 
 
-def test_what_a_folder_does_not_hold_whole_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    words = {"tokenizer": "word", "vocab_size": 12, "ngrams": 60}
-    export(run_of("classify", monkeypatch, words), "hf", tmp_path / "ngrams")
-    export(ensemble_of(run_of("classify", monkeypatch)), "hf", tmp_path / "ensemble")
-    for folder, message in (("ngrams", "n_ngrams"), ("ensemble", "n_members is 2")):
-        with pytest.raises(UsageError, match=message):
-            glassformer.import_model(tmp_path / folder, tmp_path / "run")
-    export(run_of("lm", monkeypatch), "ctranslate2", tmp_path / "other")
-    (tmp_path / "ngrams" / FACTS).write_bytes((tmp_path / "other" / FACTS).read_bytes())
+def test_spelling_pairs_of_words_and_members_come_back_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    texts = [*TEXTS, "refundable goodish", "good and bad refunds"]
+    for name, run in {
+        "words": run_of("classify", monkeypatch, {"tokenizer": "word", "vocab_size": 12, "ngrams": 60, "bigrams": 40}),
+        "ensemble": ensemble_of(run_of("classify", monkeypatch)),
+    }.items():
+        export(run, "hf", tmp_path / name)
+        again = glassformer.load(
+            glassformer.import_model(tmp_path / name, tmp_path / f"{name}-run").path, precision="fp32"
+        )
+        assert again.predict(texts) == run.predict(texts) == glassformer.load(tmp_path / name).predict(texts)
+
+
+def test_a_description_of_another_export_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for target in ("hf", "ctranslate2"):
+        export(run_of("lm", monkeypatch), target, tmp_path / target)  # pyright: ignore[reportArgumentType]
+    (tmp_path / "hf" / FACTS).write_bytes((tmp_path / "ctranslate2" / FACTS).read_bytes())
     with pytest.raises(CheckpointError, match="an export to ctranslate2"):
-        glassformer.import_model(tmp_path / "ngrams", tmp_path / "run")
+        glassformer.import_model(tmp_path / "hf", tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -56,8 +56,6 @@ def run(argv: Sequence[str]) -> int:
     if result.check is None:
         console.write("check    not checked: the library that it came from is not installed")
     else:
-        for place, difference in result.check.differences.items():
-            console.write(f"check    {place}: {difference:.1e}")
-        console.write(f"check    {result.check.text}")
+        console.write(f"check    {result.check.words}")
     console.write(f'use it:  {glassformer_command("predict", result.out)} "…"')
     return 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from glassformer.interop.export_facts import ExportFacts, agreement
+from glassformer.interop.export_facts import CheckResult, ExportFacts
 from glassformer.report.run_record import RunRecord
 from glassformer.report.write import dataset
 from glassformer.runs.origin import Origin
 from glassformer.runs.records import Evaluation
+from glassformer.tasks import Task
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.special_tokens import SpecialTokens
 
@@ -180,7 +181,13 @@ print(vector[0])
 }
 
 
-def example_of(facts: ExportFacts, spelled: bool, pooling: str = "mean", has_sides: bool = False) -> str:
+def example_of(
+    facts: ExportFacts,
+    spelled: bool,
+    pooling: str = "mean",
+    has_sides: bool = False,
+    special: SpecialTokens | None = None,
+) -> str:
     """Return the lines for an exported model; arguments as of `card`."""
     if facts.target == "onnx" and facts.kind in _WORDS:
         words = _WORDS[facts.kind]
@@ -192,13 +199,13 @@ def example_of(facts: ExportFacts, spelled: bool, pooling: str = "mean", has_sid
         first = "import json\nfrom pathlib import Path\n\n" if facts.kind != "text_embedder" else ""
         parts = [first, _ONNX, words, inputs, _SPELLED if spelled else "", run]
         example = "".join([*parts, _RESULT[facts.kind]])
-        return example if facts.special is None else _with_own_tokens(example, facts)
+        return example if special is None else _with_own_tokens(example, special)
     n_new = min(40, facts.context // 2)  # positions end with the context
     example = EXAMPLES[facts.target, facts.kind].replace("40", str(n_new)).replace("POOLED", _POOLED.get(pooling, ""))
-    if facts.special is not None and (facts.target, facts.kind) == ("hf", "masked_language_model"):
+    if special is not None and (facts.target, facts.kind) == ("hf", "masked_language_model"):
         example = _FILL_IMPORTED
-    if facts.special is not None:
-        example = _with_ids(_with_sides(example) if has_sides else example, facts)
+    if special is not None:
+        example = _with_ids(_with_sides(example) if has_sides else example, special)
     if facts.architecture.startswith("Glassformer"):
         return f"import glassformer.interop.hf_class  # it registers the class\n{example}"
     return example
@@ -215,9 +222,8 @@ def _with_sides(example: str) -> str:
 _PLAIN = 'tokenizer.encode("a text", add_special_tokens=False).ids'
 
 
-def _with_ids(example: str, facts: ExportFacts) -> str:
+def _with_ids(example: str, special: SpecialTokens) -> str:
     """Return the example of a translator or a language model in ONNX with the ids of an imported tokenizer."""
-    special = SpecialTokens.from_json(facts.special, facts.run)
     plain, never = _PLAIN, {special.pad, special.bos} - {special.eos}
     example = example.replace("or UNKNOWN", f"or {max(0, special.unk)}")
     if "*(tokenizer" in example:
@@ -237,9 +243,8 @@ def _with_ids(example: str, facts: ExportFacts) -> str:
     return example
 
 
-def _with_own_tokens(example: str, facts: ExportFacts) -> str:
+def _with_own_tokens(example: str, special: SpecialTokens) -> str:
     """Return the example of a model of texts in ONNX with the tokens and ids of an imported tokenizer."""
-    special = SpecialTokens.from_json(facts.special, facts.run)
     before, after = ("".join(text) for text in ([f"{i}, " for i in special.prefix], [f", {i}" for i in special.suffix]))
     for ours, theirs in {
         "encoding = tokenizer.encode(text, add_special_tokens=False)": "encoding = tokenizer.encode(text)",
@@ -268,21 +273,14 @@ LIBRARIES = {"hf": "transformers"}
 
 
 def card(
-    facts: ExportFacts,
-    report: TaskReport,
-    record: RunRecord | None,
-    license: str | None,
-    spelled: bool = False,
-    origin: Origin | None = None,
-    pooling: str = "mean",
-    has_sides: bool = False,
+    facts: ExportFacts, task: Task, record: RunRecord | None, license: str | None, origin: Origin | None = None
 ) -> str:
-    """Return the card.
+    """Return the card of an exported model of a task.
 
-    `record` is None without a run folder; `spelled` says that the model reads the character n-grams of words,
-    `pooling` how a bare encoder pools, and `has_sides` that the two sides of a translator are cut by files of their
-    own. A licence is never guessed: that of imported weights (`origin`) is on their card.
+    `record` is None without a run folder. A licence is never guessed: that of imported weights (`origin`) is on their
+    card.
     """
+    report, t = task.report, task.tokenizer
     head = [
         "---",
         f"library_name: {LIBRARIES.get(facts.target, facts.target)}",
@@ -301,13 +299,19 @@ def card(
     lines += [f"- Exported for {facts.target} as {facts.architecture}, weights in {facts.dtype}."]
     lines += _score(report, record.evaluation) if record is not None and record.evaluation else []
     if facts.check:
-        lines.append(f"- Compared with the run on {': '.join(agreement(facts.check))}.")
+        lines.append(f"- Compared with the run: {CheckResult(**facts.check).words}.")
     else:
         lines.append("- Not compared with the run.")
     lines += [f"- {note[0].upper()}{note[1:]}." for note in facts.notes]
     lines += ["", "\n\n".join(origin.of_descendant())] if origin else []
     lines += ["", f"Limits: {report.limits} It reads texts up to {min(facts.max_len, facts.context):,} tokens."]
-    lines += ["", "```python", example_of(facts, spelled, pooling, has_sides).rstrip(), "```", ""]
+    lines += [
+        "",
+        "```python",
+        example_of(facts, t.ngrams is not None, task.config.model.pooling, t.of_targets is not t, t.special).rstrip(),
+        "```",
+        "",
+    ]
     lines += ["With Glassformer: `glassformer predict FOLDER TEXT`, which keeps the run's limits of length.", ""]
     return "\n".join(lines)
 

@@ -19,12 +19,14 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from glassformer.errors import CheckpointError
-from glassformer.interop.export_facts import MAX_WEIGHTS, FieldReader, require
+from glassformer.interop.export_facts import MAX_WEIGHTS
 from glassformer.utils.safe_read import open_regular, read_bytes
 
 FILE = "model.bin"
@@ -40,6 +42,30 @@ _BFLOAT16 = 5
 _OF_WIDTH = {4: 0, 1: 1, 2: 2}
 """Id of the type by the bytes of a number, before version 4."""
 _HINT = "copy the folder whole, or convert the model again"
+
+
+class FieldReader:
+    """Reads the fields of a binary file one by one; little-endian."""
+
+    def __init__(self, file: BufferedReader) -> None:
+        self.file, self.size = file, os.fstat(file.fileno()).st_size
+
+    def numbers(self, layout: str) -> tuple[Any, ...]:
+        """Return numbers in a layout of `struct`."""
+        layout = f"<{layout}"
+        return struct.unpack(layout, self.file.read(struct.calcsize(layout)))
+
+    def text(self, length: str, most: int) -> str:
+        """Return a text after its length in bytes, a number in a layout of `struct`."""
+        [n_bytes] = self.numbers(length)
+        require(n_bytes <= most, f"a text of {n_bytes} bytes")
+        return self.file.read(n_bytes).decode("utf-8")
+
+
+def require(is_right: bool, what: str) -> None:
+    """Say what is wrong with a file that `open_variables` reads."""
+    if not is_right:
+        raise ValueError(what)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ The library trusts what stands in its files.
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,16 +15,9 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.ctranslate2_binary import in_memory
-from glassformer.interop.export_facts import (
-    ExportFacts,
-    FieldReader,
-    checked_fields,
-    library,
-    not_exported,
-    require,
-    tokenizer_of,
-)
+from glassformer.interop.ctranslate2_binary import in_memory, open_variables
+from glassformer.interop.export_facts import RUN_TOKENIZER, ExportFacts, library, not_exported
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
 from glassformer.utils.safe_read import read_json, read_json_object
 
@@ -47,99 +38,71 @@ SETTINGS = {
     "unk_token": str,
 }
 """Settings of `config.json`, and their types."""
-VERSION, MAX_VARIABLES = 6, 100_000
-_WIDTHS = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2}
-"""Bytes of a number, by the id of its type: float32, int8, int16, int32, float16, bfloat16."""
 
 
-def check_ctranslate2(folder: Path, facts: ExportFacts, tokens: Sequence[str]) -> None:
-    """Check the files of a model.
+def check_export(folder: Path, kind: str, tokens: Sequence[str]) -> None:
+    """Check the files of an exported model.
 
     Raises:
         CheckpointError: they are not those that an export writes.
     """
-    vocabulary = folder / VOCABULARIES[facts.kind]
+    vocabulary = folder / VOCABULARIES[kind]
     if read_json(vocabulary) != [*tokens]:
-        raise not_exported(f"{vocabulary} does not hold the tokens of tokenizer.json")
+        raise not_exported(f"{vocabulary} does not hold the tokens of {RUN_TOKENIZER}")
     for name, value in read_json_object(folder / CONFIG).items():
         if name not in SETTINGS or not isinstance(value, SETTINGS[name]):
             raise CheckpointError(f"{folder / CONFIG}: {name[:80]} {str(value)[:80]!r} is in no export")
-    with checked_fields(folder / MODEL) as fields:
-        _check_variables(fields, SPECS[facts.kind], len(tokens))
-
-
-def _check_variables(fields: FieldReader, spec: str, n_tokens: int) -> None:
-    """Check that the variables fill the file, and that those of tokens have as many rows as there are tokens."""
-    [version] = fields.numbers("I")
-    require(version == VERSION, f"version {version}")
-    found = _name(fields)
-    require(found == spec, f"it is a {found[:80]!r}")
-    _, n_variables = fields.numbers("II")
-    require(n_variables <= MAX_VARIABLES, f"{n_variables} variables")
-    names = set[str]()
-    for _ in range(n_variables):
-        name, [rank] = _name(fields), fields.numbers("B")
-        require(rank <= 4, f"{name[:80]!r} has {rank} axes")
-        shape = fields.numbers(f"{rank}I")
-        kind, n_bytes = fields.numbers("BI")
-        require(kind in _WIDTHS and n_bytes == _WIDTHS[kind] * math.prod(shape), f"{name[:80]!r} has another size")
-        require(fields.file.tell() + n_bytes <= fields.size, f"it ends inside of {name[:80]!r}")
-        fields.file.seek(n_bytes, os.SEEK_CUR)
-        names.add(name)
-        if name.endswith(("embeddings/weight", "embeddings_0/weight", "projection/weight")):
-            require(rank == 2 and shape[0] == n_tokens, f"{name[:80]!r} has {shape} numbers for {n_tokens} tokens")
-    [n_aliases] = fields.numbers("I")
-    require(n_aliases <= MAX_VARIABLES, f"{n_aliases} second names")
-    for _ in range(n_aliases):
-        _name(fields)
-        require(_name(fields) in names, "a second name of nothing")
-    require(fields.file.tell() == fields.size, "something follows its variables")
-
-
-def _name(fields: FieldReader) -> str:
-    return fields.text("H", 1 << 16).removesuffix("\0")
+    with open_variables(folder / MODEL) as variables:
+        if variables.spec != SPECS[kind]:
+            raise not_exported(f"{folder / MODEL} is a {variables.spec}")
+        for name in variables.names():
+            if name.endswith(("embeddings/weight", "embeddings_0/weight", "projection/weight")):
+                shape = variables.shape(name)
+                if len(shape) != 2 or shape[0] != len(tokens):
+                    raise not_exported(f"{folder / MODEL}: {name} has the shape {shape} for {len(tokens)} tokens")
 
 
 BATCH_TOKENS = 1024
 """Tokens of a batch, few enough that a chunk of texts gives every worker some."""
 
 
-def load_engine(path: Path, facts: ExportFacts, device: str) -> CTranslate2Engine:
+def load_engine(path: Path, facts: ExportFacts, tokenizer: Tokenizer, device: str) -> CTranslate2Engine:
     """Return the engine of an exported folder, which computes with the numbers of the file.
 
     Raises:
         CheckpointError: the library cannot read the folder.
         UsageError: it is not installed.
     """
-    engine = CTranslate2Engine(path, facts, device)
-    engine.model  # noqa: B018  (so that an error comes now)
-    return engine
+    library("an export for ctranslate2", "ctranslate2", "ctranslate2")
+    check_export(path, facts.kind, tokenizer.vocabulary())
+    return CTranslate2Engine(path, (MODEL, CONFIG, VOCABULARIES[facts.kind]), facts.kind, tokenizer, device)
 
 
 class CTranslate2Engine(Engine):
-    """A `ctranslate2.Translator` or a `ctranslate2.Generator`."""
+    """A `ctranslate2.Translator` or a `ctranslate2.Generator`; it is given the content of the files alone."""
 
-    def __init__(self, path: Path, facts: ExportFacts, device: str) -> None:
-        self.path, self.facts, self.device, self._seed = path, facts, device, 0
+    def __init__(
+        self, path: Path, files: Sequence[str], kind: str, tokenizer: Tokenizer, device: str, numbers: str = "default"
+    ) -> None:
+        self.path, self._files, self._kind, self._device, self._numbers = path, files, kind, device, numbers
         # A worker a core, each with one thread: on two cores, models of this size translate a sentence alone as fast
         # with one thread as with two, which wait for each other at every step, and in bulk 1.3 times as many.
-        self._workers = cpu_threads.n_threads()
-        self._tokenizer = tokenizer_of(path, facts)
-        self._tokens = self._tokenizer.vocabulary()
+        self._workers, self._seed = cpu_threads.n_threads(), 0
+        self._tokenizer = tokenizer
+        self._tokens = tokenizer.vocabulary()
         self._ids = {token: id for id, token in enumerate(self._tokens)}
         self.n_tokens = len(self._tokens)
+        self.model  # noqa: B018  (so that an error comes now)
 
     @cached_property
     def model(self) -> Any:
         """Return the library's object."""
         ctranslate2 = library("an export for ctranslate2", "ctranslate2", "ctranslate2")
-        check_ctranslate2(self.path, self.facts, self._tokens)
         ctranslate2.set_random_seed(self._seed)
-        kind = ctranslate2.Translator if self.facts.kind == "translator" else ctranslate2.Generator
-        threads = {"inter_threads": self._workers, "intra_threads": 1}
-        files = in_memory(self.path, (MODEL, CONFIG, VOCABULARIES[self.facts.kind]))
+        kind = ctranslate2.Translator if self._kind == "translator" else ctranslate2.Generator
+        options = {"inter_threads": self._workers, "intra_threads": 1, "files": in_memory(self.path, self._files)}
         try:
-            return kind(str(self.path), device=self.device, compute_type="default", files=files, **threads)
+            return kind(str(self.path), device=self._device, compute_type=self._numbers, **options)
         except (RuntimeError, ValueError) as error:
             raise not_exported(f"ctranslate2 cannot read {self.path}: {error}") from error
 
@@ -162,10 +125,26 @@ class CTranslate2Engine(Engine):
             return_scores=True,
             return_end_token=True,
         )
-        return [
-            [([self._ids[word] for word in words], score) for words, score in zip(r.hypotheses, r.scores, strict=True)]
-            for r in results
-        ]
+        return self._scored(self._words([self._unframed(ids) for ids in sources]), results, decode.length_penalty)
+
+    def _scored(self, sources: list[list[str]], results: Sequence[Any], length_penalty: float) -> list[Hypotheses]:
+        """Return hypotheses with scores as those of a run: the library's are of the tokens that may be written alone.
+
+        One that did not end keeps the library's score.
+        """
+        end = self._tokens[self._tokenizer.eos_id]
+        ended = [(i, words) for i, r in enumerate(results) for words in r.hypotheses if words[-1:] == [end]]
+        given, targets = [sources[i] for i, _ in ended], [words[:-1] for _, words in ended]
+        options = {"max_batch_size": BATCH_TOKENS, "batch_type": "tokens", "max_input_length": 0}
+        scored = iter(self.model.score_batch(given, targets, **options))
+        found = list[Hypotheses]()
+        for r in results:
+            found.append([])
+            for words, score in zip(r.hypotheses, r.scores, strict=True):
+                if words[-1:] == [end]:
+                    score = sum(next(scored).log_probs) / len(words) ** length_penalty
+                found[-1].append(([self._ids[word] for word in words], score))
+        return found
 
     def generate(
         self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]

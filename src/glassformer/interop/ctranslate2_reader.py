@@ -24,7 +24,7 @@ from glassformer.interop.ctranslate2_vocabulary import (
     with_joint_vocabulary,
 )
 from glassformer.interop.ctranslate2_weights import TransformerWeights, read_weights
-from glassformer.interop.export_facts import FACTS, decode_of, read_facts
+from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, decode_of, read_facts
 from glassformer.interop.imported import ImportedModel, ImportSource
 from glassformer.interop.own_export import own_tokenizer
 from glassformer.interop.source_folder import SourceFolder
@@ -35,16 +35,17 @@ from glassformer.utils.safe_read import LIMITS, check_types, read_json_object, r
 
 CONFIG = "config.json"
 VOCABULARIES = ("source_vocabulary", "target_vocabulary", "shared_vocabulary", "vocabulary")
-FILES = (FILE, CONFIG, TOKENIZER, FACTS, *(f"{name}.{end}" for name in VOCABULARIES for end in ("json", "txt")))
+FILES = (
+    FILE,
+    CONFIG,
+    TOKENIZER,
+    RUN_TOKENIZER,
+    FACTS,
+    *(f"{name}.{end}" for name in VOCABULARIES for end in ("json", "txt")),
+)
 """Files that are read, where they are there."""
 CTRANSLATE2_BEAM = 2
 """The default beam size of CTranslate2."""
-
-
-def is_ctranslate2(folder: Path) -> bool:
-    """Return True if a folder has the files of a CTranslate2 model; nothing in them is checked."""
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
-    return FILE in names and any(f"{name}.{end}" in names for name in VOCABULARIES for end in ("json", "txt"))
 
 
 def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
@@ -76,8 +77,8 @@ def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
     is_translator = found.kind == "translator"
     tokens = _vocabularies(folder, found, roles.unk)
     joint = join(*tokens, roles)
-    if facts is not None and TOKENIZER in names:  # an export of ours, which knows the roles
-        tokenizer = own_tokenizer(SourceFolder(folder), facts)
+    if facts is not None:
+        tokenizer = own_tokenizer(SourceFolder(folder))
     elif TOKENIZER in names:
         path = folder / TOKENIZER
         tokenizer = Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), joint.special, path)
@@ -114,6 +115,11 @@ def files_of(folder: Path) -> list[str]:
         if (folder / name).is_symlink() and inside not in (folder / name).resolve().parents:
             raise CheckpointError(f"{folder / name} is a link out of the folder", "put there what it leads to")
     return names
+
+
+def library_files(folder: Path) -> list[str]:
+    """Return the names of the files that CTranslate2 itself reads."""
+    return [name for name in files_of(folder) if name not in (TOKENIZER, RUN_TOKENIZER, FACTS)]
 
 
 def _vocabularies(folder: Path, found: TransformerWeights, unk: str) -> tuple[list[str], list[str]]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import logging
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from torch import nn
 
-from glassformer.errors import ResourceError, UsageError
+from glassformer.errors import UsageError
 from glassformer.interop.card import card
-from glassformer.interop.check import CheckResult, check_export
+from glassformer.interop.check import check_export
 from glassformer.interop.choose import TARGETS, Choice, Target, choose
-from glassformer.interop.export_facts import CARD, FACTS, KIND, ExportFacts, agreement
+from glassformer.interop.export_facts import CARD, FACTS, KIND, RUN_TOKENIZER, CheckResult, ExportFacts, facts_of
 from glassformer.interop.hf_tokenizer_writer import tokenizer_files
+from glassformer.interop.new_folder import new_folder
 from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
@@ -27,69 +25,6 @@ from glassformer.runs.origin import read_origin
 from glassformer.runs.sealed_folder import write_sealed_folder
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.atomic_io import remove_folder, sync
-
-_counter = itertools.count()
-
-
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """Yield the path of a folder to make, which becomes `out` at the end of the block.
-
-    If the block fails, nothing is left of it. What earlier processes left that were killed meanwhile is removed first.
-
-    Args:
-        out: a path where there is nothing, or an empty folder; a link to one is followed.
-
-    Raises:
-        ResourceError: the disk cannot be written.
-    """
-    out = Path(os.path.realpath(out))
-    try:
-        _remove_leftovers(out)
-        temporary = out.with_name(f".tmp-{out.name}-{os.getpid()}-new{next(_counter)}")
-        temporary.mkdir(parents=True)
-    except OSError as error:
-        raise _cannot_write(out, error) from error
-    try:
-        yield temporary / out.name
-        if out.is_dir():
-            out.rmdir()  # it is empty, or this fails
-        os.replace(temporary / out.name, out)
-        sync(out.parent)
-    except OSError as error:
-        raise _cannot_write(out, error) from error
-    finally:
-        with suppress(OSError):
-            remove_folder(temporary)
-
-
-def _remove_leftovers(out: Path) -> None:
-    """Remove folders that processes which are gone began for `out`."""
-    for path in out.parent.glob(".tmp-*"):
-        process, _, count = path.name.removeprefix(f".tmp-{out.name}-").partition("-")
-        is_temporary = process.isdecimal() and len(process) < 10 and count.removeprefix("new").isdecimal()
-        if is_temporary and not _is_running(int(process)) and path.is_dir() and not path.is_symlink():
-            with suppress(OSError):
-                remove_folder(path)
-
-
-def _is_running(process: int) -> bool:
-    """Return True if there is such a process, or if that cannot be known."""
-    if os.name == "nt" or process == os.getpid():
-        return True  # Windows has no signal that changes nothing
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _cannot_write(out: Path, error: OSError) -> ResourceError:
-    return ResourceError(f"{out} cannot be written: {error.strerror or error}", "choose a folder that can be written")
-
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +53,7 @@ class Export:
 
     def check_text(self) -> str:
         """Return the result of the comparison in words."""
-        return ": ".join(agreement(self.facts.check)) if self.facts.check else self.not_checked
+        return CheckResult(**self.facts.check).words if self.facts.check else self.not_checked
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON data."""
@@ -182,20 +117,19 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     origin = None if folder is None else read_origin(folder)
 
     def described(facts: ExportFacts) -> dict[str, list[bytes]]:
-        t, pooling = task.tokenizer, task.config.model.pooling
-        has_sides = t.of_targets is not t
-        text = card(facts, task.report, record, o.license, t.ngrams is not None, origin, pooling, has_sides)
+        text = card(facts, task, record, o.license, origin)
         return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
     logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph
     files = {name: [data] for name, data in tokenizer_files(task.tokenizer).items()}
+    files[RUN_TOKENIZER] = [task.tokenizer.to_json().encode("utf-8")]
     files |= {name: [data] for name, data in _written(task, model, facts)}
     with new_folder(out) as building:
         write_sealed_folder(building, KIND, files | described(facts))
         logger.info("comparing with the run")
         checked = check_export(task, model, building, path, allow_changed)
         if isinstance(checked, CheckResult):
-            facts = replace(facts, check=checked.to_json())
+            facts = replace(facts, check=asdict(checked))
             write_sealed_folder(building, KIND, files | described(facts))
             checked = ""
     return Export(out, facts, checked)
@@ -245,25 +179,9 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
     if between := list(run.task.tokenizer.separator):
         notes.append(f"each text is a pair: the ids of the first text, {between}, and the ids of the second")
     notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
-    c, special = run.task.config, run.task.tokenizer.special
-    return ExportFacts(
-        target=target,
-        architecture=choice.architecture,
-        task=run.task.name,
-        kind=str(run.task.explain_as),
-        run=run.path.resolve().name,
-        max_len=c.text.max_len,
-        context=int(cast(Any, model).max_len),
-        dtype=quantization or "float32",
-        decode=asdict(c.decode),
-        truncate=c.text.truncate,
-        labels=list(run.task.label_names or []),
-        notes=notes,
-        special=None if special is None else special.to_json(),
-        # Of a regressor, whose numbers are written in the units of the data, that is how they were in the run.
-        decision=run.task.decision.to_json() or None,
-        pairs=bool(run.task.tokenizer.separator),
-    )
+    context = int(cast(Any, model).max_len)
+    dtype = quantization or "float32"
+    return facts_of(run.task, target, choice.architecture, run.path, context, dtype=dtype, notes=notes)
 
 
 def check_frame(tokenizer: Tokenizer) -> None:

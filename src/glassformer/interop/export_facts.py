@@ -8,12 +8,8 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import os
-import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +19,13 @@ from glassformer.config.validation import TASK_NAMES, build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
 from glassformer.text.decision import Decision
-from glassformer.text.paired_tokenizer import PairedTokenizer
-from glassformer.text.pairs import PairTokenizer
-from glassformer.text.special_tokens import SIDES, SpecialTokens
-from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.safe_read import LIMITS, check_regular, open_regular, read_json_object
+from glassformer.utils.safe_read import check_regular, open_regular, read_json_object
 
 KIND, FACTS, CARD = "glassformer export", EXPORT_FACTS, "README.md"
-ENGINES = {
-    "ctranslate2": "glassformer.interop.ctranslate2_engine",
-    "hf": "glassformer.interop.hf_engine",
-    "onnx": "glassformer.interop.onnx_engine",
-}
-"""Modules with a function `load_engine(path, facts, device)`, imported when needed."""
+ENGINES = {"ctranslate2": "glassformer.interop.ctranslate2_engine", "onnx": "glassformer.interop.onnx_engine"}
+"""Modules with a function `load_engine(path, facts, tokenizer, device)`, imported when needed."""
+RUN_TOKENIZER = "run_tokenizer.json"
+"""The tokenizer of the run as it is; `tokenizer.json` is what other libraries can read of it."""
 _HF = {"model.safetensors", "config.json", "tokenizer_config.json"}
 FILES: dict[tuple[str, str], set[str]] = {
     # One vocabulary is written where both are equal, as they are here.
@@ -94,38 +84,32 @@ def not_exported(message: str) -> CheckpointError:
     return CheckpointError(message, "export the run again")
 
 
-class FieldReader:
-    """Reads the fields of a binary file one by one; little-endian."""
+@dataclass(frozen=True)
+class CheckResult:
+    """How a model of another library agrees with ours.
 
-    def __init__(self, file: BufferedReader) -> None:
-        self.file, self.size = file, os.fstat(file.fileno()).st_size
+    Attributes:
+        library: its name, with its version of an import.
+        texts: "validation" of the validation split of a run, or "sample", made for a model without data.
+        n_texts: number of texts that both answered.
+        equal_answers: share of them with equal answers, from 0 to 1; of a bare encoder of those whose nearest other
+            text is the same, by the cosine of their vectors.
+        largest_difference: largest difference of the log-probability of a token that a language model or a translator
+            predicts, of the score of a translation, of the probability of a class or of a masked token, of a number of
+            a vector, or of an answer that is a number, in standard deviations of the training numbers.
+    """
 
-    def numbers(self, layout: str) -> tuple[Any, ...]:
-        """Return numbers in a layout of `struct`."""
-        layout = f"<{layout}"
-        return struct.unpack(layout, self.file.read(struct.calcsize(layout)))
+    library: str
+    texts: str
+    n_texts: int
+    equal_answers: float
+    largest_difference: float
 
-    def text(self, length: str, most: int) -> str:
-        """Return a text after its length in bytes, a number in a layout of `struct`."""
-        [n_bytes] = self.numbers(length)
-        require(n_bytes <= most, f"a text of {n_bytes} bytes")
-        return self.file.read(n_bytes).decode("utf-8")
-
-
-def require(is_right: bool, what: str) -> None:
-    """Say what is wrong with a file that `checked_fields` reads."""
-    if not is_right:
-        raise ValueError(what)
-
-
-@contextmanager
-def checked_fields(path: Path) -> Iterator[FieldReader]:
-    """Open a file of weights; whatever `require` or reading finds wrong is a CheckpointError of this file."""
-    with open_regular(path, MAX_WEIGHTS) as file:
-        try:
-            yield FieldReader(file)
-        except (struct.error, ValueError, OverflowError) as error:
-            raise not_exported(f"{path} is not a model of this export: {error}") from error
+    @property
+    def words(self) -> str:
+        """Return the result in words."""
+        agreement = f"{100 * self.equal_answers:.1f}% equal answers, largest difference {self.largest_difference:.1e}"
+        return f"{self.n_texts} {self.texts} texts compared with {self.library}: {agreement}"
 
 
 @dataclass(frozen=True)
@@ -146,10 +130,7 @@ class ExportFacts:
         labels: the classes or labels of a classifier, in the order of the logits.
         decision: how their probabilities become answers (`text/decision.py`); None for the most probable class.
         notes: what differs from the run, one sentence each.
-        check: the comparison with the run (`interop/check.py`); None if it was not made. With `"texts": "sample"` its
-            texts were made for it, since the run has no data.
-        special: special tokens of an imported tokenizer, by role (`text/special_tokens.py`); None for those of ours.
-        pairs: whether each text is a pair of texts (`text/pairs.py`).
+        check: the comparison with the run, fields of `CheckResult`; None if it was not made.
     """
 
     target: str
@@ -165,9 +146,7 @@ class ExportFacts:
     labels: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     check: dict[str, Any] | None = None
-    special: dict[str, Any] | None = None
     decision: dict[str, Any] | None = None
-    pairs: bool = False
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
@@ -181,24 +160,17 @@ class ExportFacts:
     @property
     def required_files(self) -> set[str]:
         """Return the names of the files that the folder holds."""
-        return FILES[self.target, self.kind] | {FACTS, TOKENIZER}
+        return FILES[self.target, self.kind] | {FACTS, TOKENIZER, RUN_TOKENIZER}
 
     @property
     def possible_files(self) -> set[str]:
         """Return the names of the files that the folder may hold."""
         spelling = {"spelling.json"} if self.target == "onnx" else set[str]()
-        sides = {*SIDE_FILES} if self.kind == "translator" and self.special is not None else set[str]()
+        sides = {*SIDE_FILES} if self.kind == "translator" else set[str]()
         return self.required_files | {CARD} | spelling | sides
 
 
-def agreement(check: dict[str, Any]) -> tuple[str, str]:
-    """Return in words what an export was compared on, and how it agrees with its run."""
-    equal, difference = 100 * check["equal_answers"], check["largest_difference"]
-    texts = f"{check['n_texts']} {check.get('texts', 'validation')} texts"
-    return texts, f"{equal:.1f}% equal answers, largest difference {difference:.1e}"
-
-
-_MAY_BE_ABSENT = {"truncate", "labels", "notes", "check", "special", "decision", "pairs"}
+_MAY_BE_ABSENT = {"truncate", "labels", "notes", "check", "decision"}
 
 
 def read_facts(folder: Path) -> ExportFacts:
@@ -225,8 +197,6 @@ def read_facts(folder: Path) -> ExportFacts:
         raise not_exported(f"{path}: {facts.target} holds no {facts.kind.replace('_', ' ')}")
     if (facts.kind in CLASSIFIERS) != bool(facts.labels):
         raise not_exported(f"{path}: a {facts.kind} with {len(facts.labels)} labels")
-    if facts.special is not None:
-        SpecialTokens.from_json(facts.special, path)
     Decision.from_json(facts.decision, facts.labels, path)
     try:
         config_from_dict({"task": facts.task, "decode": facts.decode}, str(path))
@@ -255,26 +225,23 @@ def check_files(folder: Path, facts: ExportFacts, names: set[str]) -> None:
                     raise not_exported(f"{path} is not a file of {facts.target}")
 
 
-def tokenizer_of(folder: Path, facts: ExportFacts) -> Tokenizer:
-    """Return the tokenizer of an exported folder; special tokens of an imported one are in its description."""
-    path = folder / TOKENIZER
-    if facts.special is None:
-        tokenizer = Tokenizer.load(path)
-    else:
-        special = SpecialTokens.from_json(facts.special, folder / FACTS)
-        names = [TOKENIZER, *(name for name in SIDE_FILES if (folder / name).exists())]
-        content, *sides = (read_json_object(folder / name, LIMITS["tokenizer"]) for name in names)
-        tokenizer = imported_tokenizer(content, sides, special, path)
-    return PairTokenizer.of(tokenizer) if facts.pairs else tokenizer
-
-
-def imported_tokenizer(
-    content: dict[str, Any], sides: list[dict[str, Any]], special: SpecialTokens, where: Path
-) -> Tokenizer:
-    """Return an imported tokenizer of its parsed `tokenizer.json`, and of its `SIDE_FILES` where it has some."""
-    if sides:
-        return PairedTokenizer({**content, SIDES: sides}, special, where)
-    return Tokenizer.imported(json.dumps(content), special, where)
+def facts_of(task: Any, target: str, architecture: str, run: Path, context: int, **more: Any) -> ExportFacts:
+    """Return the description of a model of a task (`Task`), before it is compared; `more` are further fields of it."""
+    c = task.config
+    return ExportFacts(
+        target=target,
+        architecture=architecture,
+        task=task.name,
+        kind=str(task.explain_as),
+        run=run.resolve().name,
+        max_len=c.text.max_len,
+        context=context,
+        decode=asdict(c.decode),
+        truncate=c.text.truncate,
+        labels=list(task.label_names or []),
+        decision=task.decision.to_json() or None,
+        **more,
+    )
 
 
 def decode_of(facts: ExportFacts) -> DecodeConfig:
@@ -297,14 +264,13 @@ def _is_size(value: Any) -> bool:
 def _is_check(value: Any) -> bool:
     if value is None:
         return True
-    if not isinstance(value, dict) or value.get("texts", "sample") != "sample":
+    if not isinstance(value, dict) or value.keys() != {one.name for one in fields(CheckResult)}:
         return False
-    value = {name: x for name, x in value.items() if name != "texts"}
-    if value.keys() != {"n_texts", "equal_answers", "largest_difference"}:
+    numbers = [value[name] for name in ("n_texts", "equal_answers", "largest_difference")]
+    if not all(type(x) in (int, float) and math.isfinite(x) and x >= 0 for x in numbers):
         return False
-    if not all(type(x) in (int, float) and math.isfinite(x) and x >= 0 for x in value.values()):
-        return False
-    return type(value["n_texts"]) is int and value["equal_answers"] <= 1
+    words = _is_text(value["library"]) and value["texts"] in ("validation", "sample")
+    return words and type(value["n_texts"]) is int and value["equal_answers"] <= 1
 
 
 def _one_of(*choices: str) -> Callable[[Any], bool]:
@@ -312,7 +278,7 @@ def _one_of(*choices: str) -> Callable[[Any], bool]:
 
 
 _IS_VALID: dict[str, Callable[[Any], bool]] = {
-    "target": _one_of(*ENGINES),
+    "target": _one_of(*{target for target, _ in FILES}),
     "architecture": _is_text,
     "task": lambda value: isinstance(value, str) and value in TASK_NAMES,
     "kind": _one_of(*{kind for _, kind in FILES}),
@@ -325,8 +291,6 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "labels": lambda value: _are_texts(value) and len(set(value)) == len(value),
     "notes": _are_texts,
     "check": _is_check,
-    "special": lambda value: value is None or isinstance(value, dict),
     "decision": lambda value: value is None or isinstance(value, dict),
-    "pairs": lambda value: isinstance(value, bool),
 }
 """Test of each field."""

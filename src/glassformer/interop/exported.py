@@ -28,11 +28,12 @@ from glassformer.interop.export_facts import (
     ENGINES,
     FACTS,
     KIND,
+    RUN_TOKENIZER,
     ExportFacts,
     check_files,
     decode_of,
+    not_exported,
     read_facts,
-    tokenizer_of,
 )
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
@@ -41,6 +42,7 @@ from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, encoder
 from glassformer.text.decision import AnswerRule, Decision
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.pairs import GivenText, checked_texts, given_texts
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.words import encoded_words, read_running
 from glassformer.utils.safe_read import sha256_regular
 
@@ -89,15 +91,17 @@ def load_exported(path: Path | str, device: str = "auto") -> ExportedModel:
 
 
 class ExportedModel:
-    """An exported model, used through the library that it was exported for.
+    """An exported model, used through the library that it was exported for; a folder of transformers by our own model.
 
     Attributes:
         config: settings of the run that predictions depend on.
     """
 
-    def __init__(self, path: Path, facts: ExportFacts, device: str) -> None:
-        self.path, self.facts, self.device = path, facts, device
-        self.tokenizer = tokenizer_of(path, facts)
+    def __init__(
+        self, path: Path, facts: ExportFacts, device: str, tokenizer: Tokenizer | None = None, engine: Any = None
+    ) -> None:
+        self.path, self.facts, self.device, self._given = path, facts, device, engine
+        self.tokenizer = tokenizer or Tokenizer.load(path / RUN_TOKENIZER)
         self.config = replace(Config(), task=facts.task, decode=decode_of(facts))
 
     def __repr__(self) -> str:
@@ -123,7 +127,7 @@ class ExportedModel:
         rule, options = self._rule(options)
         given: Any = given_texts(self.tokenizer, texts)
         several = [given] if isinstance(given, str) else [*given]
-        answers = [*rule.apply(self._answers(several, first, self._decode(options)))]
+        answers = [*rule.apply(self.answers(several, first, self._decode(options)))]
         warn_of_cut(answers, self._most_tokens)
         return answers[0] if isinstance(given, str) else answers
 
@@ -169,7 +173,7 @@ class ExportedModel:
 
     def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
         for chunk in checked_texts(self.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), first):
-            yield from self._answers(chunk, first, decode)
+            yield from self.answers(chunk, first, decode)
             first += len(chunk)
 
     def explain(self, text: str, **options: Any) -> NoReturn:
@@ -193,7 +197,11 @@ class ExportedModel:
         """Return the tokens of a text that are read: a language model reads as many as it has positions."""
         return self.facts.context if self.facts.kind == "language_model" else self.facts.max_len
 
-    def _answers(self, texts: Sequence[str], first: int, decode: DecodeConfig) -> list[dict[str, Any]]:
+    def answers(self, texts: Sequence[str], first: int, decode: DecodeConfig) -> list[dict[str, Any]]:
+        """Return `predict` of texts, without its options and its warnings."""
+        if self._given is None and self.facts.target == "hf":
+            task, model = self._restored
+            return task.predict(model, texts, decode, first)
         match self.facts.kind:
             case "translator":
                 return self._translate(texts, decode)
@@ -209,7 +217,23 @@ class ExportedModel:
     @cached_property
     def engine(self) -> Engine:
         """Return what computes, loaded at the first use."""
-        return importlib.import_module(ENGINES[self.facts.target]).load_engine(self.path, self.facts, self.device)
+        if self._given is not None:
+            return self._given
+        load = importlib.import_module(ENGINES[self.facts.target]).load_engine
+        return load(self.path, self.facts, self.tokenizer, self.device)
+
+    @cached_property
+    def _restored(self) -> tuple[Any, Any]:
+        """Return the task and the model of a folder of transformers, which is read as an import reads it."""
+        from glassformer.interop.imported import restore_imported
+        from glassformer.interop.read import read_source
+        from glassformer.utils.device import choose_device
+
+        try:
+            task, model = restore_imported(read_source(self.path))
+        except UsageError as error:
+            raise not_exported(error.message) from error
+        return task, model.to(choose_device(self.device))
 
     @cached_property
     def _answering(self) -> CheckedEngine:

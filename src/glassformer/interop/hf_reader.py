@@ -20,8 +20,9 @@ from torch import Tensor
 from glassformer.config import ModelConfig
 from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop.choose import REGISTERED
 from glassformer.interop.ctranslate2_positions import find_positions
-from glassformer.interop.export_facts import ExportFacts, decode_of
+from glassformer.interop.export_facts import FACTS, POOLED, ExportFacts, decode_of
 from glassformer.interop.hf_settings import (
     CLASSES,
     COMMON,
@@ -37,7 +38,7 @@ from glassformer.interop.hf_tokenizer import read_tokenizer
 from glassformer.interop.imported import ImportedModel, ImportSource
 from glassformer.interop.marian_tokenizer import has_marian_tokenizer, read_marian_tokenizer
 from glassformer.interop.names import PREFIXES, Row, rows, to_ours
-from glassformer.interop.own_export import own_facts, own_tokenizer, registered_kind, registered_settings
+from glassformer.interop.own_export import own_facts, own_tokenizer
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
 from glassformer.nn.embeddings import sinusoidal
 from glassformer.tasks import task_of_kind
@@ -168,10 +169,10 @@ class _Reader:
         if self.n_positions > most:  # the positions alone would take more memory than any model of this size
             message = f"config.json names {self.n_positions:,} positions, and {most:,} is the limit for this model"
             raise UsageError(message, f"use --max-len {most} or less")
-        n_ids = len(self.state.get("embedding.weight", self.state.get("tgt_embedding.weight", ())))
+        n_ids = next((len(x) for name, x in self.state.items() if name.endswith("embedding.weight")), 0)
         self._has("vocab_size", n_ids)
         if facts:
-            tokenizer = own_tokenizer(folder, facts)
+            tokenizer = own_tokenizer(folder)
         elif self.family == "marian" and has_marian_tokenizer(folder):
             tokenizer = read_marian_tokenizer(folder, self.config, n_ids)
         else:
@@ -444,14 +445,47 @@ class _Reader:
         """Read a class that `hf_class.py` registers: the model as it is, under the prefix `model.`."""
         config, tensors, facts, at_end = self.config, self.tensors, self.facts, self.kind == "translator"
         read_keys(TABLES[OWN] + COMMON, config, "config.json", GENERATION)
+        if facts is None:
+            raise CheckpointError(f"{self.folder.path} holds no glassformer.json", "export the run again")
+        # What the tokenizer of the run holds too; the sizes are made by transformers, to compare.
+        keys = {name: tensors.shape(name) for name in tensors.names if name.endswith((".keys", "word_ngrams"))}
+        tensors.leave_out(*keys)
         state = {name.removeprefix("model."): tensors.take(name) for name in tensors.names if name.startswith("model.")}
+        if facts.kind != "language_model":
+            self._has(
+                "n_ngrams", max((len(x) for name, x in state.items() if name.endswith("ngrams.weight")), default=0)
+            )
+            self._has("n_word_ngrams", keys.get("word_ngrams", (0,))[-1])
+            self._has("n_bigrams", max((shape[0] for name, shape in keys.items() if name[-5:] == ".keys"), default=0))
         self.n_positions = self._kept(config["max_position_embeddings"] - at_end)
         for name in [name for name in state if name.endswith("embedding.positions.weight")]:
             state[name] = state[name][: self.n_positions + at_end].clone()
-        if self.kind == "regressor" and facts is not None:  # written in the units of the data
+        if self.kind == "regressor":  # written in the units of the data
             state = in_scale(state, Decision(), Decision.from_json(facts.decision, None, "glassformer.json"))
         is_labelled = self.kind in ("classifier", "multilabel_classifier", "tagger")
         self.state, self.labels = dict(state), own_labels(config) if is_labelled else None
+
+
+def registered_kind(config: Mapping[str, Any], facts: ExportFacts | None) -> str:
+    """Return the kind of model of a class that `hf_class.py` registers."""
+    names, context = config.get("architectures"), config.get("max_position_embeddings")
+    problems = {MULTI_LABEL: "multilabel_classifier", "regression": "regressor"}
+    pooled = problems.get(str(config.get("problem_type")), "classifier")
+    kinds = {name: kind for kind, name in REGISTERED.items() if kind == pooled or kind not in POOLED}
+    kind = kinds.get(str(names[0])) if isinstance(names, list) and len(names) == 1 else None
+    if kind is None or type(context) is not int or context < 1:
+        raise CheckpointError("config.json: architectures or max_position_embeddings are not of a class here")
+    if facts is not None and facts.kind != kind:
+        raise CheckpointError(f"{FACTS} describes a {facts.kind}, and config.json a {kind}", "copy the folder whole")
+    return kind
+
+
+def registered_settings(config: Mapping[str, Any]) -> Settings:
+    """Return the settings of a class that `hf_class.py` registers; they are checked where they are built."""
+    settings = config.get("settings")
+    if not isinstance(settings, dict):
+        raise CheckpointError("config.json: settings should be a table of the model's settings")
+    return {**settings, "ensemble_size": config.get("n_members", 1)}
 
 
 def own_labels(config: Mapping[str, Any]) -> list[str]:

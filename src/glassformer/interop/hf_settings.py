@@ -162,10 +162,13 @@ dropout     residual_dropout        0.0
 = sliding_window null
 """,
     "glassformer": """
-= n_members 1
-= n_ngrams 0
-= n_bigrams 0
-. settings n_word_ngrams max_position_embeddings is_encoder_decoder
+> - n_members
+> - n_ngrams
+> - n_word_ngrams
+> - n_bigrams
+> - max_position_embeddings
+> - is_encoder_decoder
+. settings
 """,
     "marian": f"{_MARIAN}\n= normalize_before false\n= add_final_layer_norm false\n= extra_pos_embeddings 0",
     "pegasus": f"{_MARIAN}\n= normalize_before true\n= add_final_layer_norm true\n. extra_pos_embeddings",
@@ -401,3 +404,10 @@ def read_decoding(
         if found.get("beam_size", 1) != 1:
             raise UsageError(f"{GENERATION_CONFIG}: num_beams, a search for a language model's text, is not read")
     return build(DecodeConfig, {name: found[name] for name in used if name in found}, "decode", GENERATION_CONFIG)
+
+
+def passed_on(family: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that numbers of a model depend on, of a `config.json` that `read_settings` has read."""
+    others = "vocab_size decoder_vocab_size pad_token_id tie_word_embeddings share_encoder_decoder_embeddings".split()
+    marks = [key for mark, key, _ in _rows(TABLES[family]) if mark not in (".", "+")]
+    return {key: config[key] for key in (*marks, *others) if key in config}

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.export import new_folder
+from glassformer.interop.export_facts import CheckResult
+from glassformer.interop.new_folder import new_folder
 from glassformer.models.build import without_memory
 from glassformer.runs.folder import IMPORT_RECORD, TOKENIZER, RunFolder
 from glassformer.runs.model_folder import check_shapes, save_model, shapes_of
@@ -57,35 +58,11 @@ class ImportSource:
 
 
 @dataclass(frozen=True)
-class ImportCheck:
-    """A comparison with the library that the model came from.
-
-    Attributes:
-        library: its name and version.
-        n_texts: texts compared.
-        differences: the largest difference by place: "embedding", "encoder.0", …, "logits".
-        equal_answers: share of equal answers.
-    """
-
-    library: str
-    n_texts: int
-    differences: Mapping[str, float]
-    equal_answers: float
-
-    @property
-    def text(self) -> str:
-        """Return the result in words."""
-        place, largest = max(self.differences.items(), key=lambda one: one[1])
-        of = f"{self.n_texts} texts compared with {self.library}"
-        return f"{of}: largest difference {largest:.1e} ({place}), {100 * self.equal_answers:.0f}% equal answers"
-
-
-@dataclass(frozen=True)
 class ImportedModel:
     """A pretrained model in the terms of this package.
 
     Attributes:
-        task: "classify", "pretrain" (a masked language model), "lm", "translate", or "embed" (a bare encoder).
+        task: "classify", "tag", "pretrain" (a masked language model), "lm", "translate", or "embed" (a bare encoder).
         model: the settings of its Transformer.
         tokenizer: made with `Tokenizer.imported`, special tokens by role, prefix and suffix in it.
         max_len: most tokens of a text, with what is around it.
@@ -120,6 +97,8 @@ class ImportedModel:
             lowercase=bool(self.tokenizer.lowercases),
             max_len=self.max_len,
             truncate=self.truncate,
+            ngrams=len(self.tokenizer.ngrams.ngrams) if self.tokenizer.ngrams else 0,
+            bigrams=len(self.tokenizer.bigrams),
         )
         config = Config(task=self.task, text=text, model=self.model, decode=self.decode)
         task = task_class(self.task)(config, self.tokenizer, self.labels)
@@ -167,7 +146,7 @@ def restore_imported(imported: ImportedModel) -> tuple[Task, torch.nn.Module]:
 def write_imported(
     imported: ImportedModel,
     out: Path | str,
-    check: ImportCheck | None = None,
+    check: CheckResult | None = None,
     restored: tuple[Task, torch.nn.Module] | None = None,
 ) -> Path:
     """Write a run folder of a pretrained model, whole or not at all; return its path.
@@ -198,18 +177,18 @@ def write_imported(
     return out
 
 
-def import_record(imported: ImportedModel, check: ImportCheck | None) -> dict[str, Any]:
+def import_record(imported: ImportedModel, check: CheckResult | None) -> dict[str, Any]:
     """Return what is known of an import as JSON data."""
     return {
         **asdict(replace(imported.source, files=dict(imported.source.files))),
         "task": imported.task,
         "notes": list(imported.notes),
         "untrained": list(imported.untrained),
-        "check": None if check is None else asdict(replace(check, differences=dict(check.differences))),
+        "check": None if check is None else asdict(check),
     }
 
 
-def import_card(imported: ImportedModel, task: Task, check: ImportCheck | None) -> str:
+def import_card(imported: ImportedModel, task: Task, check: CheckResult | None) -> str:
     """Return the card of an imported model as Markdown."""
     origin = Origin(**import_record(imported, check))
     tag = task.report.pipeline_tag
@@ -221,7 +200,7 @@ def import_card(imported: ImportedModel, task: Task, check: ImportCheck | None) 
         "Its weights are those of its source; it was not trained here.",
         f"It reads texts up to {imported.max_len:,} tokens.",
         "## Check",
-        check.text if check else "Not compared with the library it came from.",
+        check.words if check else "Not compared with the library it came from.",
     ]
     if changes := origin.changes():
         lines += ["## What was changed", changes]

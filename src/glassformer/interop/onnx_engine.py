@@ -20,7 +20,7 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import DivergedError, UsageError
 from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.export_facts import MAX_BYTES, POOLED, ExportFacts, library, not_exported, tokenizer_of
+from glassformer.interop.export_facts import MAX_BYTES, POOLED, ExportFacts, library, not_exported
 from glassformer.text.ngrams import LENGTHS, MOST
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
@@ -260,7 +260,7 @@ MAX_RECENT = 15
 """Ids that are kept for n-grams: `max_ngram` is at most 16."""
 
 
-def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
+def load_engine(path: Path, facts: ExportFacts, tokenizer: Tokenizer, device: str) -> OnnxEngine:
     """Return the engine of an exported folder.
 
     Raises:
@@ -284,7 +284,7 @@ def load_engine(path: Path, facts: ExportFacts, device: str) -> OnnxEngine:
             graphs[file.stem] = onnxruntime.InferenceSession(data, options, providers=[provider])
         except Exception as error:  # the library raises classes of its own that share no base
             raise not_exported(f"onnxruntime cannot read {file}: {error}") from error
-    return OnnxEngine(graphs, tokenizer_of(path, facts), facts.kind)
+    return OnnxEngine(graphs, tokenizer, facts.kind)
 
 
 class OnnxEngine(Engine):

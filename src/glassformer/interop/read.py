@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.import_check import check_import
-from glassformer.interop.imported import ImportCheck, ImportedModel, import_record, restore_imported, write_imported
+from glassformer.interop.check import check_import
+from glassformer.interop.export_facts import CheckResult
+from glassformer.interop.imported import ImportedModel, import_record, restore_imported, write_imported
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import RunFolder, is_exported
 
@@ -23,7 +24,7 @@ class Import:
 
     out: Path
     model: ImportedModel
-    check: ImportCheck | None
+    check: CheckResult | None
 
     def to_json(self) -> dict[str, Any]:
         """Return what `import.json` holds, and the folder."""
@@ -68,5 +69,8 @@ def import_folder(
     imported = read_source(source, labels, max_len)
     restored = restore_imported(imported)
     logger.info("comparing with the library that it came from")
-    check = check_import(imported, restored[0], restored[1], Path(source))
+    compared = imported, restored
+    if imported.untrained:  # of which the rest is compared, in the form that the source has
+        compared = (own := read_source(source, None, max_len)), restore_imported(own)
+    check = check_import(compared[0], *compared[1], Path(source))
     return Import(write_imported(imported, out, check, restored), imported, check)

@@ -185,6 +185,10 @@ class SourceTensors:
             )
         return tensor.float()
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor, which is not taken."""
+        return tuple(self._rest[name].shape) or (0,)
+
     def leave_out(self, *starts: str) -> list[str]:
         """Leave out the tensors whose names begin with one of the starts; return their names."""
         names = [name for name in self.names if name.startswith(starts)]
