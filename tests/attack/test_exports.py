@@ -119,7 +119,6 @@ def test_a_pickle_is_never_opened(file: str, exports: dict[str, Path], tmp_path:
         {"vocab_size": 10**9},
         {"hidden_size": 10**7},
         {"max_position_embeddings": -1},
-        {"dtype": "float8_e4m3fn"},
     ],
     ids=str,
 )

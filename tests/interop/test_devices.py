@@ -52,7 +52,7 @@ class Echo:
 @pytest.mark.parametrize("task", ["lm", "translate"])
 def test_the_comparison_asks_the_model_where_it_is(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(task, monkeypatch)
-    model, exported = Elsewhere(run.model), Echo(run.task.tokenizer.vocab_size, run.config.text.max_len - 1)
+    model, exported = Elsewhere(run.model), Echo(run.task.tokenizer.vocab_size, run.config.text.max_len)
     if task == "lm":
         checking._language_model_difference(run.task, model, exported, ["abc", "abc" * 40, ""])  # pyright: ignore[reportArgumentType]
         assert exported.longest == exported.facts.context  # no more than the library takes

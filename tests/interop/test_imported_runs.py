@@ -15,8 +15,8 @@ from tests.helpers.pretrained import POSITIONS, bert_folder
 import glassformer
 from glassformer.errors import DataError, UsageError
 from glassformer.interop import read
-from glassformer.interop.read import read_source
 from glassformer.interop.source_folder import SourceFolder
+from glassformer.interop.sources import read_source
 
 
 @pytest.fixture(autouse=True)

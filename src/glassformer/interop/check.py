@@ -164,7 +164,16 @@ def _compared(
         case "translator":
             worst = _translator_difference(task, model, theirs, texts[:N_SCORED], [a[key] for a in answers[:N_SCORED]])
             if facts.target not in ("hf", "transformers"):  # whose search gives none
-                worst = max([worst, *(abs(a["score"] - b["score"]) for a, b in pairs if a[key] == b[key])])
+                worst = max(
+                    [
+                        worst,
+                        *(
+                            abs(a["score"] - b["score"])
+                            for a, b in pairs
+                            if a == b | {"score": a["score"]} and "unfinished" not in a
+                        ),
+                    ]
+                )
         case "language_model":
             worst = _language_model_difference(task, model, theirs, texts[:N_SCORED])
         case "regressor":

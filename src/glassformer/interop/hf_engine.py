@@ -23,7 +23,7 @@ from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
 from glassformer.interop.choose import Engine, Hypotheses
 from glassformer.interop.export_facts import library
-from glassformer.interop.hf_reader import OWN, SEQ2SEQ
+from glassformer.interop.hf_reader import NEVER_WRITTEN, OWN, SEQ2SEQ
 from glassformer.interop.hf_settings import passed_on
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.models.ensemble import members_of
@@ -82,7 +82,7 @@ def load_theirs(folder: Path, task: Task, model: Any, hashes: Mapping[str, str] 
             .from_pretrained(None, config=made, state_dict=tensors, attn_implementation="eager", **safe)
             .eval()
         )
-    return HfEngine(theirs, task, first.config.pooling)
+    return HfEngine(theirs, task, first)
 
 
 def their_tokens(source: SourceFolder, family: str, texts: Sequence[str]) -> list[list[int]]:
@@ -92,7 +92,7 @@ def their_tokens(source: SourceFolder, family: str, texts: Sequence[str]) -> lis
         for name in (TOKENIZER, "tokenizer_config.json", "special_tokens_map.json"):
             if source.has(name):
                 (Path(folder) / name).write_bytes(source.bytes(name, "tokenizer"))
-        (Path(folder) / "config.json").write_text(json.dumps({"model_type": family}))
+        (Path(folder) / "config.json").write_text(json.dumps({"model_type": family}), encoding="utf-8")
         safe = {"trust_remote_code": False, "local_files_only": True}
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safe)
         return [tokenizer(text)["input_ids"] for text in texts]
@@ -116,8 +116,11 @@ def quiet(transformers: Any) -> Iterator[None]:
 class HfEngine(Engine):
     """A model of transformers with the tokens of a task; it writes greedily alone."""
 
-    def __init__(self, model: Any, task: Task, pooling: str) -> None:
-        self.model, self._t, self._pooling, self._kind = model, task.tokenizer, pooling, str(task.explain_as)
+    def __init__(self, model: Any, task: Task, ours: Any) -> None:
+        self.model, self._t, self._kind, self._pooling = model, task.tokenizer, task.explain_as, ours.config.pooling
+        bias = getattr(ours, "output_bias", None) if self._kind == "translator" else None
+        # A token that Marian has only for padding is never written here.
+        self._never = [] if bias is None else (bias < NEVER_WRITTEN / 2).nonzero().flatten().tolist()
 
     def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
         pad = [max(0, self._t.pad_id)]
@@ -140,6 +143,7 @@ class HfEngine(Engine):
     def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
         t = self._t
         logits = self._run(input_ids=[t.with_end(source)], decoder_input_ids=[[t.bos_id, *target]])
+        logits[:, self._never] = -torch.inf
         return logits.log_softmax(dim=-1).gather(1, torch.tensor([*target, t.eos_id])[:, None])[:, 0].numpy()
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
