@@ -248,7 +248,7 @@ def test_erase_ignores_later_tokens() -> None:
         ({"erase": {"sauce": [0]}}, "sauce"),
         ({"erase": {"source": [-1]}}, "whole number in [0, "),
         ({"erase": {"source": "all"}}, "array"),
-        ({"erase": [1]}, "object"),
+        ({"erase": [1]}, "must be a table, each key one of text, source, target"),
         ({}, "erase"),
         ({"erase": {}, "prediction": 99}, "99"),
         ({"erase": {}, "target": 10**6}, "target"),

@@ -170,9 +170,12 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "link": (lambda f: _link(f, "model.bin"), "is a link out of the folder"),
     "linked vocabulary": (lambda f: _link(f, "source_vocabulary.txt"), "is a link out of the folder"),
     "folder": (lambda f: ((f / "config.json").unlink(), (f / "config.json").mkdir()), "is a folder"),
-    "config": (lambda f: _write(f, "config.json", "[1]"), "a JSON object"),
+    "config": (lambda f: _write(f, "config.json", "[1]"), "expected `object`"),
     "type": (lambda f: _write(f, "config.json", '{"unk_token": 5}'), "unk_token: expected `str`, got `int`"),
-    "epsilon": (lambda f: _write(f, "config.json", '{"layer_norm_epsilon": "x"}'), "layer_norm_epsilon should be"),
+    "epsilon": (
+        lambda f: _write(f, "config.json", '{"layer_norm_epsilon": "x"}'),
+        "layer_norm_epsilon: expected `float",
+    ),
     "roles": (lambda f: _write(f, "config.json", '{"unk_token": "[UNK]", "eos_token": "</s>"}'), "lacks '<s>'"),
 }
 

@@ -99,9 +99,10 @@ def in_words(kind: Any) -> str:
         return in_words(of[0])
     if origin is Literal:
         return f"one of {', '.join(of)}"
-    if origin in (list, tuple, dict, Mapping):
-        array = origin in (list, tuple)
-        return f"an array, each item {in_words(of[0])}" if array else f"a table, each value {in_words(of[1])}"
+    if origin in (list, tuple):
+        return f"an array, each item {in_words(of[0])}"
+    if origin in (dict, Mapping):
+        return f"a table, each key {in_words(of[0])}, each value {in_words(of[1])}"
     if origin is not Annotated:
         return _IN_WORDS.get(kind, "a table")
     limits = limits_of(kind)

@@ -157,7 +157,7 @@ def _log_prob(prediction: Prediction) -> float:
 
 def erase(explanation: Explanation, request: EraseRequest) -> Erased:
     """Return the prediction with these tokens erased together."""
-    return erase_each(explanation, request, [request.erase])[0]
+    return erase_each(explanation, request, [{**request.erase}])[0]
 
 
 def erase_each(
