@@ -246,13 +246,13 @@ class TrainState:
         }
         return {f"{group}:{name}": t for group, named in groups.items() for name, t in named.items()}
 
-    def load(self, tensors: dict[str, Tensor], progress: Progress) -> None:
+    def load(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
         """Restore a saved state.
 
         Raises:
             CheckpointError: names, shapes or types are not those of this model and its optimizer, or one is missing.
         """
-        self.progress = progress
+        self.progress = Progress(**progress)
         groups: dict[str, Weights] = {}
         for full_name, tensor in tensors.items():
             group, _, name = full_name.partition(":")

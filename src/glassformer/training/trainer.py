@@ -179,7 +179,7 @@ def resumed_state(context: RunContext, folder: RunFolder, begun_with: StartRecor
         folder.compare_start(saved.get(BEGUN), begun_with, where)
         progress = read_progress(saved.get("progress"), where, context)
         try:
-            state.load(tensors, progress)
+            state.load(tensors, asdict(progress))
         except CheckpointError as error:
             raise CheckpointError(f"{checkpoint}: {error.message}", error.hint or HINT) from error
         logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
