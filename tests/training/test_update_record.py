@@ -13,7 +13,7 @@ from tests.helpers.small import Small, config_of, data_of, small, small_run
 from glassformer.runs import records
 from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
-from glassformer.training import loop, trainer
+from glassformer.training import loop
 from glassformer.training.state import TrainState
 from glassformer.training.trainer import read_progress
 from glassformer.utils.safe_read import dataclass_from_json
@@ -22,7 +22,6 @@ from glassformer.utils.safe_read import dataclass_from_json
 @pytest.fixture(autouse=True)
 def every_fourth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "UPDATES_EVERY", 4)
-    monkeypatch.setattr(trainer, "UPDATES_EVERY", 4)
 
 
 def matrices(state: TrainState) -> dict[str, torch.Tensor]:

@@ -34,7 +34,7 @@ from glassformer.runs.checkpoints import (
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.model_folder import load_weights
-from glassformer.runs.records import INITIAL, DataRecord, StartRecord, StepMetrics
+from glassformer.runs.records import INITIAL, DataRecord, JsonObject, StartRecord, StepMetrics
 from glassformer.runs.tracking import EventFiles, check_tensorboard
 from glassformer.training.computing import computing
 from glassformer.training.finalize import finish_run
@@ -52,8 +52,8 @@ from glassformer.utils.safe_read import dataclass_from_json
 HINT = "restore the checkpoint from a copy, or remove it to resume from the one before"
 
 
-def read_progress(value: object, where: Path, context: RunContext) -> Progress:
-    """Return the progress in a checkpoint, where it is a position in this run.
+def read_progress(value: object, where: Path, context: RunContext) -> JsonObject:
+    """Return the fields of `Progress` in a checkpoint, where it is a position in this run.
 
     Raises:
         CheckpointError: a field is missing, unknown, of another type, or beyond the run's settings and data.
@@ -69,7 +69,7 @@ def read_progress(value: object, where: Path, context: RunContext) -> Progress:
     )
     if not sound:
         raise CheckpointError(f"{where}: progress is not that of this run: {str(value)[:500]}", HINT)
-    return p
+    return asdict(p)
 
 
 logger = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ def resumed_state(context: RunContext, folder: RunFolder, begun_with: StartRecor
         folder.compare_start(saved.get(BEGUN), begun_with, where)
         progress = read_progress(saved.get("progress"), where, context)
         try:
-            state.load(tensors, asdict(progress))
+            state.load(tensors, progress)
         except CheckpointError as error:
             raise CheckpointError(f"{checkpoint}: {error.message}", error.hint or HINT) from error
         logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
