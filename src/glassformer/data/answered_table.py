@@ -1,7 +1,8 @@
 """A table to answer row by row, and the table that is written: all its columns, and those of the answers behind them.
 
 A table is read to its end first, to find everything that is wrong in it, and then to be answered. What is written is
-read back by `datasets/tables.py` as it was: JSON Lines, or a CSV with commas, and quotes where a field needs them.
+read back by `datasets/tables.py` as it was: JSON Lines, or a CSV with commas, and quotes where a field needs them (with
+`--quotes yes` where a field has lines that are rows themselves).
 """
 
 from __future__ import annotations
