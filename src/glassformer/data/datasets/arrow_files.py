@@ -161,4 +161,4 @@ def python_rows(batch: Any, where: Path | str) -> list[dict[str, Any]]:
         return pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
     except (pa.ArrowException, ValueError) as error:
         reason = str(error).splitlines()[0][:100]
-        raise DataError(f"{where}: a time cannot be written as text ({reason})", "name the output .parquet") from error
+        raise DataError(f"{where}: a time cannot be written as text ({reason})", "leave the column out") from error
