@@ -24,8 +24,6 @@ from glassformer.distributed import process_group
 from glassformer.distributed.process_group import ProcessGroup, init_distributed
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.runs.records import StepMetrics
-from glassformer.tasks import lm as language
-from glassformer.tasks.lm import MAX_LOGITS
 from glassformer.training import preparation
 from glassformer.training.budget import measure_pace
 from glassformer.training.loop import local_batches, optimizer_step, train_steps
@@ -98,9 +96,8 @@ def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str,
 
 
 def begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
-    """A small run without dropout, before its first update; `members` is the model's, `max_logits` the loss's."""
+    """A small run without dropout, before its first update; `members` is the model's."""
     settings = dict(settings)
-    language.MAX_LOGITS = settings.pop("max_logits", MAX_LOGITS)
     members = settings.pop("members", 1)
     config = config_of(task, **settings)
     config = replace(config, model=replace(config.model, dropout=0.0, ensemble_size=members))
