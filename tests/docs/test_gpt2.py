@@ -14,7 +14,6 @@ from glassformer.cli.main import main
 from glassformer.config.recipes import load_recipe
 from glassformer.models import LanguageModel
 from glassformer.models.build import decoder_flops
-from glassformer.tasks.lm import MAX_LOGITS
 from glassformer.training.preflight import memory, n_parameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text(encoding="utf-8")
@@ -37,7 +36,7 @@ def test_the_page_s_arithmetic_is_that_of_the_recipe() -> None:
         f"{hours:.1f} hours on one H200",
         f"{hours * 60 / 8:.0f} minutes on eight",
         f"about {memory(model, bf16, c.max_tokens) / 1e9:.0f} GB",
-        f"{12 * MAX_LOGITS / 1e9:.1f} GB for the logits of {MAX_LOGITS // vocab_size:,} tokens",
+        f"{12 * c.max_tokens * vocab_size / 1e9:.1f} GB for the logits of {c.max_tokens:,} tokens",
     ):
         assert message in PAGE, message
 

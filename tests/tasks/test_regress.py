@@ -110,7 +110,7 @@ def test_equal_numbers_are_refused(tmp_path: Path, capfd: Any) -> None:
     assert main(["train", "regress", "--train-file", str(path), "--out", str(tmp_path / "r")]) == DataError.exit_code
     assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().err
     assert main(["data", "check", "regress", "--train-file", str(path)]) == DataError.exit_code
-    assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().out
+    assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().err
 
 
 def test_a_check_prints_the_distribution(tmp_path: Path, capfd: Any) -> None:

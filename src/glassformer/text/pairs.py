@@ -92,11 +92,16 @@ def checked_texts(tokenizer: Tokenizer, chunks: Iterator[list[str]], first: int)
     """Yield lists of texts, of which the first has the row `first` from 0, that the model can read.
 
     Raises:
-        DataError: the model reads pairs, and a text is none; the message has its row, from 1.
+        DataError: the model reads pairs, and a text is none; the message has its row, from 1, and those before it were
+            yielded.
     """
     for chunk in chunks:
-        for number, text in enumerate(chunk, start=first + 1):
-            tokenizer.check(text, f"text {number}: ")
+        for i, text in enumerate(chunk):
+            try:
+                tokenizer.check(text, f"text {first + i + 1}: ")
+            except DataError:
+                yield chunk[:i]
+                raise
         yield chunk
         first += len(chunk)
 
