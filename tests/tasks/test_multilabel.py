@@ -26,7 +26,6 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
-from glassformer.tasks.base import pooled_vectors
 from glassformer.tasks.encoder import MultiLabel
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.text.answers import answer_lines
@@ -351,14 +350,6 @@ def test_a_finding_is_of_no_chosen_label(trained: Path, capfd: Any) -> None:
     out = ["--edit", "encoder.0.self.out=0", "-o", "f.toml", "--label", "good"]
     assert main(["explain", str(trained), "good", *out]) == UsageError.exit_code
     assert "--label" in capfd.readouterr().err
-
-
-def test_the_vectors_of_a_run_are_what_its_head_reads(trained: Path) -> None:
-    run = glassformer.load(trained, device="cpu", precision="fp32")
-    vectors = torch.from_numpy(pooled_vectors(run.task, run.model, ["good a", "bad"]))
-    shares = run.model.head(vectors).sigmoid().tolist()  # pyright: ignore
-    expected = [[*answer["probabilities"].values()] for answer in run.predict(["good a", "bad"])]
-    assert np.array(shares) == pytest.approx(np.array(expected), abs=1e-6)
 
 
 def test_the_request_of_a_second_text_has_the_label_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,19 +267,14 @@ def tag_baselines(
 
 
 def _fit_tags(x: Any, tags: np.ndarray, alpha: float, others: Any) -> np.ndarray:
-    return fit_window(x, tags, alpha, PASSES).predict(others)
+    from sklearn.linear_model import SGDClassifier
+
+    settings: dict[str, Any] = {"max_iter": PASSES, "tol": None, "average": True, "random_state": 0}
+    return _fitted(SGDClassifier(loss="log_loss", alpha=alpha, **settings), x, tags).predict(others)
 
 
 def _most_frequent(counts: Counter[str]) -> str:
     return min(counts, key=lambda tag: (-counts[tag], tag))
-
-
-def fit_window(features: Any, tags: np.ndarray, alpha: float, passes: int) -> Any:
-    """Return a logistic regression of the tags of words."""
-    from sklearn.linear_model import SGDClassifier
-
-    settings: dict[str, Any] = {"max_iter": passes, "tol": None, "average": True, "random_state": 0}
-    return _fitted(SGDClassifier(loss="log_loss", alpha=alpha, **settings), features, tags)
 
 
 def window_features(sentences: Sentences) -> Any:

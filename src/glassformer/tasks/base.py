@@ -24,8 +24,7 @@ from glassformer.data.corpus import CorpusWriter, EncodedCorpus, kept_corpus, pr
 from glassformer.data.datasets.columns import Columns, ColumnSpecs, DataSchema, text_specs
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.errors import DivergedError, UsageError
-from glassformer.models.ensemble import Ensemble, evaluation_mode, members_of
+from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
@@ -277,24 +276,6 @@ def register(task: Kind) -> Kind:
     if task.name not in TASK_NAMES:
         TASK_NAMES.append(task.name)
     return task
-
-
-def pooled_vectors(task: Task, model: nn.Module, texts: Sequence[str]) -> Float[np.ndarray, "N P"]:
-    """Return the vector of each text; of a classifier what its head reads, of several members one after the other.
-
-    Raises:
-        UsageError: the models of this task do not pool the vectors of tokens.
-        DivergedError: a vector is not finite.
-    """
-    if not task.pools:
-        hint = "name a classifier, or an imported encoder"
-        raise UsageError(f"a run of {task.name} gives no vector for a text", hint)
-    corpus = task.encode(Split(list(texts)), training=False)
-    found = [corpus_vectors(task, member, corpus) for member in members_of(model)]
-    joined = np.concatenate([vectors[index.argsort()] for vectors, index in found], axis=1)
-    if not np.isfinite(joined).all():
-        raise DivergedError("the model's vectors are not finite", "name another run")
-    return joined
 
 
 def corpus_vectors(

@@ -195,8 +195,8 @@ class EncoderTask(Task):
         logits = self.logits(model, batch)
         if self.class_weights is None or not model.training:
             return self.head.loss(logits, batch.labels, label_smoothing)
-        weights, smoothing = self.class_weights.to(logits.device), label_smoothing
-        return cross_entropy(logits.float(), batch.labels, weights, reduction="sum", label_smoothing=smoothing)
+        losses = cross_entropy(logits.float(), batch.labels, reduction="none", label_smoothing=label_smoothing)
+        return (losses * self.class_weights.to(losses.device)[batch.labels]).sum()
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
         truth = self.truth(corpus)
