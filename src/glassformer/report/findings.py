@@ -255,7 +255,7 @@ def baselines(facts: RunRecord) -> Iterator[Finding]:
             yield Finding(matter, "`glassformer data curve` says whether more data would help", "baseline")
 
 
-def of_task(facts: RunRecord) -> Iterator[Finding]:
+def task(facts: RunRecord) -> Iterator[Finding]:
     """Yield what only the task can see in its scores."""
     for sentence in (facts.evaluation.scores.get("notes") or []) if facts.evaluation else []:
         yield Finding(sentence.removesuffix("."), place="task")
@@ -264,7 +264,7 @@ def of_task(facts: RunRecord) -> Iterator[Finding]:
 # --- the table -------------------------------------------------------------------------------------------------
 
 LOG = (log, ending, answer_visible, first_loss, frozen, training_loss, update_ratio, validation_loss, padding, data)
-SCORES = (no_test, threads, few_scored, baselines, of_task)
+SCORES = (no_test, threads, few_scored, baselines, task)
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (*LOG, *SCORES)}
 """Of a run, by the name of the check."""
 
