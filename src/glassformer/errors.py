@@ -1,5 +1,7 @@
 """Every error Glassformer raises on purpose, and the exit code each one ends a command with.
 
+By class, exit code and cause::
+
     GlassformerError                exit 1   a bug, or something not foreseen
     ├── UsageError                  exit 2   a flag, a field of a recipe, an argument
     ├── DataError                   exit 3   a file of data: missing, malformed, misaligned
