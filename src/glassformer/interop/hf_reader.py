@@ -126,7 +126,7 @@ def _class_of(config: Mapping[str, Any], facts: ExportFacts | None) -> tuple[str
         raise UsageError("config.json names code of its own (auto_map), and no code of a folder is run")
     if "quantization_config" in config:
         raise UsageError("the weights are quantized (quantization_config), and integers are not read")
-    if family not in TABLES:
+    if not isinstance(family, str) or family not in TABLES:
         message = f"config.json names the model type {str(family)[:60]!r}, which is not read"
         raise UsageError(message, f"there are {', '.join(TABLES)}")
     if family == OWN:

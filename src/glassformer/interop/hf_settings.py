@@ -307,7 +307,9 @@ def _typed(field: str, value: Any, where: str) -> Any:
             )
         return ACTIVATIONS[value]
     if field == "embedding_init_std":
-        return None if value is True else 1.0
+        if type(value) is not bool:
+            raise CheckpointError(f"{where} should be true or false, not {str(value)[:60]!r}")
+        return None if value else 1.0
     whole = field in ("n_layers", "d_model", "n_heads", "d_ff", "d_head", "max_len", "n_segments", "beam_size", "top_k")
     if value is not None and type(value) not in ((int,) if whole else (int, float)):
         raise CheckpointError(f"{where} should be a number, not {str(value)[:60]!r}")

@@ -9,6 +9,7 @@ from typing import Any
 import tokenizers
 
 from glassformer.errors import CheckpointError
+from glassformer.interop.hf_settings import read_keys
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.special_tokens import NONE, SpecialTokens
@@ -31,8 +32,30 @@ USUAL = {
     "mask": ("[MASK]", "<mask>"),
 }
 """Names of special tokens, where the folder does not say them."""
+TOKENIZER_CONFIG = "tokenizer_config.json"
+OVERRIDES = {
+    "do_lower_case": ("BertNormalizer", "lowercase"),
+    "strip_accents": ("BertNormalizer", "strip_accents"),
+    "tokenize_chinese_chars": ("BertNormalizer", "handle_chinese_chars"),
+    "add_prefix_space": ("ByteLevel", "add_prefix_space"),
+}
+"""Keys of `tokenizer_config.json` that say what a part of `tokenizer.json` says."""
+OTHER_KEYS = """
+= do_basic_tokenize true
+= never_split null
+= keep_accents null false true
+= separate_vocabs false null
+. pad_token unk_token cls_token bos_token sep_token eos_token mask_token additional_special_tokens tokenizer_class
+. do_lower_case strip_accents tokenize_chinese_chars add_prefix_space add_bos_token add_eos_token name_or_path backend
+. clean_up_tokenization_spaces split_special_tokens model_max_length max_len padding_side truncation_side trim_offsets
+. model_input_names added_tokens_decoder special_tokens_map_file tokenizer_file use_fast legacy errors is_local
+. extra_special_tokens sp_model_kwargs spaces_between_special_tokens use_default_system_prompt chat_template vocab_size
+. pad_to_multiple_of pad_token_type_id padding max_length stride truncation_strategy source_lang target_lang device_map
+. wordpieces_prefix do_not_tokenize return_token_type_ids processor_class
+"""
+"""The other keys: what is around a text and roles of tokens are read; the rest changes no token of one text."""
 POST_PROCESSORS = {"BertProcessing", "ByteLevel", "RobertaProcessing", "Sequence", "TemplateProcessing"}
-MOST_SAMPLES = 32
+MOST_SAMPLES, MOST_PREPENDED = 32, 8
 
 
 def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) -> Tokenizer:
@@ -48,15 +71,52 @@ def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) 
     if not isinstance(content.get("model"), dict):
         raise CheckpointError(f"{folder.path / TOKENIZER}: this is not a readable tokenizer (no model)")
     ids = _ids(content)
-    names = folder.json_if_there("special_tokens_map.json") | folder.json_if_there("tokenizer_config.json")
+    named = folder.json_if_there(TOKENIZER_CONFIG)
+    read_keys(OTHER_KEYS, named, TOKENIZER_CONFIG)
+    names = folder.json_if_there("special_tokens_map.json") | named
     roles = {role: _role(role, names, config, ids) for role in KEYS}
     if (start := config.get("decoder_start_token_id")) in ids.values() and type(start) is int:
         roles["bos"] = start  # of a translator, whatever the tokenizer has before a text
     if roles["unk"] in (roles["bos"], roles["eos"]) or content["model"].get("type") == "BPE":
         roles["unk"] = roles["unk"] if content["model"].get("unk_token") in ids else NONE
+    unknown = content["model"].get("unk_token")
+    if unknown and unknown not in ids:
+        raise CheckpointError(f"{folder.path / TOKENIZER}: its unk_token {str(unknown)[:40]!r} is in no vocabulary")
+    if not {*ids.values()} - {*roles.values()}:
+        raise CheckpointError(f"{folder.path / TOKENIZER}: its vocabulary holds special tokens alone")
     prefix, suffix = _around(content, folder.path / TOKENIZER)
+    _check_agreement(content, named, roles, (*prefix, *suffix))
     special = SpecialTokens(n_ids, prefix=prefix, suffix=suffix, **roles)
     return Tokenizer.imported(json.dumps(content), special, folder.path / TOKENIZER)
+
+
+def _check_agreement(
+    content: dict[str, Any], named: Mapping[str, Any], roles: Mapping[str, int], around: tuple[int, ...]
+) -> None:
+    """Refuse what `tokenizer_config.json` says otherwise than `tokenizer.json`, which it overrides in transformers.
+
+    Raises:
+        CheckpointError: the key is named.
+    """
+    steps = [content.get("normalizer"), content.get("pre_tokenizer")]
+    steps += [
+        step for one in steps if isinstance(one, dict) for step in one.get("normalizers", one.get("pretokenizers", []))
+    ]
+    for key, (kind, field) in OVERRIDES.items():
+        for step in steps:
+            if (
+                isinstance(step, dict)
+                and step.get("type") == kind
+                and named.get(key, step.get(field)) != step.get(field)
+            ):
+                message = f"{TOKENIZER_CONFIG}: {key} is {named[key]!r}, and {TOKENIZER} has {step.get(field)!r}"
+                raise CheckpointError(message, "correct the one that is wrong")
+    if any(isinstance(step, dict) and len(str(step.get("prepend", ""))) > MOST_PREPENDED for step in steps):
+        raise CheckpointError(f"{TOKENIZER}: Prepend adds more than {MOST_PREPENDED} characters to each text")
+    for key, role in {"add_bos_token": "bos", "add_eos_token": "eos"}.items():
+        if type(named.get(key)) is bool and named[key] != (roles[role] in around):
+            message = f"{TOKENIZER_CONFIG}: {key} is {named[key]!r}, and {TOKENIZER} does otherwise"
+            raise CheckpointError(message, "correct the one that is wrong")
 
 
 def _ids(content: dict[str, Any]) -> dict[str, int]:

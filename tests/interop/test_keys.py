@@ -1,0 +1,187 @@
+"""Every key of the files beside the weights is read, known to change nothing, or refused by its name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tests.helpers.for_each import for_each
+from tests.helpers.pretrained import bert_folder, sentence_encoder
+from tests.interop.test_import_families import BERT, CASES, GPT2, SMOLLM2, gpt2, saved, with_settings, wordpiece
+
+import glassformer
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.interop import read
+from glassformer.interop.hf_settings import ACTIVATIONS, GENERATION, TABLES
+from glassformer.interop.read import import_folder
+from glassformer.interop.sources import read_source
+
+FAMILIES = {}
+for _case in CASES:
+    FAMILIES.setdefault(_case[0], _case)
+
+
+def changed(path: Path, **values: Any) -> None:
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(content | values), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if "ForMasked" not in name])
+def test_each_key_with_an_unsupported_value_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    _, settings, write, _ = FAMILIES[name]
+    saved(name, settings, write, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    rows = [line.split() for line in TABLES[config["model_type"]].splitlines() if line]
+    fields = [words[1] for words in rows if words[0] not in (".", "+", ">", "=") and words[1] != "-"]
+    fixed = [words[1] for words in rows if words[0] == "="]
+    for key in {*fields, *fixed, "unheard_of", "architectures", "model_type", "vocab_size"}:
+        (tmp_path / "config.json").write_text(json.dumps(config | {key: {"odd": 1}}), encoding="utf-8")
+        with pytest.raises((UsageError, CheckpointError)) as error:
+            read_source(tmp_path)
+        named = "model type" if key == "model_type" else key
+        assert named in error.value.message, (key, error.value.message)
+
+
+@for_each("key", [line.split()[1] for line in GENERATION.splitlines() if line.startswith("=")])
+def test_each_rule_of_decoding_that_is_not_read_is_refused(key: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("generation")
+    saved("GPT2LMHeadModel", GPT2, gpt2, folder)
+    changed(folder / "generation_config.json", **{key: 7})
+    with pytest.raises(UsageError, match=key):
+        read_source(folder)
+
+
+def test_sampling_of_a_source_is_that_of_the_run(tmp_path: Path) -> None:
+    saved("GPT2LMHeadModel", GPT2, gpt2, tmp_path)
+    changed(tmp_path / "generation_config.json", do_sample=True, temperature=0.5, top_k=3)
+    assert (read_source(tmp_path).decode.temperature, read_source(tmp_path).decode.top_k) == (0.5, 3)
+    assert "gelu_new" in ACTIVATIONS
+
+
+@for_each(
+    ("file", "values", "message"),
+    [
+        ("tokenizer_config.json", {"do_lower_case": False}, "do_lower_case is False"),
+        ("tokenizer_config.json", {"strip_accents": True}, "strip_accents is True"),
+        ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars is False"),
+        ("tokenizer_config.json", {"add_bos_token": False}, "add_bos_token is False"),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "evil.T"}}, "auto_map"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is true"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name"),
+        ("1_Pooling/config.json", {"odd": 1}, "odd"),
+    ],
+)
+def test_what_a_file_beside_the_config_says_is_applied_or_refused(
+    file: str, values: dict[str, Any], message: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("beside") / "source"
+    sentence_encoder(bert_folder(folder, "bare"), {"pooling_mode_cls_token": True})
+    assert read_source(folder).model.pooling == "first"
+    changed(folder / file, **values)
+    with pytest.raises((UsageError, CheckpointError), match=message):
+        read_source(folder)
+
+
+def test_modules_of_a_sentence_encoder_are_followed(tmp_path: Path) -> None:
+    folder = sentence_encoder(bert_folder(tmp_path / "a", "bare"), {"pooling_mode_cls_token": True}, "Normalize")
+    (folder / "1_Pooling").rename(folder / "my_pooling")
+    text = (folder / "modules.json").read_text(encoding="utf-8")
+    (folder / "modules.json").write_text(text.replace("1_Pooling", "my_pooling"), encoding="utf-8")
+    imported = read_source(folder)
+    assert imported.model.pooling == "first" and any("Normalize" in note for note in imported.notes)
+    with pytest.raises(UsageError, match="the module Dense"):
+        read_source(sentence_encoder(bert_folder(tmp_path / "b", "bare"), {"pooling_mode": "cls"}, "Dense"))
+    inner = tmp_path / "c" / "0_Transformer"
+    bert_folder(inner, "bare")
+    with pytest.raises(CheckpointError) as error:
+        read_source(inner.parent)
+    assert error.value.hint == f"give {inner}"
+
+
+def tampered(content: dict[str, Any], what: str) -> None:
+    if what == "Prepend":
+        content["normalizer"] = {"type": "Prepend", "prepend": "a" * 6000}
+    elif what == "unk_token":
+        content["model"]["unk_token"] = "zebra"
+    else:
+        content["model"]["vocab"] = {name: i for name, i in content["model"]["vocab"].items() if i < 5}
+
+
+@for_each("what", ["Prepend", "unk_token", "special tokens alone"])
+def test_a_tokenizer_without_sense_is_refused(what: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = bert_folder(tmp_path_factory.mktemp("tokenizer") / "source")
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    tampered(content, what)
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=what):
+        read_source(folder)
+
+
+def test_a_token_classifier_is_a_tagger(tmp_path: Path) -> None:
+    """Also where its file holds a pooler, as those of older versions do."""
+    import transformers
+
+    labels = {"id2label": {0: "O", 1: "B-PER", 2: "I-PER"}, "num_labels": 3}
+    model = saved("BertForTokenClassification", BERT | labels, wordpiece, tmp_path / "source")
+    weights = tmp_path / "source/model.safetensors"
+    pooler = {"bert.pooler.dense.weight": torch.ones(24, 24), "bert.pooler.dense.bias": torch.ones(24)}
+    save_file(load_file(weights) | pooler, weights, {"format": "pt"})
+    done = import_folder(tmp_path / "source", tmp_path / "run")
+    assert done.model.task == "tag" and done.check is not None and done.check.equal_answers == 1
+    assert done.check.largest_difference < 1e-5
+    run = glassformer.load(tmp_path / "run", precision="fp32")
+    assert run.task.label_names == ["O", "B-PER", "I-PER"]
+    exported = run.export("hf", tmp_path / "out", native=True)
+    assert exported.facts.architecture == "BertForTokenClassification"
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "out")
+    ids = torch.tensor([run.task.tokenizer.framed([5, 7, 8])])
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(ids).logits, model(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+@for_each(
+    ("name", "old", "new"),
+    [
+        ("GPT2LMHeadModel", "transformer.wte.weight", "lm_head.weight"),
+        ("LlamaForCausalLM", "model.embed_tokens.weight", "lm_head.weight"),
+        ("BertForMaskedLM", "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
+    ],
+)
+def test_tied_weights_are_read_under_their_other_name(
+    name: str, old: str, new: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("tied")
+    settings: dict[str, Any] = {"GPT2LMHeadModel": GPT2, "LlamaForCausalLM": SMOLLM2}.get(name, BERT)
+    saved(name, settings, wordpiece if name[0] == "B" else gpt2, folder)
+    before, tensors = read_source(folder), load_file(folder / "model.safetensors")
+    tensors[new] = tensors.pop(old)
+    save_file({f"module.{key}": tensor for key, tensor in tensors.items()}, folder / "model.safetensors")
+    after = read_source(folder)
+    assert all(torch.equal(tensor, after.state[key]) for key, tensor in before.state.items())
+    assert after.model == before.model
+
+
+def test_rotary_positions_that_are_scaled_in_either_place_are_refused(tmp_path: Path) -> None:
+    saved("LlamaForCausalLM", SMOLLM2, gpt2, tmp_path)
+    with_settings(tmp_path, rope_parameters={"rope_type": "default"}, rope_scaling={"type": "linear", "factor": 2.0})
+    with pytest.raises(UsageError, match="rope_scaling of the type 'linear'"):
+        read_source(tmp_path)
+
+
+def test_another_class_is_named(tmp_path: Path) -> None:
+    saved("BertForMaskedLM", BERT, wordpiece, tmp_path)
+    with_settings(tmp_path, architectures=["BertForQuestionAnswering"])
+    with pytest.raises(UsageError, match="BertForQuestionAnswering"):
+        read_source(tmp_path)
+
+
+def test_what_learned_after_an_import_is_compared_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(read, "check_import", lambda *_: None)
+    run = glassformer.import_model(bert_folder(tmp_path / "source"), tmp_path / "run")
+    run.learn("the film was good", "class 1", steps=1).keep(tmp_path / "kept")
+    done = glassformer.load(tmp_path / "kept").export("hf", tmp_path / "out")
+    assert done.facts.check is not None and done.facts.check["texts"] == "sample"
