@@ -32,6 +32,7 @@ from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifie
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.models.encoder_models import TextEmbedder, TextEncoder, TokenClassifier
 from glassformer.models.ensemble import members_of
+from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.model_folder import tensor_chunks
@@ -54,7 +55,7 @@ def tensors_of(model: TextEncoder | LanguageModel | Translator, family: str, kin
     if isinstance(model, LanguageModel):
         _fold_scale(p, model.embedding.scale)
         if family == "gpt2":
-            p["embedding.positions.weight"] = positions_of(model)
+            p["embedding.positions.weight"] = positions_of(model.embedding, model.max_len)
     if isinstance(model, Translator):
         return _of_translator(p, model, family)
     if isinstance(model, TextClassifier) and model.n_classes == 2 and not model.several:
@@ -116,7 +117,9 @@ def _of_translator(p: Tensors, model: Translator, family: str) -> Tensors:
         found.setdefault("model.encoder.embed_tokens.weight", target.clone())
     for stack in ("encoder", "decoder"):
         if family == "pegasus":
-            found[f"model.{stack}.embed_positions.weight"] = positions_of(model)[:, order].contiguous()
+            found[f"model.{stack}.embed_positions.weight"] = positions_of(model.tgt_embedding, model.max_len)[
+                :, order
+            ].contiguous()
     return found | {"final_logits_bias": torch.zeros(1, len(p["tgt_embedding.weight"]))}
 
 
@@ -129,12 +132,11 @@ def registered_names(model: nn.Module, word_ngrams: Tensor | None) -> Tensors:
     return names | ({} if word_ngrams is None else {"word_ngrams": word_ngrams})
 
 
-def positions_of(model: LanguageModel | Translator) -> Tensor:
-    """Return the positions that are added to the embedding, (P, D); zeros if there are none."""
-    embedding = model.embedding if isinstance(model, LanguageModel) else model.tgt_embedding
+def positions_of(embedding: TokenEmbedding, n: int) -> Tensor:
+    """Return the n positions that are added to an embedding, (n, D); zeros if there are none."""
     if embedding.positions is None:
-        return torch.zeros(model.max_len, model.config.d_model)
-    return embedding.positions(torch.arange(model.max_len)[None])[0].detach().float().clone()
+        return torch.zeros(n, embedding.weight.shape[1])
+    return embedding.positions(torch.arange(n)[None])[0].detach().float().clone()
 
 
 def settings_of(model: TextEncoder | LanguageModel | Translator) -> Json:
