@@ -20,6 +20,7 @@ from torch import Tensor
 from glassformer.errors import UsageError
 from glassformer.interop.ctranslate2_binary import Variables
 from glassformer.interop.ctranslate2_positions import DEFAULT_POSITIONS, find_positions
+from glassformer.interop.names import Row, rows
 
 Kind = Literal["translator", "language_model"]
 SPECS: dict[str, tuple[Kind, int, int]] = {
@@ -131,11 +132,13 @@ class _Reader:
         self._read_settings()
         stacks = {scope: self._embedding(scope) for scope in self.scopes}
         self._place_embeddings(stacks)
-        for scope in self.scopes:
-            for i in range(s["n_layers"]):
-                self._layer(f"{scope}/layer_{i}", f"{scope}.layers.{i}", scope == "decoder" and len(self.scopes) == 2)
-            if s["pre_norm"]:
-                self._norm(f"{scope}/layer_norm", f"{scope}.norm")
+        table = rows("ctranslate2-gated" if s["activation"] == "swiglu" else "ctranslate2", s["n_layers"])
+        for row in table:
+            of_stack = row.ours[0].startswith(tuple(f"{scope}.layers." for scope in self.scopes))
+            if (
+                of_stack or (s["pre_norm"] and ".norm." in row.ours[0] and row.ours[0].split(".")[0] in self.scopes)
+            ) and (not row.kinds or out.kind in row.kinds):
+                self._row(row)
         if left := [name for name in self.v.left() if name.rpartition("/")[2] not in _UNUSED]:
             message = f"{self.v.path} holds {left[0]} (of {len(left)} such), which is in no model that is imported"
             raise UsageError(message, "convert a model of another architecture")
@@ -326,44 +329,24 @@ class _Reader:
 
     # Layers
 
-    def _layer(self, theirs: str, ours: str, cross: bool) -> None:
-        self._attention(f"{theirs}/self_attention", f"{ours}.self_attention", 1)
-        self._norm(f"{theirs}/self_attention/layer_norm", f"{ours}.self_residual.norm")
-        if cross:
-            self._attention(f"{theirs}/attention", f"{ours}.cross_attention", 2)
-            self._norm(f"{theirs}/attention/layer_norm", f"{ours}.cross_residual.norm")
-        s, ffn = self.out.settings, f"{theirs}/ffn"
-        inner, outer, block = (s["d_ff"], s["d_model"]), (s["d_model"], s["d_ff"]), f"{ours}.feed_forward"
-        gated = s["activation"] == "swiglu"
-        self._linear(f"{ffn}/linear_0", inner, [(f"{block}.{'gate_proj' if gated else 'up_proj'}", s["d_ff"])])
-        if gated:
-            self._linear(f"{ffn}/linear_0_noact", inner, [(f"{block}.up_proj", s["d_ff"])])
-        self._linear(f"{ffn}/linear_1", outer, [(f"{block}.down_proj", s["d_model"])])
-        self._norm(f"{ffn}/layer_norm", f"{ours}.feed_forward_residual.norm")
-
-    def _attention(self, theirs: str, ours: str, n_inputs: int) -> None:
-        """Read attention, whose projections are in `n_inputs` linear layers before the last: together, or q apart."""
-        d_model = self.out.settings["d_model"]
-        wide, narrow = (n_heads * self.d_head for n_heads in (self.out.settings["n_heads"], self.key_heads))
-        parts = [(f"{ours}.q_proj", wide), (f"{ours}.k_proj", narrow), (f"{ours}.v_proj", narrow)]
-        for i, some in enumerate([parts] if n_inputs == 1 else [parts[:1], parts[1:]]):
-            self._linear(f"{theirs}/linear_{i}", (sum(rows for _, rows in some), d_model), some)
-        self._linear(f"{theirs}/linear_{n_inputs}", (d_model, wide), [(f"{ours}.o_proj", d_model)])
-
-    def _linear(self, theirs: str, shape: tuple[int, int], parts: list[tuple[str, int]]) -> None:
-        """Read one linear layer as several, each with its number of rows."""
-        kinds = ["weight", "bias"] if self.out.settings["bias"] else ["weight"]
-        for kind in kinds:
-            its_shape = shape if kind == "weight" else shape[:1]
-            if kind == "bias" and f"{theirs}/bias" not in self.v:
-                rows = np.zeros(its_shape, np.float32)
-                self._note("linear layers without a bias got one of zeros")
-            else:
-                rows = self._take(f"{theirs}/{kind}", its_shape)
-            start = 0
-            for name, n_rows in parts:
-                self._put(f"{name}.{kind}", self._arranged(name, rows[start : start + n_rows]))
-                start += n_rows
+    def _row(self, row: Row) -> None:
+        """Read one variable as the parameters that it holds, each with its number of rows."""
+        s, d_model, name = self.out.settings, self.out.settings["d_model"], row.theirs[0]
+        parts, is_bias = [ours.split(".")[-2] for ours in row.ours], row.ours[0].endswith(".bias")
+        wide, narrow = (n_heads * self.d_head for n_heads in (s["n_heads"], self.key_heads))
+        n_rows = {"q_proj": wide, "k_proj": narrow, "v_proj": narrow, "gate_proj": s["d_ff"], "up_proj": s["d_ff"]}
+        sizes = [n_rows.get(part, d_model) for part in parts]
+        if is_bias and not (s["norm"] == "layer" if parts[0] == "norm" else s["bias"]):
+            return
+        if is_bias and parts[0] != "norm" and name not in self.v:
+            values = np.zeros(sum(sizes), np.float32)
+            self._note("linear layers without a bias got one of zeros")
+        elif is_bias or parts[0] == "norm":
+            values = self._take(name, (sum(sizes),))
+        else:
+            values = self._take(name, (sum(sizes), {"o_proj": wide, "down_proj": s["d_ff"]}.get(parts[0], d_model)))
+        for ours, its_rows in zip(row.ours, np.split(values, np.cumsum(sizes)[:-1]), strict=True):
+            self._put(ours, self._arranged(ours.rpartition(".")[0], its_rows))
 
     def _arranged(self, name: str, rows: np.ndarray) -> np.ndarray:
         """Return rows of queries, keys or values with heads repeated, and features paired, as ours are."""
