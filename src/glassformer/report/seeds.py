@@ -120,8 +120,7 @@ def seeds_markdown(facts: SeedsRecord) -> str:
     if ensemble:
         words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
         interval = f" (95%: {ensemble.metric.between(ensemble.interval)})" if ensemble.interval else ""
-        score = f"the mean of their outputs: **{ensemble.text}**{interval}"
-        parts.append(f"Their ensemble, by {score}. `predict` uses it for {code(words)}.")
+        parts.append(f"Their ensemble: **{ensemble.text}**{interval}. `predict` uses it for {code(words)}.")
     if facts.missing:
         go_on = code(glassformer_command("train", "--resume", facts.path.name))
         parts.append(f"Without a score: seed {', '.join(map(str, facts.missing))}. Resume with {go_on}.")

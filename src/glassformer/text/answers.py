@@ -84,8 +84,7 @@ def top_predictions(tokenizer: Tokenizer, logits: np.ndarray, k: int) -> list[li
 
 def unknown_mark(tokenizer: Tokenizer, ids: Sequence[int]) -> dict[str, int]:
     """Return what an answer says of a text with tokens that the vocabulary lacks."""
-    n = tokenizer.n_unknown(ids)
-    return {"unknown": n} if n else {}
+    return {"unknown": n} if (n := tokenizer.n_unknown(ids)) else {}
 
 
 def warn_without_mask(texts: Sequence[str]) -> None:
@@ -150,8 +149,7 @@ def encoder_answer(
             spans = [_marked(given, span, shares) for span in spans_of(tags)]
             return {"text": given.source, "words": [*given.words], "tags": tags, "spans": spans}
         case "multilabel_classifier":
-            kept = decision.answered(outputs)
-            found = {"labels": [name for name, is_kept in zip(names, kept, strict=True) if is_kept]}
+            found = {"labels": [name for name, kept in zip(names, decision.answered(outputs), strict=True) if kept]}
         case _:
             best = int(outputs.argmax())
             found = {"label": names[best], "probability": float(outputs[best])}

@@ -51,9 +51,7 @@ def split_pair(text: str, where: str = "") -> tuple[str, str]:
     parts = text.split(SEPARATOR)
     if len(parts) != 2:
         shown = text if len(text) <= 60 else f"{text[:60]}…"
-        message = (
-            f"{where}this model reads two texts, with one {SEPARATOR} between them; {len(parts) - 1} are in {shown!r}"
-        )
+        message = f"{where}this model reads two texts, with one {SEPARATOR} between; {len(parts) - 1} are in {shown!r}"
         raise DataError(message, f"write the pair as: first text {SEPARATOR} second text")
     return parts[0].removesuffix(" "), parts[1].removeprefix(" ")
 
@@ -170,7 +168,7 @@ class PairTokenizer(Tokenizer):
     def pair(self, first: str, second: str) -> str:
         return join_pair(first, second)
 
-    def check(self, text: str, where: str = "") -> None:
+    def check(self, text: str, where: str) -> None:
         split_pair(text, where)
 
     def text_fields(self, text: str) -> dict[str, str]:

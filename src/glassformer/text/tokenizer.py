@@ -220,7 +220,7 @@ class Tokenizer:
         """Return two texts as the one that a model of pairs reads; raise UsageError where it reads one text."""
         raise UsageError("this model reads one text, and a second one was given", "leave it out")
 
-    def check(self, text: str, where: str = "") -> None:
+    def check(self, text: str, where: str) -> None:
         """Raise DataError, whose message begins with `where`, where a model of pairs cannot read a text."""
 
     def n_unknown(self, ids: Sequence[int]) -> int:
