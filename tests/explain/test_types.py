@@ -10,6 +10,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from msgspec import Meta
 from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.serving import TEXTS, tiny_run
@@ -37,7 +38,7 @@ def wrong(value: Any, hint: Any, path: str = "") -> Iterator[str]:
         if value not in NAMES.get(args[1], [value]):
             yield f"{path} is {value!r}, no {args[1]}"
     elif origin in (Annotated, NotRequired):
-        yield from wrong(value, args[-1] if origin is Annotated else args[0], path)
+        yield from wrong(value, args[-1] if origin is Annotated and not isinstance(args[-1], Meta) else args[0], path)
     elif origin in (Union, UnionType):
         if all(any(wrong(value, kind)) for kind in args):
             yield f"{path} is {value!r:.60}, none of {args}"
