@@ -178,7 +178,7 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
 def import_model(source: str | Path, out: str | Path, **options: Any) -> Run:
     """Write a pretrained model of another library as a run, and load it.
 
-    Where that library is installed, the two are compared, layer by layer: `out/import.json` and the card have it.
+    Where that library is installed, the two are compared: `out/import.json` and the card have it.
 
     Args:
         source: a folder of transformers or CTranslate2.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score
-from tests.helpers.exports import run_of
+from tests.helpers.exports import printed_by_card, run_of
 from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 
@@ -235,7 +236,7 @@ def test_one_label_is_learned_and_kept(answer: str, trained: Path, tmp_path: Pat
 @pytest.mark.parametrize("target", ["onnx", "hf"])
 @pytest.mark.parametrize("members", [1, 2])
 def test_an_export_gives_the_same_labels(
-    target: str, members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    target: str, members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip({"onnx": "onnxruntime", "hf": "transformers"}[target])
     run = run_of("multilabel", monkeypatch, ensemble_size=members)
@@ -246,6 +247,8 @@ def test_an_export_gives_the_same_labels(
     for ours, their in zip(run.predict(["a good", "", "odd bad"]), theirs, strict=True):
         assert ours["labels"] == their["labels"]
         assert their["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-5)
+    printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
+    assert set(ast.literal_eval(printed)) == set(run.predict("a text")["labels"])  # by the thresholds
 
 
 def test_an_export_is_imported_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

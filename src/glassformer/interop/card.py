@@ -32,6 +32,11 @@ shapes = {one.name: one.shape for one in decoder.get_inputs()}
 layers, _, heads, _, width = shapes["past_keys"]
 keys = values = np.zeros((layers, 1, heads, 0, width), np.float32)
 """
+_THRESHOLDS = """\
+facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
+chosen = (facts["decision"] or {}).get("thresholds") or [0.5] * len(facts["labels"])
+threshold = dict(zip(facts["labels"], chosen, strict=True))
+"""
 EXAMPLES = {
     ("ctranslate2", "translator"): f"""\
 import ctranslate2
@@ -49,9 +54,15 @@ result = model.generate_batch([prompt], max_length=40, sampling_topk=0)[0]
 print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequences[0]]))
 """,
     ("hf", "classifier"): _PIPELINE.format("text-classification").replace('"."', '".", truncation=True'),
-    ("hf", "multilabel_classifier"): _PIPELINE.format("text-classification").replace(
-        '"."', '".", truncation=True, top_k=None'
-    ),
+    ("hf", "multilabel_classifier"): f"""\
+import json
+from pathlib import Path
+
+from transformers import pipeline
+
+{_THRESHOLDS}[found] = pipeline("text-classification", ".", truncation=True, top_k=None)(["a text"])
+print([one["label"] for one in found if one["score"] >= threshold[one["label"]]])
+""",
     ("hf", "regressor"): _PIPELINE.format("text-classification").replace(
         '"."', '".", truncation=True, function_to_apply="none"'
     ),
@@ -154,11 +165,9 @@ inputs |= {"ngram_index": np.arange(1, len(rows))[None], "ngrams": ngrams}
 _WORDS |= dict.fromkeys(("multilabel_classifier", "regressor", "text_embedder"), _WORDS["classifier"])
 _WORDS["tagger"] = _WORDS["classifier"].replace('"a text"', '"words , separated by spaces"')
 _RESULT = {
-    "multilabel_classifier": """\
-facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
-probabilities = 1 / (1 + np.exp(-logits[0]))
-thresholds = facts["decision"]["thresholds"]
-print([name for name, p, t in zip(facts["labels"], probabilities, thresholds, strict=True) if p >= t])
+    "multilabel_classifier": f"""\
+{_THRESHOLDS}probabilities = 1 / (1 + np.exp(-logits[0]))
+print([name for name, p in zip(facts["labels"], probabilities, strict=True) if p >= threshold[name]])
 """,
     "classifier": """\
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
