@@ -1,6 +1,6 @@
 """The training loop: one optimizer step, and the steps of a run. Plain PyTorch, shared by all tasks.
 
-It yields the `StepMetrics` of each step, which the progress bar, the log and the tests read. It saves and prints
+It yields the `StepMetrics` of each step, which the lines of progress, the log and the tests read. It saves and prints
 nothing: `trainer.py` does, between two steps.
 """
 

@@ -1,8 +1,8 @@
 """Write to the terminal: log messages and errors to stderr, results to stdout.
 
-Colours and progress bars appear only on a terminal, and never under `NO_COLOR` or `TERM=dumb`; rich is imported only
-then. Libraries below the commands log through `logging.getLogger(__name__)` and do not use this module's writers, only
-`announced`, which logs.
+Colours appear only on a terminal, and never under `NO_COLOR` or `TERM=dumb`; rich is imported only then. Libraries
+below the commands log through `logging.getLogger(__name__)` and do not use this module's writers, only `announced`,
+which logs.
 """
 
 from __future__ import annotations
