@@ -26,7 +26,7 @@ MISSING = frozenset("nan <na> nat - #n/a #ref! #value! #name? #div/0! #null! #nu
 """How pandas, SNLI and Excel write a missing value, or numbers that are none: refused as labels."""
 PERHAPS_MISSING = frozenset("na n/a none null nil ? . -- unknown unlabeled (blank)".split())
 """How else a missing value is written; a class may be called so too."""
-SEPARATORS = re.compile(r"\s*[,;|/+&]\s*")
+SEPARATORS = re.compile(r"[,;|/+&]")
 """What else parts the labels of a cell."""
 MAX_SHOWN = 5
 
@@ -196,7 +196,8 @@ def clean_label_sets(
     if sets and not any(len(found) > 1 for found in sets):
         none = f"no text has more than one label, parted by {separator!r}; --label-separator names another"
         diagnostics.notes.append(f"{path.name}: {none}")
-    if several := [label for label in known if len(parts := {*SEPARATORS.split(label)}) > 1 and parts <= known.keys()]:
+    parts = {label: {part.strip() for part in SEPARATORS.split(label)} for label in known}
+    if several := [label for label in known if len(parts[label]) > 1 and parts[label] <= known.keys()]:
         what = f"labels whose parts are labels too: {_shown(known, several)}"
         diagnostics.notes.append(f"{path.name}: {what}; part all of them by {separator!r} if they are several")
     return ["\n".join(found) for found in sets]
