@@ -83,7 +83,7 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     assert report["ensemble"]["value"] == pytest.approx(statistics.fmean(right))
     assert report["best"] == best["run"] and report["missing"] == []
     text = (three / "report.md").read_text(encoding="utf-8")
-    assert f"the mean probability: **{100 * statistics.fmean(right):.1f}%**" in text
+    assert f"Their ensemble: **{100 * statistics.fmean(right):.1f}%**" in text
     assert "3 seeds: **" in text and f"{best['run']}, best by validation" in text and "None" not in text
 
 

@@ -97,7 +97,7 @@ def test_text_encoded_ahead_brings_its_tokenizer_and_what_was_held_out(
     assert Tokenizer.load(run / "tokenizer.json").sha256 == Tokenizer.load(tmp_path / "shards/tokenizer.json").sha256
     loaded = glassformer.load(run)
     assert loaded.evaluate("valid")["n"] > 100
-    with pytest.raises(DataError, match="its text is not kept"):
+    with pytest.raises(DataError, match="split whose text is kept"):
         loaded.evaluate("train")
     assert main(["evaluate", str(run), "--test-file", str(files / "valid.txt")]) == 0
 

@@ -102,7 +102,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
         (["audit", "imdb"], "files of texts with answers, not those of classify (imdb)"),
         (["audit", "classify", "--train-file", "a.csv", "--out", "r.txt"], "the report is a new CSV"),
         (["audit", "classify", "imdb"], "takes one recipe"),
-        (["audit"], "do not say what they are for"),
+        (["audit"], "data takes one recipe; none came"),
         (["check", "classify", "--train-file", "a.csv", "--out", "r.csv"], "data check writes no file"),
     ],
 )
@@ -123,7 +123,7 @@ def test_the_report_replaces_nothing(kind: str, cli: Callable, table: Path, tmp_
     else:
         os.mkfifo(out)
     message = cli("data", "audit", "classify", "--train-file", table, "--out", out)
-    assert message.code == 2 and "the report is a new CSV" in message.err and table.read_bytes() == before
+    assert message.code == 2 and "exists, and the report is a new CSV" in message.err and table.read_bytes() == before
     assert not (tmp_path / "nowhere.csv").exists()
 
 

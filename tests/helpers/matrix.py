@@ -29,6 +29,7 @@ from glassformer.interop.exported import ExportedModel, load_exported
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks import TASKS
+from glassformer.text.decision import THRESHOLD
 
 FAMILIES = {
     "classifier": "classify",
@@ -143,7 +144,9 @@ def with_temperature(run: Run, temperature: float | None = 2.5) -> Run:
     run = Run(
         run.path, type(run.task)(run.task.config, run.task.tokenizer, run.task.label_names), run.model, run.device
     )
-    run.task.decision = replace(run.task.decision, temperature=temperature)
+    names = run.task.label_names if run.task.explain_as == "multilabel_classifier" else None
+    thresholds = names and [THRESHOLD] * len(names)  # chosen with the temperature
+    run.task.decision = replace(run.task.decision, temperature=temperature, thresholds=thresholds)
     return run
 
 

@@ -34,6 +34,7 @@ from glassformer.interop.exported import FACTS, load_exported
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.run import Run
+from glassformer.text.answers import answer_lines
 
 
 def written(model: Any, folder: Path, quantization: str | None = None) -> str:

@@ -19,6 +19,7 @@ from glassformer.interop.exported import load_exported
 from glassformer.interop.onnx_engine import log_softmax
 from glassformer.interop.onnx_writer import lookup_by_halving
 from glassformer.nn.ngram_embeddings import BigramEmbedding
+from glassformer.text.answers import answer_lines
 
 
 @pytest.mark.records

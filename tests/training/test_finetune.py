@@ -255,7 +255,7 @@ def test_few_texts_are_no_reason_to_expect_guessing_of_a_pretrained_model(
     used: dict[str, Any] = {"train_file": str(path), "truncate": "head", "dry_run": True, "epochs": 1}
     glassformer.train("classify", init_from=str(encoder), threads=1, **used)
     warned = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
-    assert f"the longest text is that of {encoder}; use --text.truncate head+tail" in warned
+    assert f"the longest text is that of {encoder}, or --text.truncate head+tail" in warned
 
 
 def test_a_probe_is_the_same_in_any_unit_of_the_vectors() -> None:

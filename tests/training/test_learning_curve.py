@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,7 @@ def test_what_has_no_curve_is_refused(trained: Path, tmp_path: Path, monkeypatch
     monkeypatch.undo()
     assert main(["data", "curve", str(trained), "--seeds", "0"]) == UsageError.exit_code
     assert main(["data", "curve"]) == UsageError.exit_code
-    monkeypatch.setattr(type(glassformer.load(trained).task), "running_text", True)
+    without_answers = SimpleNamespace(text=SimpleNamespace(train=SimpleNamespace(answer=None)))
+    monkeypatch.setattr(module, "load_run_data", lambda *_, **__: without_answers)
     with pytest.raises(UsageError, match="counts examples"):
         learning_curve(trained)

@@ -114,7 +114,9 @@ def _check(config: Config, as_json: bool) -> int:
 
 def _audit(config: Config, arguments: DataArguments) -> int:
     """Print the first findings of each kind, their number, and what to do about them; write all as a CSV."""
-    if (out := arguments.out) is not None and (os.path.lexists(out) or Path(out).suffix.lower() != ".csv"):
+    if (out := arguments.out) is not None and os.path.lexists(out):
+        raise UsageError(f"{out} exists, and the report is a new CSV", "name a new file, or remove this one")
+    if out is not None and Path(out).suffix.lower() != ".csv":
         raise UsageError(f"the report is a new CSV, and --out names {out}", "as in: --out report.csv")
     if config.data.limit is not None:
         raise UsageError("an audit reads all examples, and --limit would leave some out", "leave it out")

@@ -63,5 +63,6 @@ def run(argv: Sequence[str]) -> int:
         console.write_json(counts | {"out": a.out, "tokenizer": index.tokenizer, "sha256": index.sha256})
         return 0
     console.write_table(("found", "count"), [(name, f"{n:,}") for name, n in counts.items()])
-    logger.info(f"train on it:  {glassformer_command(*'train lm --train-file'.split(), a.out)}")
+    valid = [] if counts["held out"] else ["--valid-file", "VALID.txt"]
+    logger.info(f"train on it:  {glassformer_command(*'train lm --train-file'.split(), a.out, *valid)}")
     return 0

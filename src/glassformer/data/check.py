@@ -79,7 +79,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     for name, split in splits.items():
         counts.update({f"{name}: {what}": n for what, n in _counts(schema, split, train).items()})
     numbers: dict[str, dict[str, float]] = {}
-    if schema.target == "number":
+    if schema.target == "number" and not diagnostics.n_issues:
         numbers = {name: found for name, split in splits.items() if (found := summary(split.answers))}
     sizes, found = {name: _size(schema, split) for name, split in splits.items()}, list[Finding]()
     if loaded is not None:

@@ -10,16 +10,17 @@ import codecs
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from glassformer.data.sources import DAMAGED, is_columnar, is_pipe, open_source, unreadable
 from glassformer.errors import DataError, UsageError
 
 Grade = Literal["stop", "look", "know"]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,15 @@ class Diagnostics:
         if len(self.issues) < MAX_KEPT:
             self.issues.append(DataIssue(str(path), line, kind, message, "row" if is_columnar(path) else "line"))
 
+    def noted(self, check: Callable[[Any, Path], Result], answers: Any, path: Path) -> Result | None:
+        """Return what a function of all answers of a file gives; None where it raises a DataError, which is noted."""
+        try:
+            return check(answers, path)
+        except DataError as error:
+            advice = f"; {error.hint}" if error.hint else ""
+            self.error(path, 0, "label", f"{error.message.removeprefix(f'{path}: ')}{advice}")
+            return None
+
     def raise_if_any(self) -> None:
         """Raise a DataError of the first error's file and line, if there was one, with the number of others."""
         if self.issues:
@@ -189,10 +199,11 @@ def _as_utf8(path: Path, file: BinaryIO, encoding: str) -> Iterable[bytes]:
     """Return the lines of a file in UTF-8, whatever it is in; raise UsageError for an encoding that does not exist."""
     try:
         is_utf8 = codecs.lookup(encoding).name == "utf-8"
-    except LookupError:
+        text = file if is_utf8 else io.TextIOWrapper(file, encoding, newline="\n")
+    except LookupError:  # or one of Python's that is no encoding of text, such as rot13
         message = f"{path}: there is no encoding {encoding!r}"
         raise UsageError(message, "name one of Python's, such as cp1252, utf-16, shift_jis") from None
-    return file if is_utf8 else (line.encode() for line in io.TextIOWrapper(file, encoding, newline="\n"))
+    return (line.encode() if isinstance(line, str) else line for line in text)
 
 
 def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> str:

@@ -71,7 +71,7 @@ def interval(score: Callable[[np.ndarray], float], counts: Counts, extremes: np.
         return share_interval(counts)
     if score is f1:
         found = share_interval(np.stack([counts[:, 0], counts[:, :3].sum(axis=1)], axis=1))
-        return [2 * end / (1 + end) for end in found]
+        return [float(2 * end / (1 + end)) for end in found]
     return bootstrap_interval(counts, score, extremes)
 
 

@@ -23,7 +23,7 @@ from glassformer.interop.exported import ExportedModel, load_exported
 from glassformer.interop.imported import ImportedModel
 from glassformer.interop.sample_texts import TEXTS, sample_texts
 from glassformer.interop.source_folder import SourceFolder
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import TOKENIZER, RunFolder
 from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK
@@ -130,7 +130,7 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
     found = _compared(task, model, theirs, texts, f"{name} {library.__version__}", True)
     if found.largest_difference > TOLERANCE:
         logger.warning(f"the model differs from that of {name} by {found.largest_difference:.1e}")
-    if name == "transformers" and SourceFolder(folder).has("tokenizer.json") and family != "glassformer":
+    if name == "transformers" and SourceFolder(folder).has(TOKENIZER) and family != "glassformer":
         from glassformer.interop.hf_engine import their_tokens
 
         ours = [task.tokenizer.framed(task.tokenizer.encode(text)) for text in TEXTS]

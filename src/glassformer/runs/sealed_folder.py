@@ -45,6 +45,10 @@ class Manifest:
     kind: str
     files: dict[Name, Entry]
 
+    def written(self) -> bytes:
+        """Return the content of the file, of which any other byte is damage."""
+        return json.dumps(asdict(self), indent=2).encode()
+
 
 def write_sealed_folder(folder: Path, kind: str, files: Files) -> None:
     """Write files, then a manifest of their sizes and sums, and only then put the folder in its place.
@@ -59,7 +63,7 @@ def write_sealed_folder(folder: Path, kind: str, files: Files) -> None:
         for name, chunks in files.items():
             (temporary / name).parent.mkdir(exist_ok=True)
             manifest.files[name] = Entry(*write_durably(temporary / name, chunks))
-        write_durably(temporary / MANIFEST, [json.dumps(asdict(manifest), indent=2).encode()])
+        write_durably(temporary / MANIFEST, [manifest.written()])
 
 
 def read_manifest(folder: Path, kind: str) -> dict[str, Entry]:
@@ -69,7 +73,10 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Entry]:
         CheckpointError: it is missing, damaged, or of another kind.
     """
     path = folder / MANIFEST
-    manifest = safe_read.dataclass_from_json(Manifest, safe_read.read_json(path, MAX_MANIFEST_BYTES), path)
+    data = safe_read.read_bytes(path, MAX_MANIFEST_BYTES)
+    manifest = safe_read.dataclass_from_json(Manifest, safe_read.parse_json(data, path), path)
+    if data != manifest.written():
+        raise CheckpointError(f"{path} is damaged: it is not what was written", "restore it from a copy")
     if manifest.kind != kind:
         raise CheckpointError(f"{folder} is not a {kind}, and holds a {manifest.kind[:40]}")
     return manifest.files

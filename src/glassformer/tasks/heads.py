@@ -145,7 +145,9 @@ class Head:
         if not self.columns[1:]:  # a bare encoder has no answers
             return
         if self.unit and not known:
-            known = self.names(rows["train"].answer, rows["train"].path)
+            known = diagnostics.noted(self.names, rows["train"].answer, rows["train"].path)
+            if known is None:
+                return
         names, shown = {*known, *map(normalised_label, known)}, ", ".join(known[:10]) + ", …" * (len(known) > 10)
         for part in rows.values():
             for line, text, answer in zip(part.lines, part.text, part.answer, strict=True):
@@ -157,7 +159,7 @@ class Head:
                     if what:
                         diagnostics.error(part.path, line, "label", what)
         if not (self.unit or diagnostics.n_issues) and (train := rows.get("train")):
-            scale_of(train.answer, train.path)
+            diagnostics.noted(scale_of, train.answer, train.path)
 
 
 def class_names(labels: set[str]) -> list[str]:

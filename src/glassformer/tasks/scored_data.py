@@ -51,7 +51,7 @@ def scored_data(
         read = load_run_data(path, task.schema, data, allow_changed=allow_changed)
         split, notes, train, changed = read.text.splits().get(name), read.text.notes, read.text.train, read.changed
         if split is None or split.shards is not None:
-            message = f"this run has no {name} split, or one that was encoded ahead, and its text is not kept"
+            message = f"this run has no {name} split whose text is kept"
             raise DataError(message, 'score the validation split: --split valid (split="valid"); or give test files')
     for note in notes:
         logger.info(note)

@@ -71,14 +71,17 @@ def given_texts(tokenizer: Tokenizer, texts: Any, several: bool = False) -> Any:
     """
     hint = 'give a text, or a list of texts: predict(["one", "two"])'
 
+    def is_pair(given: Any) -> bool:
+        return isinstance(given, tuple) and [*map(type, given)] == [str, str]
+
     def one(given: Any, number: int = 1) -> str:
-        if isinstance(given, tuple) and [*map(type, given)] == [str, str]:
+        if is_pair(given):
             return tokenizer.pair(*given)
         if not isinstance(given, str):
             raise DataError(f"text {number} is of type {type(given).__name__}, not a string", hint)
         return given
 
-    if not several and isinstance(texts, str | tuple):
+    if not several and (isinstance(texts, str) or is_pair(texts)):
         return one(texts)
     if isinstance(texts, str | bytes | bytearray | Mapping) or not isinstance(texts, Iterable):
         expected = "texts one after another" if several else "a text or a list of texts"

@@ -66,6 +66,8 @@ class SpecialTokens:
             CheckpointError: a field is missing, of another type, or no id.
         """
         special = dataclass_from_json(SpecialTokens, value, f"{where}: special tokens")
-        if wrong := [one for one in special.ids if not 0 <= one < special.n_ids]:
-            raise CheckpointError(f"{where}: {wrong[0]} is none of the {special.n_ids:,} ids")
+        for name in (*ROLES, "prefix", "suffix"):
+            ids = getattr(special, name)
+            if wrong := [one for one in (ids if isinstance(ids, tuple) else [ids]) if not NONE <= one < special.n_ids]:
+                raise CheckpointError(f"{where}: {name} holds {wrong[0]}, which is none of the {special.n_ids:,} ids")
         return special

@@ -152,10 +152,10 @@ def test_lists_in_json_lines_are_of_several_labels(tmp_path: Path) -> None:
     assert "vector of 0 and 1" in read(tmp_path, vectors, "a.jsonl", "multilabel").message
 
 
-@for_each("cell", ["['a', 'b']", "{'a'}", "('a', 'b')", "[[1, 2]]"])
+@for_each("cell", ["['a', 'b']", "{'a'}", "('a', 'b')", "[[1, 2]]", "{billing}", "(fees)", '{"a": 1}'])
 def test_lists_as_programs_print_them_are_refused(tmp_path: Path, cell: str) -> None:
-    rows = [(text, cell) for text, _ in ROWS]
-    assert "list" in read(tmp_path, written([("text", "labels"), *rows]), task="multilabel").message
+    rows = [("text", "labels"), *ROWS, ("one text more", cell)]
+    assert f"the cell {cell!r} is " in read(tmp_path, written(rows), task="multilabel").message
 
 
 @for_each("text", ["\u200b", "\u2060 \ufeff", "\u00ad"])
@@ -329,7 +329,8 @@ def test_another_encoding_is_one_error_and_a_flag(tmp_path: Path, encoding: str)
     found = read(tmp_path, content)
     assert "--encoding" in found.message and len(found.report.errors) == 1
     assert read(tmp_path, content, encoding=encoding).examples == sorted(rows)
-    assert "there is no encoding 'latin-9000'" in read(tmp_path, content, encoding="latin-9000").message
+    for name in ("latin-9000", "rot13"):
+        assert f"there is no encoding {name!r}" in read(tmp_path, content, encoding=name).message
 
 
 # --- what else stands in the way -------------------------------------------------------------------------------

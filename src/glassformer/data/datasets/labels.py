@@ -211,7 +211,10 @@ def _parted(cell: str, separator: str) -> list[str]:
     """
     if _IN_BRACKETS.fullmatch(cell.strip()):
         try:
-            cell = joined_labels(json.loads(cell) if cell.strip()[0] == "[" else "", separator)
+            labels = json.loads(cell)
         except json.JSONDecodeError:
-            raise ValueError(f"is no JSON list; write the labels parted by {separator!r}") from None
+            labels = None
+        if not isinstance(labels, list):
+            raise ValueError(f"is no JSON list; write the labels parted by {separator!r}")
+        cell = joined_labels(labels, separator)
     return [part for part in cell.split(separator) if part.strip()]
