@@ -72,7 +72,7 @@ def test_ten_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--train-file", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
     assert main(["train", "translate", *files, "--steps", "3", *SMALL]) == 0
     err = capsys.readouterr().err
-    assert "only 9 examples to train on: expect little more than guessing" in err
+    assert "only 9 examples to train on: scores on other texts may be far lower" in err
     assert "only 1 example to validate on: scores on others may be far from theirs" in err
     assert "only 1 sentence was scored: BLEU may be anything from" in err
 
@@ -80,11 +80,11 @@ def test_ten_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_ten_examples(train: Callable[..., Ended]) -> None:
     ended = train(reviews(10))
     assert ended.code == 0, ended.err
-    assert "only 9 examples of 2 classes to train on: expect little more than guessing" in ended.err
+    assert "only 9 examples of 2 classes to train on: scores on other texts may be far lower" in ended.err
     assert "only 1 example to validate on" in ended.err
     assert "only 1 example was scored: Accuracy may be anything from" in ended.err
-    assert "expect little more than guessing" in ended.report and "95% interval" in ended.report
-    assert "expect little more than guessing" in ended.card
+    assert "scores on other texts may be far lower" in ended.report and "95% interval" in ended.report
+    assert "scores on other texts may be far lower" in ended.card
 
 
 def test_one_class_and_no_class_are_refused(train: Callable[..., Ended]) -> None:
@@ -190,7 +190,7 @@ def test_pairs_and_texts_too_few(
     assert main([*pairs, "--steps", "3", *SMALL]) == 0
     message = capsys.readouterr().err
     assert (
-        "only 9 examples to train on: expect little more than guessing" in message
+        "only 9 examples to train on: scores on other texts may be far lower" in message
         and "only 1 sentence was scored" in message
     )
     src.write_text("the same\n" * 10, encoding="utf-8")

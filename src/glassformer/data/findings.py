@@ -104,7 +104,7 @@ def few(known: KnownData) -> Iterator[Finding]:
         return
     n, n_classes = known.splits["train"].n, len(known.labels)
     if n < (FEW_OF_A_CLASS * n_classes or FEW_EXAMPLES):
-        expect = "expect little more than guessing on other texts"
+        expect = "scores on other texts may be far lower"
         if known.config.train.init_from is not None:
             expect = "what the pretrained model brings counts for most"
         among = f" of {n_classes} classes" if n_classes else ""

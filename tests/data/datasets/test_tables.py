@@ -152,7 +152,7 @@ def test_lists_in_json_lines_are_of_several_labels(tmp_path: Path) -> None:
     assert "vector of 0 and 1" in read(tmp_path, vectors, "a.jsonl", "multilabel").message
 
 
-@for_each("cell", ["['a', 'b']", "{'a'}", "('a', 'b')", "[[1, 2]]", "{billing}", "(fees)", '{"a": 1}'])
+@for_each("cell", ["['a', 'b']", "{'a'}", "('a', 'b')", "[[1, 2]]", "{billing}", "(fees)", '{"a": 1}', "0;1;0"])
 def test_lists_as_programs_print_them_are_refused(tmp_path: Path, cell: str) -> None:
     rows = [("text", "labels"), *ROWS, ("one text more", cell)]
     assert f"the cell {cell!r} is " in read(tmp_path, written(rows), task="multilabel").message
@@ -206,6 +206,8 @@ def test_annotations_that_were_rejected_are_refused(tmp_path: Path) -> None:
     content = "".join(json.dumps(row) + "\n" for row in rows)
     assert "a.jsonl:21: 'status' is 'Discarded', so this annotation" in read(tmp_path, content, "a.jsonl").message
     assert len(read(tmp_path, content, "a.jsonl", label_column="status").classes) == 2
+    named = written([("text", "label", "status"), *(tuple(row.values()) for row in rows)])
+    assert "'status' is 'Discarded', so this annotation" in read(tmp_path, named).message
 
 
 def test_labels_that_are_parted_in_two_ways_are_noted(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_words_and_spans_of_json_lines_are_read_alike(tmp_path: Path) -> None:
 
 
 FORMS = """S-X O B-X E-X/U-X O B-X L-X/I-X I-X O O/B-X I-Y O O/B_PER I_PER O O/PER-B PER-I O O/B:PER I:PER O O
-b-per i-per o o/B I O O/name=B-X name=I-X O O/B-X B-Y M-X O/B_PER I_PER O _"""
+b-per i-per o o/B–X I–X O O/B I O O/name=B-X name=I-X O O/B-X B-Y M-X O/B_PER I_PER O _"""
 
 
 @for_each("tags", re.split("[/\n]", FORMS))

@@ -203,8 +203,13 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
         deque(rows, maxlen=0)  # to the end, so that every error is reported
         return Rows([], [], [], path, (None,) * len(specs))
     lines, texts, answers = array("q"), list[str](), list[str]()
+    header = next(row.fields for row in sample if row.fields) if columns.has_header else []
+    names = ["" if i in columns.keys else plain(name) for i, name in enumerate(header)]
     for row in below_header(path, itertools.chain(sample, rows), columns, diagnostics):
-        if (values := row_values(row, columns, specs, path, diagnostics)) is not None:
+        marked = not REJECTED.keys().isdisjoint(names) and len(specs) > 1
+        if marked and (rejected := why_rejected(dict(zip(names, row.fields, strict=False)), ())):
+            diagnostics.error(path, row.line, "label", rejected)
+        elif (values := row_values(row, columns, specs, path, diagnostics)) is not None:
             lines.append(row.line)
             texts.append(values[0])
             answers += values[1:]
@@ -472,10 +477,10 @@ def row_values(
 
 
 def why_rejected(fields: list[str] | dict[str, Any], read: Sequence[int | str]) -> str:
-    """Return that an annotator rejected an object of JSON, where a field that is not read says so; else ""."""
+    """Return that an annotator rejected an object or a row, where a field that is not read says so; else ""."""
     found = fields if isinstance(fields, dict) else {}
     wrong = next((n for n, marks in REJECTED.items() if n not in read and str(found.get(n)).casefold() in marks), None)
-    return f"{wrong!r} is {found[wrong]!r}, so this annotation was rejected; remove the object" if wrong else ""
+    return f"{wrong!r} is {found[wrong]!r}, so this annotation was rejected; remove it" if wrong else ""
 
 
 # --- what a task and a run read --------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ PERHAPS_MISSING = frozenset("na n/a none null nil ? . -- unknown unlabeled (blan
 """How else a missing value is written; a class may be called so too."""
 SEPARATORS = re.compile(r"[,;|/+&]")
 """What else parts the labels of a cell."""
+VECTOR = "is a vector of 0 and 1; write the names of the labels"
 MAX_SHOWN = 5
 
 _IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)", re.DOTALL)
@@ -163,7 +164,7 @@ def joined_labels(labels: Iterable[object], separator: str) -> str:
     """
     labels, cells = list(labels), list[str]()
     if len(labels) > 1 and all(label in (0, 1) and not isinstance(label, str) for label in labels):
-        raise ValueError("is a vector of 0 and 1; write the names of the labels")
+        raise ValueError(VECTOR)
     for label in labels:
         cell = label_of_number(label) if isinstance(label, bool | int | float | Decimal) else label
         if not isinstance(cell, str):
@@ -207,7 +208,7 @@ def _parted(cell: str, separator: str) -> list[str]:
     """Return the labels of a cell, which may be a JSON list, as `predict --file` writes one into a table.
 
     Raises:
-        ValueError: it stands in brackets, and is no list of labels.
+        ValueError: it stands in brackets, and is no list of labels; or it is a vector of 0 and 1.
     """
     if _IN_BRACKETS.fullmatch(cell.strip()):
         try:
@@ -217,4 +218,7 @@ def _parted(cell: str, separator: str) -> list[str]:
         if not isinstance(labels, list):
             raise ValueError(f"is no JSON list; write the labels parted by {separator!r}")
         cell = joined_labels(labels, separator)
-    return [part for part in cell.split(separator) if part.strip()]
+    parts = [part for part in cell.split(separator) if part.strip()]
+    if len(parts) > 1 and {part.strip() for part in parts} <= {"0", "1"}:
+        raise ValueError(VECTOR)
+    return parts

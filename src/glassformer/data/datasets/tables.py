@@ -236,7 +236,8 @@ def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
         if isinstance(value, dict):
             yield Row(number, value)
         else:
-            diagnostics.error(path, number, "json", f"a JSON object is expected, not {type(value).__name__}")
+            what = f"a JSON object is expected, not {type(value).__name__}; write one object a line, such as"
+            diagnostics.error(path, number, "json", f'{what} {{"text": "…", "label": "…"}}')
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

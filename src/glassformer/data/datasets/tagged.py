@@ -41,7 +41,7 @@ JUDGED_WORDS = 50
 GUIDE = 'the guide "Tag each word of a text" converts other forms'
 
 _IOB2 = re.compile(r"O|[BI]-(.+)")
-_OTHER_FORM = re.compile(r"(\w+=)?([BIESLUM]|[BIESLUM][-_:/.|].+|.+[-_:/.|][BIESLU])", re.IGNORECASE)
+_OTHER_FORM = re.compile(r"(\w+=)?([BIESLUM]|[BIESLUM][-–—_:/.|<(].+|.+[-–—_:/.|(][BIESLU]\)?)", re.IGNORECASE)
 """Tags of spans in another spelling: S-PER, B_PER, b-per, PER-B, name=B-PER, or a bare B."""
 
 
