@@ -142,8 +142,8 @@ class Head:
 
     def check_rows(self, rows: Mapping[str, Rows], diagnostics: Diagnostics, known: Names = ()) -> None:
         """Note answers that cannot be used, by file and line; without known names those of training are known."""
-        if not self.columns[1:]:  # a bare encoder has no answers
-            return
+        if not self.columns[1:] or (self.per_word and diagnostics.n_issues):
+            return  # a bare encoder has no answers; of tags in another form each would be unknown
         if self.unit and not known:
             known = diagnostics.noted(self.names, rows["train"].answer, rows["train"].path)
             if known is None:

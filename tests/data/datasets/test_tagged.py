@@ -68,7 +68,7 @@ def test_words_and_spans_of_json_lines_are_read_alike(tmp_path: Path) -> None:
 
 
 FORMS = """S-X O B-X E-X/U-X O B-X L-X/I-X I-X O O/B-X I-Y O O/B_PER I_PER O O/PER-B PER-I O O/B:PER I:PER O O
-b-per i-per o o/B–X I–X O O/B I O O/name=B-X name=I-X O O/B-X B-Y M-X O/B_PER I_PER O _"""
+b-per i-per o o/B–X I–X O O/B-X I-X out B-Y/B I O O/name=B-X name=I-X O O/B-X B-Y M-X O/B_PER I_PER O _"""
 
 
 @for_each("tags", re.split("[/\n]", FORMS))
@@ -213,7 +213,7 @@ def load(train: Path, **files: Any) -> Any:
     [
         ("a B-X\n", "b O\n\na O\nc B-Y\n", "t.conll:3", "word 2 ('c'): tag 'B-Y' is not one of the"),
         ("a N\nb V\n", "a A\n", "t.conll:1", "tag 'A' is not one of the training data's (N, V)"),
-        ("a B-X\n\nb O\nc NOUN\n", "a O\n", "a.conll:3", "word 2 ('c'): tag 'NOUN' is not one of the"),
+        ("a B-X\n\nb O\nc NOUN\n", "a O\n", "a.conll:3", "'NOUN' is no IOB2, at the word 'c'"),
         ("a O\n\nb O\n", "a O\n", "a.conll: ", "two or more tags are needed, found ['O']"),
     ],
 )

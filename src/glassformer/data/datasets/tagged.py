@@ -97,13 +97,15 @@ class _Sentences:
         spelled = {*filter(_OTHER_FORM.fullmatch, names)}
         others = {*map(str.casefold, names - spelled)}
         of_spans = len(others) < 2 or len(others) <= sum(len(name) > 1 for name in spelled)
-        if not of_spans and not any(name[:2] in ("B-", "I-") for name in names):
+        iob2 = any(name[:2] in ("B-", "I-") for name in names)
+        if not of_spans and not iob2:
             return  # plain tags, as parts of speech
         for line, text, answer in zip(self.lines, self.texts, self.answers, strict=True):
             before = OUTSIDE
             for word, tag in zip(text.split(), answer.split("\n"), strict=True):
                 found = _IOB2.fullmatch(tag)
-                if _OTHER_FORM.fullmatch(tag) and (not found or (tag[0] == "I" and before[2:] != found[1])):
+                is_other = not found and (iob2 or _OTHER_FORM.fullmatch(tag))
+                if is_other or (found and tag[0] == "I" and before[2:] != found[1]):
                     why = f"{tag!r} continues no span" if found else f"{tag!r} is no IOB2"
                     message = (
                         f"{why}, at the word {word[:40]!r}; write B-X at its begin, I-X where it goes on, O outside"
