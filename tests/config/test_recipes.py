@@ -4,6 +4,7 @@ import typing
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,6 +211,8 @@ def test_overrides_find_their_section() -> None:
         data=replace(base.data, data_dir=str(Path("a/b"))),
     )
     assert override(changed, {"minutes": None}).train.minutes is None
+    of_numpy = override(base, {"lr": np.float64(1e-3), "n_heads": np.int64(2)})  # as a search gives them
+    assert (of_numpy.train.lr, of_numpy.model.n_heads) == (1e-3, 2) and type(of_numpy.train.lr) is float
     with pytest.raises(UsageError) as caught:
         override(base, {"minuts": 1})
     assert "minutes" in caught.value.hint

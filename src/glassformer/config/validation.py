@@ -65,7 +65,8 @@ def build(kind: type[Section], values: Any, section: str, where: str) -> Section
 def convert(value: Any, kind: Any, key: str, where: str) -> Any:
     """Return a value as a type, within the limits that it names; a dataclass is built.
 
-    An integer may stand for a float and a path for a string; nothing else is converted. A number is finite.
+    An integer may stand for a float, a number of numpy for one of Python, and a path for a string; nothing else is
+    converted. A number is finite.
 
     Raises:
         UsageError: it is of another type, none of the choices, or beyond the limits.
@@ -75,6 +76,7 @@ def convert(value: Any, kind: Any, key: str, where: str) -> Any:
     if get_origin(kind) is list and is_dataclass(get_args(kind)[0]) and isinstance(value, list | tuple):
         return [convert(item, get_args(kind)[0], f"{key}[{i}]", where) for i, item in enumerate(value)]
     value = str(value) if isinstance(value, PurePath) else value
+    value = value.item() if getattr(value, "shape", None) == () else value  # a number of numpy
     try:
         value = msgspec.convert(value, kind)
         if isinstance(value, float) and not math.isfinite(value):

@@ -145,9 +145,9 @@ class Head:
         if not self.columns[1:] or (self.per_word and diagnostics.n_issues):
             return  # a bare encoder has no answers; of tags in another form each would be unknown
         if self.unit and not known:
-            known = diagnostics.noted(self.names, rows["train"].answer, rows["train"].path)
-            if known is None:
+            if (found := diagnostics.noted(self.names, rows["train"].answer, rows["train"].path)) is None:
                 return
+            known = found
         names, shown = {*known, *map(normalised_label, known)}, ", ".join(known[:10]) + ", …" * (len(known) > 10)
         for part in rows.values():
             for line, text, answer in zip(part.lines, part.text, part.answer, strict=True):

@@ -205,8 +205,8 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
     lines, texts, answers = array("q"), list[str](), list[str]()
     header = next(row.fields for row in sample if row.fields) if columns.has_header else []
     names = ["" if i in columns.keys else plain(name) for i, name in enumerate(header)]
+    marked = bool(specs[1:]) and not REJECTED.keys().isdisjoint(names)
     for row in below_header(path, itertools.chain(sample, rows), columns, diagnostics):
-        marked = not REJECTED.keys().isdisjoint(names) and len(specs) > 1
         if marked and (rejected := why_rejected(dict(zip(names, row.fields, strict=False)), ())):
             diagnostics.error(path, row.line, "label", rejected)
         elif (values := row_values(row, columns, specs, path, diagnostics)) is not None:
