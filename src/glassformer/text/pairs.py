@@ -50,8 +50,8 @@ def split_pair(text: str, where: str = "") -> tuple[str, str]:
     """
     parts = text.split(SEPARATOR)
     if len(parts) != 2:
-        shown = text if len(text) <= 60 else f"{text[:60]}…"
-        message = f"{where}this model reads two texts, with one {SEPARATOR} between; {len(parts) - 1} are in {shown!r}"
+        shown, n = text if len(text) <= 60 else f"{text[:60]}…", len(parts) - 1
+        message = f"{where}this model reads two texts, with one {SEPARATOR} between them; {n} are in {shown!r}"
         raise DataError(message, f"write the pair as: first text {SEPARATOR} second text")
     return parts[0].removesuffix(" "), parts[1].removeprefix(" ")
 
