@@ -71,7 +71,7 @@ NANOGPT = {"lr": 1e-3, "betas": (0.9, 0.99), "weight_decay": 0.1, "label_smoothi
 
 
 class Contender(NamedTuple):
-    """An implementation at one goal: its name in the table, its peer, what it is told."""
+    """An implementation at one goal: its name in the table, its peer, the request it gets."""
 
     name: str
     peer: str

@@ -1,7 +1,7 @@
 """From the models of the chapter `one-page` to those of the library, with equal logits.
 
 The parts have the same names on both sides but for those in `RENAMED`; weights are copied and nothing is computed,
-except for two classes, which share one logit in the library. Models are told apart by the names of their classes.
+except for two classes, which share one logit in the library. Models differ by the names of their classes.
 """
 
 from __future__ import annotations

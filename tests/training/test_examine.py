@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -13,12 +15,14 @@ from tests.helpers.small import config_of, data_of, small, small_run
 
 from glassformer.explain import examine
 from glassformer.explain.examine import Activity, activity_of, observe
+from glassformer.models import language_model
 from glassformer.models.ensemble import members_of
-from glassformer.nn import MultiHeadAttention
+from glassformer.nn import FeedForward, MultiHeadAttention
 from glassformer.nn.attention import Mask, attention
 from glassformer.report.findings import NotMade
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, StepMetrics
+from glassformer.tasks.lm import LanguageModelling
 from glassformer.training.finetune import freeze
 
 
@@ -142,6 +146,51 @@ def test_a_first_loss_is_compared_with_fresh_models() -> None:
 def test_no_answer_is_visible_in_sound_tasks(task: str) -> None:
     run = small(task)
     assert list(examine.answer_visible(run.new_state().model, run.context)) == []
+
+
+def unshifted_labels(patch: pytest.MonkeyPatch) -> None:
+    """Each label is the token that is read at its position."""
+    make = LanguageModelling.make_batch
+
+    def unshifted(*given: Any) -> Any:
+        batch = make(*given)
+        return replace(batch, labels=torch.where(batch.labels >= 0, batch.ids, batch.labels))
+
+    patch.setattr(LanguageModelling, "make_batch", unshifted)
+
+
+def no_causal_mask(patch: pytest.MonkeyPatch) -> None:
+    """Each position sees later ones."""
+    patch.setattr(language_model, "Mask", mock.Mock(of=lambda **_: None))
+
+
+@pytest.mark.parametrize("damage", [unshifted_labels, no_causal_mask])
+def test_a_visible_answer_is_found(damage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = small("lm")
+    damage(monkeypatch)
+    [found] = examine.answer_visible(run.new_state().model, run.context)
+    assert (found.grade, found.place) == ("stop", "answer-visible")
+
+
+DAMAGE = {
+    "scores": (MultiHeadAttention, lambda attention: attention.q_proj.weight.mul_(1e4)),
+    "heads": (MultiHeadAttention, lambda attention: [p.zero_() for p in attention.q_proj.parameters()]),
+    "dead-units": (FeedForward, lambda block: block.up_proj.bias.fill_(-100.0)),
+}
+
+
+@pytest.mark.parametrize("place", DAMAGE)
+def test_a_damaged_model_is_found(place: str) -> None:
+    run = small("translate")
+    model = run.new_state().model
+    examined = partial(examine.examine_model, record_of(run, 1.0), run.context)
+    assert place not in {finding.place for finding in examined(model).findings}
+    kind, damage = DAMAGE[place]
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, kind):
+                damage(module)
+    assert place in {finding.place for finding in examined(model).findings}
 
 
 def test_a_matrix_that_is_missing_in_the_log_was_not_trained() -> None:

@@ -37,7 +37,7 @@ class CheckReport:
         sizes: readable examples (running text: characters; shards: tokens) of each part.
         notes: messages, such as which columns are read.
         numbers: where targets are numbers, mean, sd and quantiles of those of each part.
-        findings: what the start of a training would say of the data, as far as it needs no tokenizer.
+        findings: those that the start of a training logs about the data, as far as they need no tokenizer.
     """
 
     errors: list[DataIssue]

@@ -54,7 +54,7 @@ UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True)
 class DataIssue:
-    """Something that must be mended before training.
+    """A problem that must be corrected before training.
 
     Attributes:
         line: from 1; 0 is the file as a whole. A file of columns has no lines: its rows are counted.

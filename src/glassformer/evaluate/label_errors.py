@@ -52,7 +52,7 @@ def judge_labels(
         model: a classifier of scikit-learn that gives probabilities.
 
     Raises:
-        NotMade: there are too few examples, or the features do not tell the labels apart.
+        NotMade: there are too few examples, or the features do not separate the labels.
     """
     sizes = np.bincount(labels)
     if (sizes >= FEWEST).sum() < 2:

@@ -1,1 +1,1 @@
-"""What is said of a run: its findings, the report, the model card, the plots, the comparison with others."""
+"""Reports of a run: findings, report, model card, plots, comparison with other runs."""

@@ -1,4 +1,4 @@
-"""The file `control.json` in a run folder: whoever watches a training asks it to pause, to go on or to stop.
+"""The file `control.json` in a run folder: whoever watches a training asks it to pause, to continue or to stop.
 
     {"pause": true, "steps": 3, "stop": false}
 

@@ -21,7 +21,7 @@ CONFIG = PretokenizeConfig(valid_fraction=0.2, vocab_size=300)
 
 @pytest.fixture
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of text encoded ahead; its text is in a.txt beside it."""
+    """A folder of text encoded ahead; its text is in a.txt in the same folder."""
     monkeypatch.setattr(shards_module, "SEGMENT_BYTES", 128)
     lines = "".join(f"{i} and {i * i}, that is the question\n" for i in range(400))
     (tmp_path / "a.txt").write_text(lines, encoding="utf-8")

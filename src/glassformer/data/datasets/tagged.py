@@ -108,7 +108,7 @@ class _Sentences:
                 if is_other or (found and tag[0] == "I" and before[2:] != found[1]):
                     why = f"{tag!r} continues no span" if found else f"{tag!r} is no IOB2"
                     message = (
-                        f"{why}, at the word {word[:40]!r}; write B-X at its begin, I-X where it goes on, O outside"
+                        f"{why}, at the word {word[:40]!r}; write B-X at its first word, I-X at the others, O outside"
                     )
                     self.diagnostics.error(self.path, line, "label", f"{message}: {GUIDE}")
                     return
