@@ -92,7 +92,7 @@ def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> Non
     for words in (
         "no clean test score",
         "nly 500 of 22,500 training examples are used, drawn by seed",
-        "no test split",
+        "scores are on the validation split",
         "A restatement.",
     ):
         assert words in opening

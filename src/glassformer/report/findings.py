@@ -230,8 +230,8 @@ def threads(facts: RunRecord) -> Iterator[Finding]:
 def no_test(facts: RunRecord) -> Iterator[Finding]:
     """Yield a finding if the scores are those of the validation split."""
     if facts.evaluation and facts.evaluation.split != "test":
-        matter = "there was no test split: these scores are on the validation split, which also chose the weights"
-        yield Finding(matter, "name one with --test-file", "no test split")
+        matter = "these scores are on the validation split, which also chose the weights"
+        yield Finding(matter, "name a test split with --test-file", "no test split")
 
 
 def few_scored(facts: RunRecord) -> Iterator[Finding]:
