@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 import os
@@ -11,8 +10,10 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -181,19 +182,19 @@ def _paths(value: Any, depth: int) -> Iterator[tuple[str | int, ...]]:
 
 
 def _edit(path: Path, keys: tuple[str | int, ...], new: Any, remove: bool = False) -> None:
-    """Change one key of a JSON file, or of each line of JSON Lines."""
+    """Change one key of a JSON file, or of each line of JSON Lines that has it."""
     lines = path.read_text("utf-8").split("\n") if path.suffix == ".jsonl" else [path.read_text("utf-8")]
     changed = []
     for line in lines:
         if line.strip():
-            value = copy.deepcopy(json.loads(line))
-            place = value
-            for key in keys[:-1]:
-                place = place[key]
-            if remove:
-                del place[keys[-1]]
-            else:
-                place[keys[-1]] = new
+            value = json.loads(line)
+            *path_to, last = keys
+            with suppress(LookupError, TypeError) if changed else nullcontext():  # of JSON Lines the first has it
+                place = reduce(getitem, path_to, value)
+                if remove:
+                    del place[last]
+                else:
+                    place[last] = new
             line = json.dumps(value)
         changed.append(line)
     _write(path, "\n".join(changed).encode())
