@@ -156,6 +156,16 @@ def readable_bytes(token: str) -> str:
         return f"<{raw.hex().upper()}>"
 
 
+@cache
+def written_backends() -> list[tokenizers.Tokenizer]:
+    """Return a backend of every form that training makes, with an empty vocabulary."""
+    found = list[tokenizers.Tokenizer]()
+    for config in (TextConfig(lowercase=False), TextConfig(lowercase=True)):
+        found += [_word_backend(config), _char_backend({}, config), _byte_bpe_backend(config)]
+        found += [_bpe_backend(config, mark_start) for mark_start in (False, True)]
+    return found
+
+
 def _word_backend(config: TextConfig) -> tokenizers.Tokenizer:
     vocabulary = {token: i for i, token in enumerate(SPECIAL_TOKENS)}
     backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))

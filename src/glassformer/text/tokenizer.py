@@ -342,7 +342,7 @@ class Tokenizer:
             if SIDES in content:
                 return import_module("glassformer.text.paired_tokenizer").PairedTokenizer(content, special, where)
             return Tokenizer.imported(json.dumps(content), special, where)
-        backend = read_backend(content, where)
+        backend = read_backend(content, where, pretrained=False)
         check_ids(content, None, frozenset(range(len(SPECIAL_TOKENS))), where)
         if (tokens := [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]) != list(SPECIAL_TOKENS):
             raise CheckpointError(f"{where}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {tokens}")

@@ -1,9 +1,9 @@
 """A `tokenizer.json` before the library reads it: which parts of the library it may use, and which ids it may have.
 
 The library runs whatever a file says: patterns that take exponential time, replacements that make a text longer at
-each step. So every part is compared with lists of types and patterns that are known: those of pretrained models and
-those that training here writes. Padding and truncation that a file sets by itself are cleared, and so are the tokens
-that it puts around a text: those are kept as ids (`special_tokens.py`).
+each step. So the parts of a tokenizer that was trained here are compared with what training writes, and those of pretrained
+models with lists of types and patterns that are known. Padding and truncation that a file sets by itself are cleared,
+and so are the tokens that it puts around a text: those are kept as ids (`special_tokens.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import tokenizers
 
 from glassformer.errors import CheckpointError
-from glassformer.text.backends import BREAKS, PIECES, WORDS
+from glassformer.text.backends import written_backends
 from glassformer.text.special_tokens import KEY, SIDES
 
 NORMALIZERS = {
@@ -47,8 +47,6 @@ PRE_TOKENIZERS = {
 MODELS = {"BPE", "Unigram", "WordLevel", "WordPiece"}
 DECODERS = {"BPEDecoder", "ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Strip", "WordPiece"}
 PATTERNS = {
-    WORDS,
-    PIECES,
     "",  # each character
     r"[\s\S]",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -58,10 +56,13 @@ PATTERNS = {
         for digits in (r"\p{N}{1,3}", r"\p{N}")
     ),
 }
-"""Patterns that texts are split by, which take linear time: of words and pieces here, of characters, of GPT-2, Llama 3
-and Qwen."""
-REPLACEMENTS = ((" {2,}", " "), (" {2,}", "▁"), (BREAKS, " "))
-"""Regular expressions of replacements, and what they are replaced by: several spaces and a break become one space."""
+"""Patterns that texts are split by, which take linear time: of GPT-2, Llama 3 and Qwen, and one for characters."""
+REPLACEMENTS = ((" {2,}", " "), (" {2,}", "▁"))
+"""Regular expressions of replacements, and what they are replaced by: several spaces become one."""
+LEARNED = ("vocab", "merges")
+"""Keys of a model that are no setting."""
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+"""What changes where an added token is found in a text."""
 MOST_STEPS = 8
 """Most steps of a sequence; none is in itself a sequence."""
 MOST_CHARACTERS_OF_A_WORD = 1000
@@ -83,17 +84,38 @@ def readable(where: object) -> Iterator[None]:
         raise CheckpointError(message, "restore it from a copy, or train or import again") from error
 
 
-def read_backend(content: Any, where: object) -> tokenizers.Tokenizer:
+def read_backend(content: Any, where: object, pretrained: bool = True) -> tokenizers.Tokenizer:
     """Return the library's tokenizer of the JSON data of a file, without what it does around a text.
 
     Raises:
-        CheckpointError: it is not readable, or has a part that is on no list.
+        CheckpointError: it is not readable, or has a part that is on no list, or that training here does not write.
     """
     with readable(where):
-        check_parts(content, where)
+        (check_parts if pretrained else _check_own_parts)(content, where)
         content = {name: value for name, value in content.items() if name not in (KEY, SIDES)}
         content |= {"padding": None, "truncation": None, "post_processor": None}
         return tokenizers.Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
+
+
+def _check_own_parts(content: Any, where: object) -> None:
+    """Refuse a part, or a setting, that training here does not write."""
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
+    if _parts_of(content) not in [_parts_of(json.loads(backend.to_str())) for backend in written_backends()]:
+        raise CheckpointError(
+            f"{where}: its model, normalizer, pre_tokenizer and decoder are of no tokenizer trained here"
+        )
+    added = content.get("added_tokens")
+    for token in added if isinstance(added, list) else []:
+        if isinstance(token, dict) and any(token.get(flag, False) is not False for flag in FLAGS):
+            raise CheckpointError(
+                f"{where}: the added token {str(token.get('content'))[:40]!r} is found in another way"
+            )
+
+
+def _parts_of(content: dict[str, Any]) -> list[Any]:
+    model = {key: value for key, value in content["model"].items() if key not in LEARNED}
+    return [model, *(content.get(name) for name in ("normalizer", "pre_tokenizer", "decoder"))]
 
 
 def check_parts(content: Any, where: object) -> None:
