@@ -1,7 +1,7 @@
 """A `tokenizer.json` before the library reads it: which parts of the library it may use, and which ids it may have.
 
-The library runs whatever a file says: patterns that take exponential time, replacements that make a text longer at
-each step. So the parts of a tokenizer that was trained here are compared with what training writes, and those of pretrained
+The library runs whatever a file says: patterns that take exponential time, replacements that make a text longer at each
+step. So the parts of a tokenizer that was trained here are compared with what training writes, and those of pretrained
 models with lists of types and patterns that are known. Padding and truncation that a file sets by itself are cleared,
 and so are the tokens that it puts around a text: those are kept as ids (`special_tokens.py`).
 """
@@ -102,15 +102,12 @@ def _check_own_parts(content: Any, where: object) -> None:
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
     if _parts_of(content) not in [_parts_of(json.loads(backend.to_str())) for backend in written_backends()]:
-        raise CheckpointError(
-            f"{where}: its model, normalizer, pre_tokenizer and decoder are of no tokenizer trained here"
-        )
+        raise CheckpointError(f"{where}: its model, normalizer, pre_tokenizer or decoder is none that training writes")
     added = content.get("added_tokens")
     for token in added if isinstance(added, list) else []:
         if isinstance(token, dict) and any(token.get(flag, False) is not False for flag in FLAGS):
-            raise CheckpointError(
-                f"{where}: the added token {str(token.get('content'))[:40]!r} is found in another way"
-            )
+            name = str(token.get("content"))[:40]
+            raise CheckpointError(f"{where}: the added token {name!r} is found in another way")
 
 
 def _parts_of(content: dict[str, Any]) -> list[Any]:
