@@ -13,9 +13,9 @@ from tests.helpers.tiny_runs import Runs, shared_runs
 from glassformer import load
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learner import COPIES, MAX_BYTES
 from glassformer.explain.learn.learning import LearningStore, training_settings
-from glassformer.explain.learn.operations import is_gradient
 from glassformer.explain.page.manifest import manifest, run_info
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.server import PageServer

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.learn import backward as backward_module
-from glassformer.explain.learn.backward import GRADIENT, BackwardPass
+from glassformer.nn import operations as backward_module
+from glassformer.explain.learn.backward import GRADIENT, BackwardPass, is_gradient
 from glassformer.explain.learn.loss import loss_steps, number_steps
-from glassformer.explain.learn.operations import is_gradient
 from glassformer.explain.predictions import rows_of
 from glassformer.explain.record_store import RecordStore, get_parameter
 from glassformer.models import build

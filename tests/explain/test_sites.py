@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.helpers.for_each import for_each
 
-from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
+from glassformer.explain.capture.sites import AXES, SITES
 from glassformer.explain.page.typescript import FILES
 
 WEB = Path(__file__).parents[2] / "web" / "src"
@@ -21,10 +21,6 @@ def test_what_the_page_is_told_is_what_python_says(name: str) -> None:
 def test_every_axis_has_its_name() -> None:
     axes = {axis for site in SITES.values() for axis in site.axes}
     assert axes - {"memory"} <= AXES.keys()  # memory: the tokens of another stream
-
-
-def test_every_operation_is_that_of_a_step_and_the_other_way_round() -> None:
-    assert {site.op for site in SITES.values()} == {"input", *OPERATIONS}
 
 
 def test_steps_are_made_of_steps_or_of_what_their_part_knows() -> None:

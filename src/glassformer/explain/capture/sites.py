@@ -18,53 +18,12 @@ from typing import Any
 
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator, encoder_models
 from glassformer.models.encoder_models import Pooler
-from glassformer.nn import embeddings, layers
+from glassformer.nn import embeddings, layers, operations
 from glassformer.nn.attention import Mask, MultiHeadAttention, additive_mask, attention, causal_mask
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import FeedForward, Residual, SwiGLU, activate
 from glassformer.nn.ngram_embeddings import BigramEmbedding, HashedNgramEmbedding, NgramEmbedding, SegmentEmbedding
 from glassformer.text.ngrams import NgramVocabulary
-
-OPERATIONS: dict[str, tuple[str, str]] = {
-    "ids": ("", "token ids (L)"),
-    "lookup": ("[ids] {weight}", "weight[ids]"),
-    "scale": ("[x] attrs.factor", "x · factor"),
-    "ngram_ids": ("[]", "ids of each token's n-grams (L, G), padded with 0"),
-    "bigram_ids": ("[]", "row of the word bigram that ends at each token (L); 0 for none"),
-    "segment_ids": ("[] attrs.separator?", "segment of each token (L): 1 after the separator of a pair, else 0"),
-    "embedding_bag": (
-        "[ngram_ids] {weight} attrs.how",
-        '"mean" or "sum" of weight[ngram_ids], without 0; zeros if there are none',
-    ),
-    "positions": (
-        "[] attrs.scheme, {weight?}",
-        '"sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight',
-    ),
-    "add": ("[a, b]", "a + b"),
-    "layer_norm": ("[x] {weight, bias} attrs.eps", "over the last axis, biased variance"),
-    "rms_norm": ("[x] {weight} attrs.eps", "x / √(mean x² + eps) · weight, over the last axis"),
-    "linear": ("[x] {weight (out, in), bias?}", "x Wᵀ + b"),
-    "split_heads": ("[x (L, H·E)]", "(H, L, E): feature h·E + e goes to head h"),
-    "rotate": ("[x (H, L, E)] attrs.base", "feature j is paired with j + E/2, angle pos · base^(-2j/E)"),
-    "dot": ("[q (H, Q, E), k (H, K, E)]", "q kᵀ per head"),
-    "mask": ("[] attrs.kind", 'booleans (Q, K) or (1, K), true = may attend: "causal" | "padding"'),
-    "softmax": ("[scores, mask?]", "over the last axis; masked keys get 0; a row with no key is 0"),
-    "mix": ("[weights (H, Q, K), v (H, K, E)]", "weights · v"),
-    "concat_heads": ("[x (H, L, E)]", "(L, H·E)"),
-    "relu": ("[x]", "max(0, x)"),
-    "gelu": ("[x]", "with erf"),
-    "gelu_tanh": ("[x]", "x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))"),
-    "silu": ("[x]", "x / (1 + e^-x)"),
-    "tanh": ("[x]", "tanh x"),
-    "swiglu": ("[gate, x]", "silu(gate) · x"),
-    "pool": (
-        "[x, mask?] attrs.how",
-        '"mean" | "max" | "mean+max" | "first", over real tokens; attrs.token, the one of a word',
-    ),
-    "pin_zero": ("[head (1)]", "(0, head): two classes share one logit"),
-}
-"""Each operation's inputs (in brackets), parameters (in braces) and constants, and its result. L = positions."""
-
 
 AXES: dict[str, str] = {
     "token": "positions of its stream (in attention, of the queries)",
@@ -90,7 +49,7 @@ class Site:
     """A kind of step.
 
     Attributes:
-        op: one of `OPERATIONS`; "input" for a tensor that no recorded module computed.
+        op: an operation of `nn/operations.py`; "input" for a tensor that no recorded module computed.
         inputs: steps of the same call by name, or steps from outside by the name in `CallRecorder.inputs`; those that
             the call has not recorded are omitted. From outside come "x", what the module was called with; "memory",
             what attention reads keys and values from; "before", the last step before this one; "added", the other side
@@ -180,7 +139,7 @@ SITES: dict[str, Site] = {
         editable=False,
         stream=True,
     ),
-    "bigrams": _site("lookup", inputs="table_ids", line=(BigramEmbedding.forward, "F.embedding("), stream=True),
+    "bigrams": _site("padded_lookup", inputs="table_ids", line=(BigramEmbedding.forward, "F.embedding("), stream=True),
     **_embedded("before added", "add", "with_ngrams", "x + added"),
     **_embedded("before added", "add", "with_bigrams", "x + added"),
     "segment_ids": _site(
@@ -304,8 +263,14 @@ def source_of(key: str) -> SourceLine | None:
 
 
 @cache
-def source_line(function: Callable[..., Any], snippet: str) -> SourceLine | None:
-    """Return the first line of a function with a snippet; None where there is none, or without source files."""
+def expression_line(operation: str, expression: str) -> SourceLine | None:
+    """Return the line of the table of operations with an expression of a row; None without source files."""
+    return source_line(operations, expression, after=f'"{operation}":')
+
+
+@cache
+def source_line(function: Any, snippet: str, after: str = "") -> SourceLine | None:
+    """Return the first line of a function or module with a snippet, after another line; None where there is none."""
     function = inspect.unwrap(function)
     try:
         lines, first = inspect.getsourcelines(function)
@@ -313,7 +278,8 @@ def source_line(function: Callable[..., Any], snippet: str) -> SourceLine | None
     except (OSError, TypeError, ValueError):
         # An installation without .py files, or from a zip.
         return None
-    mark = _find(lines, snippet)
+    begin = _find(lines, after) if after else 0
+    mark = None if begin is None else _find(lines, snippet, begin)
     if mark is None:
         return None
     start, end = max(0, mark - N_CONTEXT_LINES), min(len(lines), mark + N_CONTEXT_LINES + 1)
@@ -323,12 +289,12 @@ def source_line(function: Callable[..., Any], snippet: str) -> SourceLine | None
     return SourceLine(file.as_posix(), first + start, first + mark, code)
 
 
-def _find(lines: list[str], snippet: str) -> int | None:
-    """Return the index of the first line with the snippet outside docstrings."""
+def _find(lines: list[str], snippet: str, begin: int = 0) -> int | None:
+    """Return the index of the first line with the snippet outside docstrings, from a line on."""
     inside = False
     for i, line in enumerate(lines):
         quotes = line.count('"""')
-        if not inside and not quotes and snippet in line:
+        if i >= begin and not inside and not quotes and snippet in line:
             return i
         if quotes == 1:
             inside = not inside

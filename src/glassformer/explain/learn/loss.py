@@ -18,7 +18,7 @@ from torch import Tensor
 from glassformer.data.datasets.labels import normalised_label
 from glassformer.data.datasets.numbers import why_no_number
 from glassformer.errors import UsageError
-from glassformer.explain.capture.sites import source_line
+from glassformer.explain.capture.sites import expression_line, source_line
 from glassformer.explain.capture.tape import Axis, Step
 from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode
@@ -26,6 +26,7 @@ from glassformer.explain.predictions import DecodeLog
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
+from glassformer.nn.operations import OPERATIONS, named, run
 from glassformer.text.decision import number_text
 
 LOSS = "loss"
@@ -163,14 +164,6 @@ def first_tokens(stream: Stream, n: int) -> Stream:
     return replace(stream, **kept, n_given=min(stream.n_given, n))
 
 
-# The formulas of the loss; each is the source line of a step.
-
-
-def probabilities(logits: Tensor) -> Tensor:
-    """Return the softmax of each row."""
-    return logits.softmax(dim=-1)
-
-
 def targets(logits: Tensor, labels: Sequence[int | None], smoothing: float) -> Tensor:
     """Return q: 1 - ε for the label and ε/V for every class or token (paper, 5.4); zeros where there is no label."""
     q = torch.zeros_like(logits)
@@ -181,59 +174,40 @@ def targets(logits: Tensor, labels: Sequence[int | None], smoothing: float) -> T
     return q
 
 
-def cross_entropy(logits: Tensor, q: Tensor) -> Tensor:
-    """Return -Σ q log p of each row, in nats; p is the softmax of the logits."""
-    return -(q * logits.log_softmax(dim=-1)).sum(dim=-1, keepdim=q.dim() == 1)
-
-
-def mean_loss(losses: Tensor, n_labels: int) -> Tensor:
-    """Return the sum over all positions divided by the number of labels."""
-    return losses.sum().reshape(1) / n_labels
-
-
-def error(output: Tensor, number: float) -> Tensor:
-    """Return by how much the output is off from what it should be, in standard deviations of the training numbers."""
-    return output - number
-
-
-def square(x: Tensor) -> Tensor:
-    """Return the square, the loss of a regressor."""
-    return x * x
-
-
 def number_steps(output: Step, target: float) -> dict[str, Step]:
     """Return the steps from the output of a regressor to the loss, by id."""
-    axes, off = (Axis("loss"),), error(output.value, target)
-    made = [
-        _step("loss.error", "error", ("logits",), axes, off, error, {"number": target}),
-        replace(_step(LOSS, "square", ("loss.error",), axes, square(off), square), site="mean_loss"),
-    ]
-    return {step.id: step for step in made}
+    axes = (Axis("loss"),)
+    error = _step("loss.error", "error", [output], axes, attrs={"number": target})
+    square = replace(_step(LOSS, "square", [error], axes), site="mean_loss")
+    return {step.id: step for step in (error, square)}
 
 
 def loss_steps(logits: Step, labels: list[int | None], smoothing: float) -> dict[str, Step]:
     """Return the steps from the logits to the loss, by id."""
-    z, n = logits.value, sum(label is not None for label in labels)
-    q = targets(z, labels, smoothing)
-    losses = cross_entropy(z, q)
-    by_row = logits.axes[:-1] or (Axis("loss"),)
-    made = [
-        _step("loss.probabilities", "softmax", ("logits",), logits.axes, probabilities(z), probabilities),
-        _step("loss.targets", "targets", (), logits.axes, q, targets, {"labels": labels, "smoothing": smoothing}),
-        _step("loss.each", "cross_entropy", ("logits", "loss.targets"), by_row, losses, cross_entropy),
-        _step(LOSS, "mean_loss", ("loss.each",), (Axis("loss"),), mean_loss(losses, n), mean_loss, {"labels": labels}),
-    ]
-    return {step.id: step for step in made}
+    attrs = {"labels": labels, "smoothing": smoothing}
+    p = _step("loss.probabilities", "softmax", [logits], logits.axes, logits.shape)
+    q = _step("loss.targets", "targets", [], logits.axes, attrs=attrs, value=targets(logits.value, labels, smoothing))
+    each = _step(
+        "loss.each", "cross_entropy", [logits, q], logits.axes[:-1] or (Axis("loss"),), logits.shape[:-1] or (1,)
+    )
+    loss = _step(LOSS, "mean_loss", [each], (Axis("loss"),), attrs={"labels": labels})
+    return {step.id: step for step in (p, q, each, loss)}
 
 
 def _step(
     id: str,
     op: str,
-    inputs: tuple[str, ...],
+    inputs: list[Step],
     axes: tuple[Axis, ...],
-    value: Tensor,
-    function: Any,
+    shape: tuple[int, ...] = (1,),
     attrs: Mapping[str, Any] | None = None,
+    value: Tensor | None = None,
 ) -> Step:
-    source = source_line(function, "return ")
-    return Step(id, op, op, inputs, {}, dict(attrs or {}), axes, value, source, stack="head")
+    """Return a step that an operation computes, or one of this value."""
+    ids, constants = tuple(step.id for step in inputs), dict(attrs or {})
+    if value is None:
+        value = run(op, named(op, [step.value for step in inputs], {}), constants, shape)
+        source = expression_line(op, OPERATIONS[op].gives)
+    else:
+        source = source_line(targets, "row[label] +=")
+    return Step(id, op, op, ids, {}, constants, axes, value, source, stack="head")

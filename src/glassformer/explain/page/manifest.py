@@ -22,8 +22,8 @@ from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import GenerationInfo
 from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
+from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
-from glassformer.explain.learn.operations import is_gradient
 from glassformer.explain.one_label import Labels
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction, settings_json
 from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, weak_cache, wire_dtype
@@ -157,7 +157,7 @@ class TraceNode(TypedDict):
     """What kind of step it is, a key of `SITES`: "weights", "residual:pre"."""
     editable: bool
     """Whether the forward pass uses its numbers, so that an edit of them changes what follows."""
-    op: Annotated[str, "Op"]
+    op: str
     inputs: list[str]
     params: dict[str, str]
     """Parameter id by role ("weight", "bias")."""

@@ -12,8 +12,8 @@ from typing import TypedDict
 import numpy as np
 
 from glassformer.explain.explanation import Explanation
+from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningStore
-from glassformer.explain.learn.operations import is_gradient
 from glassformer.explain.page.manifest import SizedAxis, TraceNode, manifest
 from glassformer.explain.page.responses import Packing, pack
 from glassformer.utils.formatting import counted

@@ -3,8 +3,8 @@
 `make web` writes `sites.ts`, `types.ts` and `fields.ts`; `make web-check` and a test fail when they are out of date.
 Operations and steps come from `capture/sites.py`; an interface comes from a class whose objects are sent: its fields,
 their types and docstrings.
-An annotation may name its TypeScript type, `Annotated[str, "Op"]`, or the class of an object that is sent as plain
-JSON, `Annotated[dict[str, Any], Stream]`.
+An annotation may name its TypeScript type, `Annotated[str, "AxisName"]`, or the class of an object that is sent as
+plain JSON, `Annotated[dict[str, Any], Stream]`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from msgspec import Meta
 from glassformer.config import DecodeConfig, docstrings
 from glassformer.explain.attribution.alignment import Alignments, Reading
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
-from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
+from glassformer.explain.capture.sites import AXES, SITES
 from glassformer.explain.edits.contributions import Contributions
 from glassformer.explain.edits.states import LayersSweep, StatesSweep
 from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.embedding_view import EmbeddingView
-from glassformer.explain.learn.operations import LEARNING_OPERATIONS
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
@@ -37,6 +36,7 @@ from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import StreamName
 from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, ProbeTexts
 from glassformer.explain.watch.training import TrainingNow
+from glassformer.nn.operations import OPERATIONS, Row, row_of
 
 SENT = (
     Manifest,
@@ -84,33 +84,44 @@ HEADER = "/** Made by `make web` from explain/{}: change it there. */"
 
 
 def sites_ts() -> str:
-    """Return `sites.ts`: the operations, with how each is computed, and the steps."""
-    operations = OPERATIONS | LEARNING_OPERATIONS
-    width = max(len(f"{op} {takes}") for op, (takes, _) in operations.items() if len(takes) < 30) + 2
-    table = [f" *   {f'{op} {takes}'.ljust(width)}{gives}" for op, (takes, gives) in operations.items()]
+    """Return `sites.ts`: the table of operations and gradients as data, and the steps."""
+    ops = [op for name, row in OPERATIONS.items() for op in (name, *(f"{name}.{to}" for to in row.gradients))]
     steps = [
         f"  {json.dumps(key)}: {json.dumps([site.op, *site.axes])},"
         for key, site in SITES.items()
-        if site.op in OPERATIONS
+        if site.op != "input"
     ]
     return "\n".join(
         [
-            HEADER.format("capture/sites.py, where steps and operations are described"),
+            HEADER.format("capture/sites.py and nn/operations.py, where steps and operations are described"),
             "",
-            "/**",
-            " * Every operation there is, with how it is computed from `inputs` (nodes) and `params`. L = positions.",
-            " *",
-            *table,
-            " */",
-            f"export type Op = {' | '.join(json.dumps(op) for op in operations)};",
+            "/** A name, a number, or a word with its arguments. */",
+            "export type Tree = string | number | [string, ...Tree[]];",
+            "",
+            "/** What an operation or a gradient takes (some may be missing), what it defines, and what it gives. */",
+            "export interface Row {",
+            "  takes: string[];",
+            "  optional: string[];",
+            "  where: Record<string, Tree>;",
+            "  gives: Tree | null;",
+            "}",
+            "",
+            "/** Every operation, and the gradient of each of its arguments. */",
+            "export const OPERATIONS: Record<string, Row> = {",
+            *(f"  {json.dumps(op)}: {json.dumps(_row(row_of(op)))}," for op in ops),
+            "};",
             "",
             "/** Operation and axes of every step, by its name with its kind where there are several. */",
-            "export const SITES: Record<string, [Op, ...string[]]> = {",
+            "export const SITES: Record<string, [string, ...string[]]> = {",
             *steps,
             "};",
             "",
         ]
     )
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {"takes": row.arguments, "optional": row.optional, "where": row.where, "gives": row.gives}
 
 
 def types_ts() -> str:
@@ -120,10 +131,6 @@ def types_ts() -> str:
     return "\n".join(
         [
             HEADER.format("page/typescript.py and the classes it names"),
-            'import type { Op } from "./sites";',
-            "",
-            'export type { Op } from "./sites";',
-            "",
             '/** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */',
             f"export type StreamName = {_literal(StreamName)};",
             "",
