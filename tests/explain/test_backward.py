@@ -145,7 +145,7 @@ def test_gradients_of_parameters_and_steps(family: str, changes: dict[str, Any])
 @pytest.mark.slow
 @for_each("family, changes", _cases())
 def test_gradients_of_parameters_are_those_of_differences(family: str, changes: dict[str, Any]) -> None:
-    """Finite differences' to 1e-6; of some cases `test_numpy_backward.py` says so too."""
+    """Finite differences' to 1e-6;"""
     _check_by_differences(*_made(family, changes))
 
 

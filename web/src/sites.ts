@@ -1,72 +1,102 @@
-/** Made by `make web` from explain/capture/sites.py, where steps and operations are described: change it there. */
+/** Made by `make web` from explain/capture/sites.py and nn/operations.py, where steps and operations are described: change it there. */
 
-/**
- * Every operation there is, with how it is computed from `inputs` (nodes) and `params`. L = positions.
- *
- *   ids                                                 token ids (L)
- *   lookup [ids] {weight}                               weight[ids]
- *   scale [x] attrs.factor                              x · factor
- *   ngram_ids []                                        ids of each token's n-grams (L, G), padded with 0
- *   bigram_ids []                                       row of the word bigram that ends at each token (L); 0 for none
- *   segment_ids [] attrs.separator?                     segment of each token (L): 1 after the separator of a pair, else 0
- *   embedding_bag [ngram_ids] {weight} attrs.how        "mean" or "sum" of weight[ngram_ids], without 0; zeros if there are none
- *   positions [] attrs.scheme, {weight?}                "sinusoidal" (paper 3.5) times attrs.amplitude, or rows 0…L-1 of "learned" weight
- *   add [a, b]                                          a + b
- *   layer_norm [x] {weight, bias} attrs.eps             over the last axis, biased variance
- *   rms_norm [x] {weight} attrs.eps                     x / √(mean x² + eps) · weight, over the last axis
- *   linear [x] {weight (out, in), bias?}                x Wᵀ + b
- *   split_heads [x (L, H·E)]                            (H, L, E): feature h·E + e goes to head h
- *   rotate [x (H, L, E)] attrs.base                     feature j is paired with j + E/2, angle pos · base^(-2j/E)
- *   dot [q (H, Q, E), k (H, K, E)]                      q kᵀ per head
- *   mask [] attrs.kind                                  booleans (Q, K) or (1, K), true = may attend: "causal" | "padding"
- *   softmax [scores, mask?]                             over the last axis; masked keys get 0; a row with no key is 0
- *   mix [weights (H, Q, K), v (H, K, E)]                weights · v
- *   concat_heads [x (H, L, E)]                          (L, H·E)
- *   relu [x]                                            max(0, x)
- *   gelu [x]                                            with erf
- *   gelu_tanh [x]                                       x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))
- *   silu [x]                                            x / (1 + e^-x)
- *   tanh [x]                                            tanh x
- *   swiglu [gate, x]                                    silu(gate) · x
- *   pool [x, mask?] attrs.how                           "mean" | "max" | "mean+max" | "first", over real tokens; attrs.token, the one of a word
- *   pin_zero [head (1)]                                 (0, head): two classes share one logit
- *   targets [] attrs.labels, attrs.smoothing            1 - ε for the label and ε/V for each; zeros without a label
- *   cross_entropy [logits, targets]                     -Σ targets · log softmax(logits) of each row
- *   mean_loss [x] attrs.labels                          Σ x / number of labels
- *   error [output] attrs.number                         output - number, which is the right one in standard deviations from the mean
- *   square [x]                                          x²
- *   one []                                              1: the gradient of the loss with respect to itself
- *   sum [g, …]                                          sum of what all uses of a step pass back
- *   lookup_backward [ids, g]                            (V, D): g of each token is added to the row of its id
- *   embedding_bag_backward [ngram_ids, g] attrs.how     (V, D): g of each token, divided by its n-grams, in each
- *   positions_backward [g]                              rows 0…L-1 are g, the others 0
- *   layer_norm_backward [x, g] {weight} attrs.eps       (ĝ - mean ĝ - x̂ · mean(ĝ x̂)) / σ, ĝ = g · weight
- *   layer_norm_weight_backward [x, g] attrs.eps         Σ over tokens of g · x̂
- *   rms_norm_backward [x, g] {weight} attrs.eps         (ĝ - x̂ · mean(ĝ x̂)) / σ, ĝ = g · weight
- *   rms_norm_weight_backward [x, g] attrs.eps           Σ over tokens of g · x̂
- *   linear_backward [g] {weight (out, in)}              g W
- *   linear_weight_backward [x, g]                       gᵀ x, (out, in)
- *   bias_backward [g]                                   Σ over tokens of g
- *   rotate_backward [g (H, L, E)] attrs.base            g rotated by the negative angles
- *   transposed_mix [weights (H, Q, K), x (H, Q, E)]     weightsᵀ x per head
- *   softmax_backward [y, g]                             y · (g - Σ g y), over the last axis
- *   relu_backward [x, g]                                g where x > 0, else 0
- *   gelu_backward [x, g]                                g · (Φ(x) + x φ(x))
- *   gelu_tanh_backward [x, g]                           g · ((1 + t)/2 + x/2 · (1 - t²) · √(2/π) (1 + 0.134145 x²)), t as in gelu_tanh
- *   silu_backward [x, g]                                g · s (1 + x (1 - s)), s = 1 / (1 + e^-x)
- *   tanh_backward [x, g]                                g · (1 - tanh² x)
- *   swiglu_gate_backward [gate, x, g]                   g · x · s (1 + gate (1 - s)), s the sigmoid of the gate
- *   swiglu_backward [gate, g]                           g · silu(gate)
- *   pool_backward [x, g, mask?] attrs.how               (L, D): each token's share; of a maximum the largest, ties share
- *   pin_zero_backward [g]                               g of the second class
- *   cross_entropy_backward [probabilities, targets, g]  (probabilities - targets) · g of the row
- *   square_backward [x, g]                              g · 2x
- *   mean_loss_backward [g] attrs.labels                 g / number of labels at each position with a label, else 0
- */
-export type Op = "ids" | "lookup" | "scale" | "ngram_ids" | "bigram_ids" | "segment_ids" | "embedding_bag" | "positions" | "add" | "layer_norm" | "rms_norm" | "linear" | "split_heads" | "rotate" | "dot" | "mask" | "softmax" | "mix" | "concat_heads" | "relu" | "gelu" | "gelu_tanh" | "silu" | "tanh" | "swiglu" | "pool" | "pin_zero" | "targets" | "cross_entropy" | "mean_loss" | "error" | "square" | "one" | "sum" | "lookup_backward" | "embedding_bag_backward" | "positions_backward" | "layer_norm_backward" | "layer_norm_weight_backward" | "rms_norm_backward" | "rms_norm_weight_backward" | "linear_backward" | "linear_weight_backward" | "bias_backward" | "rotate_backward" | "transposed_mix" | "softmax_backward" | "relu_backward" | "gelu_backward" | "gelu_tanh_backward" | "silu_backward" | "tanh_backward" | "swiglu_gate_backward" | "swiglu_backward" | "pool_backward" | "pin_zero_backward" | "cross_entropy_backward" | "square_backward" | "mean_loss_backward";
+/** A name, a number, or a word with its arguments. */
+export type Tree = string | number | [string, ...Tree[]];
+
+/** What an operation or a gradient takes (some may be missing), what it defines, and what it gives. */
+export interface Row {
+  takes: string[];
+  optional: string[];
+  where: Record<string, Tree>;
+  gives: Tree | null;
+}
+
+/** Every operation, and the gradient of each of its arguments. */
+export const OPERATIONS: Record<string, Row> = {
+  "ids": {"takes": [], "optional": [], "where": {}, "gives": null},
+  "ngram_ids": {"takes": [], "optional": [], "where": {}, "gives": null},
+  "bigram_ids": {"takes": [], "optional": [], "where": {}, "gives": null},
+  "segment_ids": {"takes": [], "optional": [], "where": {}, "gives": null},
+  "mask": {"takes": [], "optional": [], "where": {}, "gives": null},
+  "targets": {"takes": [], "optional": [], "where": {}, "gives": null},
+  "one": {"takes": [], "optional": [], "where": {}, "gives": null},
+  "sum": {"takes": ["parts"], "optional": [], "where": {}, "gives": null},
+  "lookup": {"takes": ["ids", "weight"], "optional": [], "where": {}, "gives": ["gather", "weight", "ids"]},
+  "lookup.weight": {"takes": ["ids", "g"], "optional": [], "where": {}, "gives": ["scatter", "ids", "g", "R"]},
+  "padded_lookup": {"takes": ["ids", "weight"], "optional": [], "where": {}, "gives": ["gather", "weight", "ids"]},
+  "padded_lookup.weight": {"takes": ["ids", "g"], "optional": [], "where": {}, "gives": ["scatter", "ids", ["*", ["used", "ids"], "g"], "R"]},
+  "embedding_bag:mean": {"takes": ["ids", "weight"], "optional": [], "where": {"n": ["atleast1", ["down", ["used", "ids"]]]}, "gives": ["/", ["down", ["*", ["used", "ids"], ["gather", "weight", "ids"]]], "n"]},
+  "embedding_bag:mean.weight": {"takes": ["ids", "g"], "optional": [], "where": {"n": ["atleast1", ["down", ["used", "ids"]]]}, "gives": ["scatter", "ids", ["*", ["used", "ids"], ["row", ["/", "g", "n"]]], "R"]},
+  "embedding_bag:sum": {"takes": ["ids", "weight"], "optional": [], "where": {}, "gives": ["down", ["*", ["used", "ids"], ["gather", "weight", "ids"]]]},
+  "embedding_bag:sum.weight": {"takes": ["ids", "g"], "optional": [], "where": {}, "gives": ["scatter", "ids", ["*", ["used", "ids"], ["row", "g"]], "R"]},
+  "positions:sinusoidal": {"takes": [], "optional": [], "where": {}, "gives": ["*", "amplitude", ["waves", "first", "R", "C"]]},
+  "positions:learned": {"takes": ["weight"], "optional": [], "where": {}, "gives": ["rows_from", "weight", "first", "R"]},
+  "positions:learned.weight": {"takes": ["g"], "optional": [], "where": {}, "gives": ["placed", "g", "first", "R"]},
+  "scale": {"takes": ["x"], "optional": [], "where": {}, "gives": ["*", "x", "factor"]},
+  "scale.x": {"takes": ["g"], "optional": [], "where": {}, "gives": ["*", "g", "factor"]},
+  "add": {"takes": ["a", "b"], "optional": [], "where": {}, "gives": ["+", "a", "b"]},
+  "add.a": {"takes": ["g"], "optional": [], "where": {}, "gives": "g"},
+  "add.b": {"takes": ["g"], "optional": [], "where": {}, "gives": "g"},
+  "layer_norm": {"takes": ["x", "weight", "bias"], "optional": [], "where": {"variance": ["mean", ["sq", ["-", "x", ["mean", "x"]]]], "x_hat": ["*", ["-", "x", ["mean", "x"]], ["rsqrt", ["+", "variance", "eps"]]]}, "gives": ["+", ["*", "x_hat", "weight"], "bias"]},
+  "layer_norm.x": {"takes": ["x", "weight", "g"], "optional": [], "where": {"variance": ["mean", ["sq", ["-", "x", ["mean", "x"]]]], "x_hat": ["*", ["-", "x", ["mean", "x"]], ["rsqrt", ["+", "variance", "eps"]]], "g_hat": ["*", "g", "weight"]}, "gives": ["*", ["rsqrt", ["+", "variance", "eps"]], ["-", ["-", "g_hat", ["mean", "g_hat"]], ["*", "x_hat", ["mean", ["*", "g_hat", "x_hat"]]]]]},
+  "layer_norm.weight": {"takes": ["x", "g"], "optional": [], "where": {"variance": ["mean", ["sq", ["-", "x", ["mean", "x"]]]], "x_hat": ["*", ["-", "x", ["mean", "x"]], ["rsqrt", ["+", "variance", "eps"]]]}, "gives": ["over_rows", ["*", "g", "x_hat"]]},
+  "layer_norm.bias": {"takes": ["g"], "optional": [], "where": {}, "gives": ["over_rows", "g"]},
+  "rms_norm": {"takes": ["x", "weight"], "optional": [], "where": {"variance": ["mean", ["sq", "x"]], "x_hat": ["*", "x", ["rsqrt", ["+", "variance", "eps"]]]}, "gives": ["*", "x_hat", "weight"]},
+  "rms_norm.x": {"takes": ["x", "weight", "g"], "optional": [], "where": {"variance": ["mean", ["sq", "x"]], "x_hat": ["*", "x", ["rsqrt", ["+", "variance", "eps"]]], "g_hat": ["*", "g", "weight"]}, "gives": ["*", ["rsqrt", ["+", "variance", "eps"]], ["-", "g_hat", ["*", "x_hat", ["mean", ["*", "g_hat", "x_hat"]]]]]},
+  "rms_norm.weight": {"takes": ["x", "g"], "optional": [], "where": {"variance": ["mean", ["sq", "x"]], "x_hat": ["*", "x", ["rsqrt", ["+", "variance", "eps"]]]}, "gives": ["over_rows", ["*", "g", "x_hat"]]},
+  "linear": {"takes": ["x", "weight", "bias"], "optional": ["bias"], "where": {}, "gives": ["+", ["@", "x", ["T", "weight"]], "bias"]},
+  "linear.x": {"takes": ["weight", "g"], "optional": [], "where": {}, "gives": ["@", "g", "weight"]},
+  "linear.weight": {"takes": ["x", "g"], "optional": [], "where": {}, "gives": ["@", ["T", ["flat", "g"]], ["flat", "x"]]},
+  "linear.bias": {"takes": ["g"], "optional": [], "where": {}, "gives": ["over_rows", "g"]},
+  "split_heads": {"takes": ["x"], "optional": [], "where": {}, "gives": ["split", "x", "H"]},
+  "split_heads.x": {"takes": ["g"], "optional": [], "where": {}, "gives": ["join", "g"]},
+  "concat_heads": {"takes": ["x"], "optional": [], "where": {}, "gives": ["join", "x"]},
+  "concat_heads.x": {"takes": ["g"], "optional": [], "where": {}, "gives": ["split", "g", "H"]},
+  "rotate": {"takes": ["x"], "optional": [], "where": {}, "gives": ["+", ["*", "x", ["cosines", "base", "first", "R", "C"]], ["*", ["turned", "x"], ["sines", "base", "first", "R", "C"]]]},
+  "rotate.x": {"takes": ["g"], "optional": [], "where": {}, "gives": ["-", ["*", "g", ["cosines", "base", "first", "R", "C"]], ["*", ["turned", "g"], ["sines", "base", "first", "R", "C"]]]},
+  "dot": {"takes": ["q", "k"], "optional": [], "where": {}, "gives": ["@", "q", ["T", "k"]]},
+  "dot.q": {"takes": ["k", "g"], "optional": [], "where": {}, "gives": ["@", "g", "k"]},
+  "dot.k": {"takes": ["q", "g"], "optional": [], "where": {}, "gives": ["@", ["T", "g"], "q"]},
+  "softmax": {"takes": ["scores", "mask"], "optional": ["mask"], "where": {"seen": ["unmasked", "scores", "mask"], "e": ["exp", ["-", "seen", ["peak_of", "seen"]]]}, "gives": ["/", "e", ["nonzero", ["sum", "e"]]]},
+  "softmax.scores": {"takes": ["y", "g"], "optional": [], "where": {}, "gives": ["*", "y", ["-", "g", ["sum", ["*", "g", "y"]]]]},
+  "mix": {"takes": ["weights", "v"], "optional": [], "where": {}, "gives": ["@", "weights", "v"]},
+  "mix.weights": {"takes": ["v", "g"], "optional": [], "where": {}, "gives": ["@", "g", ["T", "v"]]},
+  "mix.v": {"takes": ["weights", "g"], "optional": [], "where": {}, "gives": ["@", ["T", "weights"], "g"]},
+  "relu": {"takes": ["x"], "optional": [], "where": {}, "gives": ["max0", "x"]},
+  "relu.x": {"takes": ["x", "g"], "optional": [], "where": {}, "gives": ["*", "g", ["positive", "x"]]},
+  "gelu": {"takes": ["x"], "optional": [], "where": {}, "gives": ["*", "x", ["Phi", "x"]]},
+  "gelu.x": {"takes": ["x", "g"], "optional": [], "where": {}, "gives": ["*", "g", ["+", ["Phi", "x"], ["*", "x", ["phi", "x"]]]]},
+  "gelu_tanh": {"takes": ["x"], "optional": [], "where": {"t": ["tanh", ["*", 0.7978845608, ["+", "x", ["*", ["*", 0.044715, "x"], ["sq", "x"]]]]]}, "gives": ["*", ["/", "x", 2], ["+", 1, "t"]]},
+  "gelu_tanh.x": {"takes": ["x", "g"], "optional": [], "where": {"t": ["tanh", ["*", 0.7978845608, ["+", "x", ["*", ["*", 0.044715, "x"], ["sq", "x"]]]]]}, "gives": ["*", "g", ["+", ["/", ["+", 1, "t"], 2], ["*", ["*", ["*", ["/", "x", 2], ["-", 1, ["sq", "t"]]], 0.7978845608], ["+", 1, ["*", 0.134145, ["sq", "x"]]]]]]},
+  "silu": {"takes": ["x"], "optional": [], "where": {"s": ["sigmoid", "x"]}, "gives": ["*", "x", "s"]},
+  "silu.x": {"takes": ["x", "g"], "optional": [], "where": {"s": ["sigmoid", "x"]}, "gives": ["*", ["*", "g", "s"], ["+", 1, ["*", "x", ["-", 1, "s"]]]]},
+  "tanh": {"takes": ["x"], "optional": [], "where": {}, "gives": ["tanh", "x"]},
+  "tanh.x": {"takes": ["y", "g"], "optional": [], "where": {}, "gives": ["*", "g", ["-", 1, ["sq", "y"]]]},
+  "swiglu": {"takes": ["gate", "x"], "optional": [], "where": {"s": ["sigmoid", "gate"]}, "gives": ["*", ["*", "gate", "s"], "x"]},
+  "swiglu.gate": {"takes": ["gate", "x", "g"], "optional": [], "where": {"s": ["sigmoid", "gate"]}, "gives": ["*", ["*", ["*", "g", "x"], "s"], ["+", 1, ["*", "gate", ["-", 1, "s"]]]]},
+  "swiglu.x": {"takes": ["gate", "g"], "optional": [], "where": {"s": ["sigmoid", "gate"]}, "gives": ["*", ["*", "g", "gate"], "s"]},
+  "pool:mean": {"takes": ["x", "mask"], "optional": ["mask"], "where": {"real": ["column", "mask", "x"], "n": ["atleast1", ["down", "real"]]}, "gives": ["/", ["down", ["*", "real", "x"]], "n"]},
+  "pool:mean.x": {"takes": ["x", "mask", "g"], "optional": ["mask"], "where": {"real": ["column", "mask", "x"], "n": ["atleast1", ["down", "real"]]}, "gives": ["/", ["*", "real", "g"], "n"]},
+  "pool:max": {"takes": ["x", "mask"], "optional": ["mask"], "where": {"real": ["column", "mask", "x"], "peak": ["down_max", "x", "real"]}, "gives": "peak"},
+  "pool:max.x": {"takes": ["x", "mask", "g"], "optional": ["mask"], "where": {"real": ["column", "mask", "x"], "peak": ["down_max", "x", "real"], "largest": ["*", "real", ["equal", "x", "peak"]]}, "gives": ["/", ["*", "largest", "g"], ["atleast1", ["down", "largest"]]]},
+  "pool:mean+max": {"takes": ["x", "mask"], "optional": ["mask"], "where": {"real": ["column", "mask", "x"], "n": ["atleast1", ["down", "real"]], "peak": ["down_max", "x", "real"]}, "gives": ["beside", ["/", ["down", ["*", "real", "x"]], "n"], "peak"]},
+  "pool:mean+max.x": {"takes": ["x", "mask", "g"], "optional": ["mask"], "where": {"real": ["column", "mask", "x"], "n": ["atleast1", ["down", "real"]], "peak": ["down_max", "x", "real"], "largest": ["*", "real", ["equal", "x", "peak"]]}, "gives": ["+", ["/", ["*", "real", ["left", "g"]], "n"], ["/", ["*", "largest", ["right", "g"]], ["atleast1", ["down", "largest"]]]]},
+  "pool:first": {"takes": ["x", "mask"], "optional": ["mask"], "where": {"real": ["column", "mask", "x"]}, "gives": ["down", ["*", ["*", ["at_first", "x"], "real"], "x"]]},
+  "pool:first.x": {"takes": ["x", "mask", "g"], "optional": ["mask"], "where": {"real": ["column", "mask", "x"]}, "gives": ["*", ["*", ["at_first", "x"], "real"], "g"]},
+  "pin_zero": {"takes": ["x"], "optional": [], "where": {}, "gives": ["after_zero", "x"]},
+  "pin_zero.x": {"takes": ["g"], "optional": [], "where": {}, "gives": ["without_first", "g"]},
+  "cross_entropy": {"takes": ["logits", "targets"], "optional": [], "where": {"surprisal": ["minus_log_softmax", "logits"]}, "gives": ["by_row", ["sum", ["*", "targets", "surprisal"]]]},
+  "cross_entropy.logits": {"takes": ["logits", "targets", "g"], "optional": [], "where": {"p": ["softmax", "logits"]}, "gives": ["*", ["-", "p", "targets"], ["column_of", "g", "logits"]]},
+  "mean_loss": {"takes": ["x"], "optional": [], "where": {}, "gives": ["total", ["*", "x", ["shares", "labels"]]]},
+  "mean_loss.x": {"takes": ["g"], "optional": [], "where": {}, "gives": ["*", "g", ["shares", "labels"]]},
+  "error": {"takes": ["output"], "optional": [], "where": {}, "gives": ["-", "output", "number"]},
+  "error.output": {"takes": ["g"], "optional": [], "where": {}, "gives": "g"},
+  "square": {"takes": ["x"], "optional": [], "where": {}, "gives": ["*", "x", "x"]},
+  "square.x": {"takes": ["x", "g"], "optional": [], "where": {}, "gives": ["*", ["*", "g", 2], "x"]},
+};
 
 /** Operation and axes of every step, by its name with its kind where there are several. */
-export const SITES: Record<string, [Op, ...string[]]> = {
+export const SITES: Record<string, [string, ...string[]]> = {
   "ids": ["ids", "token"],
   "rows": ["lookup", "token", "feature"],
   "rows:last": ["lookup", "token", "feature"],
@@ -76,7 +106,7 @@ export const SITES: Record<string, [Op, ...string[]]> = {
   "ngram_ids:hashed": ["ngram_ids", "token", "ngram"],
   "ngrams": ["embedding_bag", "token", "feature"],
   "bigram_ids": ["bigram_ids", "token"],
-  "bigrams": ["lookup", "token", "feature"],
+  "bigrams": ["padded_lookup", "token", "feature"],
   "with_ngrams": ["add", "token", "feature"],
   "with_ngrams:last": ["add", "token", "feature"],
   "with_bigrams": ["add", "token", "feature"],

@@ -1,8 +1,4 @@
 /** Made by `make web` from explain/page/typescript.py and the classes it names: change it there. */
-import type { Op } from "./sites";
-
-export type { Op } from "./sites";
-
 /** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */
 export type StreamName = "text" | "source" | "target";
 
@@ -211,7 +207,7 @@ export interface TraceNode {
   site: string;
   /** Whether the forward pass uses its numbers, so that an edit of them changes what follows. */
   editable: boolean;
-  op: Op;
+  op: string;
   inputs: string[];
   /** Parameter id by role ("weight", "bias"). */
   params: Record<string, string>;

@@ -4,7 +4,8 @@ import { test } from "node:test";
 import { outcomeOf, layoutBeam, neighbour, pathTo } from "../src/screens/decode/beam";
 import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/trace/words";
 import { filterAll, filterTop, type SamplingParams } from "../src/tensors/filters";
-import { contributions, softmax } from "../src/tensors/pooling";
+import { contributions } from "../src/tensors/pooling";
+import { softmax } from "../src/tensors/walk";
 import type { BeamCandidate, DecodeLog, Stream } from "../src/types";
 
 const NEUTRAL: SamplingParams = { temperature: 1, topK: 0, topP: 1, minP: 0 };

@@ -227,7 +227,7 @@ def _indices(name: str, text: str, size: int) -> int | slice | list[int]:
 def _param_axes(step: Step, role: str) -> tuple[str, ...]:
     """Return the names of the axes of a step's parameter."""
     match step.op, role:
-        case "lookup", _:
+        case "lookup" | "padded_lookup", _:
             return ("bigram" if step.site == "bigrams" else "vocab", "feature")
         case "embedding_bag", _:
             return ("ngram", "feature")

@@ -90,7 +90,7 @@ OPERATIONS: dict[str, Operation] = {
         "ids weight", "down(used(ids) * gather(weight, ids))", {"weight": "scatter(ids, used(ids) * row(g), R)"}
     ),
     "positions:sinusoidal": Operation("", "amplitude * waves(first, R, C)"),  # paper, 3.5
-    "positions:learned": Operation("weight", "rows_from(weight, first, R)", {"weight": "placed(g, R)"}),
+    "positions:learned": Operation("weight", "rows_from(weight, first, R)", {"weight": "placed(g, first, R)"}),
     "scale": Operation("x", "x * factor", {"x": "g * factor"}),
     "add": Operation("a b", "a + b", {"a": "g", "b": "g"}),
     "layer_norm": Operation(
@@ -154,9 +154,9 @@ OPERATIONS: dict[str, Operation] = {
     "pin_zero": Operation("x", "after_zero(x)", {"x": "without_first(g)"}),  # two classes share one logit
     "cross_entropy": Operation(
         "logits targets",
-        "by_row(sum(targets * (logsumexp(logits) - logits)))",
+        "by_row(sum(targets * surprisal))",
         {"logits": "(p - targets) * column_of(g, logits)"},
-        {"p": "exp(logits - logsumexp(logits))"},
+        {"surprisal": "minus_log_softmax(logits)", "p": "softmax(logits)"},
     ),
     "mean_loss": Operation("x", "total(x * shares(labels))", {"x": "g * shares(labels)"}),
     "error": Operation("output", "output - number", {"output": "g"}),  # in standard deviations of training numbers
@@ -260,8 +260,10 @@ def _rotation(base: float, first: int, rows: int, columns: int) -> Rotation:
     return Rotation.at(torch.arange(first, first + rows)[None], columns, base)
 
 
-def _placed(g: Tensor, rows: int) -> Tensor:
-    return torch.cat([g, g.new_zeros(rows - g.shape[-2], g.shape[-1])])
+def _placed(g: Tensor, first: int, rows: int) -> Tensor:
+    table = g.new_zeros(rows, g.shape[-1])
+    table[first : first + g.shape[-2]] = g
+    return table
 
 
 def _scatter(ids: Tensor, g: Tensor, rows: int) -> Tensor:
@@ -294,8 +296,9 @@ WORDS: dict[str, Callable[..., Any]] = {
     "total": lambda x: x.sum().reshape(1),
     "over_rows": lambda x: _flat(x).sum(dim=0),  # of all heads, too
     "flat": _flat,  # (1, C) of a vector
-    "logsumexp": lambda x: x.logsumexp(dim=-1, keepdim=True),
     "exp": torch.exp,
+    "softmax": lambda x: x.softmax(dim=-1),
+    "minus_log_softmax": lambda x: -x.log_softmax(dim=-1),
     "sq": torch.square,
     "rsqrt": torch.rsqrt,
     "tanh": torch.tanh,
@@ -311,7 +314,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "gather": lambda table, ids: table[ids],
     "scatter": _scatter,  # a table of so many rows, to each of which the g of its ids is added
     "rows_from": lambda table, first, rows: table[first : first + rows],
-    "placed": _placed,  # g as the first rows of a table
+    "placed": _placed,  # g as rows of a table of zeros, from `first` on
     "row": lambda x: x[..., None, :],
     "split": lambda x, heads: x.unflatten(-1, (heads, -1)).transpose(-2, -3),
     "join": lambda x: x.transpose(-2, -3).flatten(-2),

@@ -3,7 +3,7 @@
  * glassformer/decode/sampling.py. Every filter sees the same probabilities (after the temperature), and ties are
  * broken by the lower id.
  */
-import { softmax } from "./pooling";
+import { softmax } from "./walk";
 
 export interface SamplingParams {
   temperature: number; // 0: greedy

@@ -2,8 +2,7 @@
  * One step of an optimizer in float64: AdamW (with weight decay 0 also Adam), SGD with momentum, and Muon. As
  * `training/optimizer.py` and PyTorch compute them, so that each number of an update can be compared.
  */
-import { transposedProduct } from "./backward";
-import { linear, type Numbers, swapAxes } from "./ops";
+import { multiply, type Numbers, transpose as transposed } from "./walk";
 
 /** The constants of an optimizer, by PyTorch's names. */
 export type Constants = Record<string, number>;
@@ -64,7 +63,10 @@ export function sgdStep(before: number, g: number, buffer: number, { lr, momentu
 export const COEFFICIENTS = [3.4445, -4.775, 2.0315] as const;
 export const ITERATIONS = 5;
 
-const transpose = (x: Numbers, rows: number, cols: number) => swapAxes(x, rows, cols, 1);
+const matrix = (data: Numbers, cols: number) => ({ shape: [data.length / cols, cols], data });
+const transpose = (x: Numbers, cols: number) => transposed(matrix(x, cols)).data as Float64Array;
+/** x yᵀ, for rows of n numbers. */
+const timesTransposed = (x: Numbers, y: Numbers, n: number) => multiply(matrix(x, n), transposed(matrix(y, n))).data as Float64Array;
 
 /** The type in which Muon multiplies. */
 export type Dtype = "float32" | "bfloat16";
@@ -85,7 +87,7 @@ const off = (x: number, i: number, largest: number, error: number) => x + error 
  * Approximately U Vᵀ of a matrix U S Vᵀ (rows, cols): X ← a X + (b A + c A²) X with A = X Xᵀ, five times. Each result is
  * rounded to `dtype`, as in training, where that is bfloat16. With `error`, each is off by so much before.
  */
-export function orthogonalise(matrix: Numbers, rows: number, cols: number, dtype: Dtype = "float32", error = 0): Float64Array {
+export function orthogonalise(values: Numbers, rows: number, cols: number, dtype: Dtype = "float32", error = 0): Float64Array {
   const tall = rows > cols;
   const [m, n] = tall ? [cols, rows] : [rows, cols];
   const [a, b, c] = COEFFICIENTS;
@@ -96,17 +98,17 @@ export function orthogonalise(matrix: Numbers, rows: number, cols: number, dtype
       return dtype === "bfloat16" ? toBfloat16(exact) : exact;
     });
   };
-  let x = rounded(tall ? transpose(matrix, rows, cols) : Float64Array.from(matrix));
+  let x = rounded(tall ? transpose(values, cols) : Float64Array.from(values));
   const size = Math.max(1e-7, rounded(Float64Array.of(norm(x)))[0]!);
   x = rounded(x.map((one) => one / size));
   for (let i = 0; i < ITERATIONS; i++) {
-    const gram = rounded(linear(x, x, null, n));
-    const squared = linear(gram, gram, null, m); // symmetric
+    const gram = rounded(timesTransposed(x, x, n));
+    const squared = timesTransposed(gram, gram, m); // symmetric
     const combined = rounded(gram.map((one, j) => b * one + c * squared[j]!));
-    const product = transposedProduct(combined, x, m, n); // symmetric, too
+    const product = multiply(matrix(combined, m), matrix(x, n)).data;
     x = rounded(x.map((one, j) => a * one + product[j]!));
   }
-  return tall ? transpose(x, m, n) : x;
+  return tall ? transpose(x, n) : x;
 }
 
 function norm(x: Numbers): number {

@@ -2,8 +2,6 @@
  * Decomposes a classifier's logit into the contributions of the tokens' final vectors. Contributions are not
  * attributions: through attention each of these vectors depends on the other tokens.
  */
-import * as ops from "./ops";
-
 export interface Contributions {
   /** One value per token; with the bias they sum to the logit. */
   tokens: number[];
@@ -39,11 +37,4 @@ export function contributions(
     }
   }
   return { tokens, bias, size, logit: bias + tokens.reduce((a, b) => a + b, 0) };
-}
-
-/** Softmax of logits divided by a temperature; 0: all on the first of the largest. */
-export function softmax(logits: readonly number[], temperature = 1): number[] {
-  const best = logits.indexOf(Math.max(...logits));
-  if (temperature === 0) return logits.map((_, i) => Number(i === best));
-  return [...ops.softmax(logits.map((z) => z / temperature), logits.length)];
 }

@@ -1,12 +1,12 @@
 /**
- * Checks a step: recomputes it in float64 (`operations.ts`) and compares the result with the model's values. Of logits
+ * Checks a step: recomputes it in float64 by the table of operations (`operations.ts`) and compares the result with the model's values. Of logits
  * over a vocabulary only the candidates shown are checked.
  */
-import * as ops from "../tensors/ops";
+import { type Numbers, softmax, TooMuch } from "../tensors/walk";
 import { BLOCKED, magnitude, sliceOffsets, type TensorValue } from "../tensors/tensor";
 import type { Manifest, Prediction, TraceNode } from "../types";
 import { editsOf } from "./edits";
-import { OPERATIONS } from "./operations";
+import { recompute as recomputed } from "./operations";
 import { isGradient } from "./steps";
 import { inputData, requireParam, param, predictionAt, PROBABILITIES, type TensorReader, rowOf, type Step, Unavailable } from "./stepData";
 
@@ -19,7 +19,7 @@ export interface CheckResult {
 }
 
 /** The largest difference; Infinity where one value is NaN. */
-function maxDifference(a: ops.Numbers, b: ops.Numbers): number {
+function maxDifference(a: Numbers, b: Numbers): number {
   let largest = 0;
   for (let i = 0; i < a.length; i++) {
     const difference = a[i] === b[i] || (a[i]! < -BLOCKED && b[i]! < -BLOCKED) ? 0 : Math.abs(a[i]! - b[i]!);
@@ -73,7 +73,7 @@ export async function checkNode(trace: Manifest, node: TraceNode, position: numb
     const allowed = rounding + (isF16 ? 2 * (largest * F16_RELATIVE + F16_ABSOLUTE) : 1e-4 * largest);
     return { state: delta <= allowed ? "ok" : "bad", delta, words };
   } catch (error) {
-    if (error instanceof Unavailable) return { state: "unavailable", delta: null, words: error.message };
+    if (error instanceof Unavailable || error instanceof TooMuch) return { state: "unavailable", delta: null, words: error.message };
     throw error;
   }
 }
@@ -82,7 +82,7 @@ export async function checkNode(trace: Manifest, node: TraceNode, position: numb
 const BLOCKED_SCORE = -(2 - 2 ** -23) * 2 ** 126;
 
 /** The recomputed values of a step with its edits, as the forward pass used them. */
-async function withEdits(trace: Manifest, node: TraceNode, values: ops.Numbers, shown: ops.Numbers, get: Step["get"]): Promise<ops.Numbers> {
+async function withEdits(trace: Manifest, node: TraceNode, values: Numbers, shown: Numbers, get: Step["get"]): Promise<Numbers> {
   const edits = editsOf(trace, node.id);
   if (!edits.length) return values;
   if (node.axes.at(-1)?.name === "vocab") throw new Unavailable("the logits were edited");
@@ -106,26 +106,27 @@ function comparisonOf(trace: Manifest, node: TraceNode, position: number) {
   type Get = Step["get"];
   const isProbabilities = node.id === PROBABILITIES;
   if (!isProbabilities && (node.axes.at(-1)?.name !== "vocab" || node.op !== "linear")) {
-    return { recompute: (get: Get) => OPERATIONS[node.op].recompute({ trace, node, get }), shown: async (get: Get) => (await get(node.id)).data, words: "" };
+    return { recompute: (get: Get) => recomputed({ trace, node, get }), shown: async (get: Get) => (await get(node.id)).data, words: "" };
   }
   const prediction = predictionAt(trace, position);
   if (!prediction) throw new Unavailable("there is no prediction here");
   const row = prediction.position === null ? "" : `token:${rowOf(trace, prediction)}`;
   const shown = prediction.top.map((one) => (isProbabilities ? Math.exp(one.log_prob) : one.logit));
-  const recompute = (get: Get): Promise<ops.Numbers> => (isProbabilities ? candidateProbabilities : candidateLogits)({ trace, node, get }, prediction, row);
+  const recompute = (get: Get): Promise<Numbers> => (isProbabilities ? candidateProbabilities : candidateLogits)({ trace, node, get }, prediction, row);
   return { recompute, shown: async () => shown, words: `the ${shown.length} candidates shown` };
 }
 
 /** The probabilities of one prediction's candidates. */
 async function candidateProbabilities(step: Step, { top }: Prediction, row: string): Promise<number[]> {
   const all = (await step.get("logits", row)).data;
-  const found = ops.softmax(all, all.length);
+  const found = softmax(all);
   return top.map((one) => found[one.id]!);
 }
 
 async function candidateLogits(step: Step, { top }: Prediction, row: string): Promise<number[]> {
   const x = await inputData(step, 0, row);
   const ids = top.map((one) => one.id).sort((a, b) => a - b); // as slices require
-  const found = ops.linear(x, await requireParam(step, "weight", ids), await param(step, "bias", ids), x.length);
-  return top.map((one) => found[ids.indexOf(one.id)]!);
+  const [weight, bias] = [await requireParam(step, "weight", ids), await param(step, "bias", ids)];
+  const dot = (row: number) => Array.prototype.reduce.call(x, (sum, one, i) => (sum as number) + (one as number) * weight[row * x.length + i]!, bias?.[row] ?? 0) as number;
+  return top.map((one) => dot(ids.indexOf(one.id)));
 }

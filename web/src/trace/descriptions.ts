@@ -1,6 +1,6 @@
 /** A description and a formula for each step. `steps.ts` has the titles, which the first view needs. */
 import { number } from "../tensors/format";
-import type { Manifest, ModelInfo, Op, TraceNode } from "../types";
+import type { Manifest, ModelInfo, TraceNode } from "../types";
 import { entryOf, isGradient, leaf } from "./steps";
 import { PROBABILITIES, times } from "./stepData";
 
@@ -97,10 +97,10 @@ const STEPS: Record<string, Words> = {
 };
 
 const words = (node: TraceNode, model?: ModelInfo): Words =>
-  (isGradient(node) ? GRADIENTS[gradientKey(node)] : LOSS[node.op as "targets"] ?? (node.id === "loss.probabilities" ? STEPS[PROBABILITIES] : entryOf(STEPS, node, model))) ?? ["", ""];
+  (isGradient(node) ? GRADIENTS[gradientKey(node)] : LOSS[node.op] ?? (node.id === "loss.probabilities" ? STEPS[PROBABILITIES] : entryOf(STEPS, node, model))) ?? ["", ""];
 
 /** The steps of the loss, by operation. */
-const LOSS: Partial<Record<Op, Words>> = {
+const LOSS: Record<string, Words> = {
   targets: ["The target distribution: all on the right answer, but for the label smoothing ε.", "q_i = (1 − ε) [i = y] + \\frac{ε}{V}"],
   cross_entropy: ["How far the predicted probabilities are from the target, in nats. Without smoothing it is −log of the right answer’s probability.", "ℓ = − ∑_i q_i log~p_i"],
   mean_loss: ["The loss: the mean over all labels.", "L = \\frac{1}{n} ∑_t ℓ_t"],
@@ -109,10 +109,9 @@ const LOSS: Partial<Record<Op, Words>> = {
 };
 
 /** Which description a gradient has: that of its operation, and where that has several uses that of the use. */
-function gradientKey({ op, inputs, id }: TraceNode): string {
+function gradientKey({ op, inputs }: TraceNode): string {
   if (op === "sum" && inputs.length === 1) return "same";
-  if (op === "transposed_mix" && /\.k\w*\.grad/.test(id)) return "transposed_mix:k";
-  return op;
+  return op.replace("layer_norm.bias", "linear.bias").replace("padded_", "").replace(/(pool|embedding_bag):[^.]*/, "$1");
 }
 
 const slope = (name: string, tex: string): Words => [`The gradient times the slope of ${name} at its input x.`, `g_x = g · ${tex}`];
@@ -120,39 +119,39 @@ const slope = (name: string, tex: string): Words => [`The gradient times the slo
 /** By operation: g is the gradient of the result of the step, g_x that of its input x. */
 const GRADIENTS: Record<string, Words> = {
   one: ["The backward pass starts here: the loss with respect to itself.", "g = 1"],
-  mean_loss_backward: ["Each label has the same part in the mean.", "g_t = \\frac{g}{n}"],
-  cross_entropy_backward: ["Probabilities minus targets: the right answer’s logit should grow, all others shrink.", "g_z = (p − q) g"],
-  pin_zero_backward: ["The logit of the first class is fixed and learns nothing.", "g_x = g_2"],
+  "mean_loss.x": ["Each label has the same part in the mean.", "g_t = \\frac{g}{n}"],
+  "cross_entropy.logits": ["Probabilities minus targets: the right answer’s logit should grow, all others shrink.", "g_z = (p − q) g"],
+  "pin_zero.x": ["The logit of the first class is fixed and learns nothing.", "g_x = g_2"],
   sum: ["Several steps use this; what they pass back is added.", "g_x = ∑_y g_{x←y}"],
   same: ["A sum passes its gradient back unchanged: this is what makes the residual stream easy to learn through.", "g_x = g"],
-  scale: ["The gradient times the same factor as in the forward pass.", "g_x = {factor} · g"],
-  linear_backward: ["Each input gets the gradients of all outputs, times the weights that lead to them.", "g_x = g W"],
-  linear_weight_backward: ["Each token adds the gradient of the output times its input: the weight between two features learns where both are large.", "g_W = g^T x = ∑_t g_t x_t^T"],
-  bias_backward: ["A bias is added to each token’s vector: it gets the sum over tokens.", "g_b = ∑_t g_t"],
-  lookup_backward: ["The gradient of each token goes to the row of its id; all other rows get 0.", "g_{E[i]} = ∑_{t: id = i} g_t"],
-  embedding_bag_backward: ["The gradient of each token goes to the rows of its n-grams.", "g_{G[i]} = ∑_t \\frac{g_t}{n_t}"],
-  positions_backward: ["The gradient of each token goes to the row of its position.", "g_{P[t]} = g_t"],
-  layer_norm_backward: ["What would change only the mean or the length of x is lost, since the norm removes it. z is the normalised x, ĝ = g · γ.", "g_x = \\frac{1}{σ} (ĝ − mean~ĝ − z · mean(ĝ z))"],
-  rms_norm_backward: ["What would change only the length of x is lost, since the norm removes it. z is the normalised x, ĝ = g · γ.", "g_x = \\frac{1}{σ} (ĝ − z · mean(ĝ z))"],
-  layer_norm_weight_backward: ["The sum over tokens of the gradient times the normalised input z.", "g_γ = ∑_t g_t z_t"],
-  rms_norm_weight_backward: ["The sum over tokens of the gradient times the normalised input z.", "g_γ = ∑_t g_t z_t"],
-  split_heads: ["The gradient of the concatenated heads, head by head.", "g^{(h)} = g [h E − E + 1 : h E]"],
-  concat_heads: ["The gradients of all heads, side by side.", "g = [g_1 ; … ; g_H]"],
-  rotate_backward: ["Rotated back by the same angles.", "g_j^′ = g_j cos~θ_{t,j} ± g_{j ± E/2} sin~θ_{t,j}"],
-  dot: ["How much each weight matters: the gradient of the output times the value it would add.", "g_A = g V^T"],
-  mix: ["Each query gets the keys, weighted by the gradients of its scores.", "g_Q = g K"],
-  transposed_mix: ["Each value gets the gradients of the queries that attend to it, by their weights.", "g_V = A^T g"],
-  "transposed_mix:k": ["Each key gets the queries, weighted by the gradients of their scores with it.", "g_K = g^T Q"],
-  softmax_backward: ["A score matters as far as its gradient differs from the mean that the weights give; where the weight is 0 nothing is learned.", "g_S = A (g − ∑_r g_r A_r)"],
-  relu_backward: ["Passed on where the input was positive, else 0.", "g_x = g [x > 0]"],
-  gelu_backward: slope("GELU", "(Φ(x) + x φ(x))"),
-  gelu_tanh_backward: slope("GELU", "(\\frac{1 + t}{2} + \\frac{x}{2} (1 − t^2) u^′)"),
-  silu_backward: slope("SiLU", "s (1 + x (1 − s))"),
-  square_backward: slope("the square", "2 x"),
-  tanh_backward: slope("the hyperbolic tangent", "(1 − tanh^2 x)"),
-  swiglu_gate_backward: ["The gate gets the gradient times the other branch h and the slope of SiLU; s is the sigmoid of the gate.", "g_u = g h · s (1 + u (1 − s))"],
-  swiglu_backward: ["The hidden projection gets the gradient times the SiLU of the gate.", "g_h = g · \\frac{u}{1 + e^{−u}}"],
-  pool_backward: ["Each token gets its share of the pooled vector’s gradient: of a mean 1/L, of a maximum all where it is the largest.", "g_{x_t} = s_t · g"],
+  "scale.x": ["The gradient times the same factor as in the forward pass.", "g_x = {factor} · g"],
+  "linear.x": ["Each input gets the gradients of all outputs, times the weights that lead to them.", "g_x = g W"],
+  "linear.weight": ["Each token adds the gradient of the output times its input: the weight between two features learns where both are large.", "g_W = g^T x = ∑_t g_t x_t^T"],
+  "linear.bias": ["A bias is added to each token’s vector: it gets the sum over tokens.", "g_b = ∑_t g_t"],
+  "lookup.weight": ["The gradient of each token goes to the row of its id; all other rows get 0.", "g_{E[i]} = ∑_{t: id = i} g_t"],
+  "embedding_bag.weight": ["The gradient of each token goes to the rows of its n-grams.", "g_{G[i]} = ∑_t \\frac{g_t}{n_t}"],
+  "positions:learned.weight": ["The gradient of each token goes to the row of its position.", "g_{P[t]} = g_t"],
+  "layer_norm.x": ["What would change only the mean or the length of x is lost, since the norm removes it. z is the normalised x, ĝ = g · γ.", "g_x = \\frac{1}{σ} (ĝ − mean~ĝ − z · mean(ĝ z))"],
+  "rms_norm.x": ["What would change only the length of x is lost, since the norm removes it. z is the normalised x, ĝ = g · γ.", "g_x = \\frac{1}{σ} (ĝ − z · mean(ĝ z))"],
+  "layer_norm.weight": ["The sum over tokens of the gradient times the normalised input z.", "g_γ = ∑_t g_t z_t"],
+  "rms_norm.weight": ["The sum over tokens of the gradient times the normalised input z.", "g_γ = ∑_t g_t z_t"],
+  "concat_heads.x": ["The gradient of the concatenated heads, head by head.", "g^{(h)} = g [h E − E + 1 : h E]"],
+  "split_heads.x": ["The gradients of all heads, side by side.", "g = [g_1 ; … ; g_H]"],
+  "rotate.x": ["Rotated back by the same angles.", "g_j^′ = g_j cos~θ_{t,j} ± g_{j ± E/2} sin~θ_{t,j}"],
+  "mix.weights": ["How much each weight matters: the gradient of the output times the value it would add.", "g_A = g V^T"],
+  "dot.q": ["Each query gets the keys, weighted by the gradients of its scores.", "g_Q = g K"],
+  "mix.v": ["Each value gets the gradients of the queries that attend to it, by their weights.", "g_V = A^T g"],
+  "dot.k": ["Each key gets the queries, weighted by the gradients of their scores with it.", "g_K = g^T Q"],
+  "softmax.scores": ["A score matters as far as its gradient differs from the mean that the weights give; where the weight is 0 nothing is learned.", "g_S = A (g − ∑_r g_r A_r)"],
+  "relu.x": ["Passed on where the input was positive, else 0.", "g_x = g [x > 0]"],
+  "gelu.x": slope("GELU", "(Φ(x) + x φ(x))"),
+  "gelu_tanh.x": slope("GELU", "(\\frac{1 + t}{2} + \\frac{x}{2} (1 − t^2) u^′)"),
+  "silu.x": slope("SiLU", "s (1 + x (1 − s))"),
+  "square.x": slope("the square", "2 x"),
+  "tanh.x": slope("the hyperbolic tangent", "(1 − tanh^2 x)"),
+  "swiglu.gate": ["The gate gets the gradient times the other branch h and the slope of SiLU; s is the sigmoid of the gate.", "g_u = g h · s (1 + u (1 − s))"],
+  "swiglu.x": ["The hidden projection gets the gradient times the SiLU of the gate.", "g_h = g · \\frac{u}{1 + e^{−u}}"],
+  "pool.x": ["Each token gets its share of the pooled vector’s gradient: of a mean 1/L, of a maximum all where it is the largest.", "g_{x_t} = s_t · g"],
 };
 
 /** A short description of a step; of a difference, of what the two passes compute. */

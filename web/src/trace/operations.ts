@@ -1,265 +1,218 @@
 /**
- * Each operation: `recompute` computes all its values from its inputs, `cell` shows the arithmetic of one value.
- * `check.ts` compares the former with the model's values; `ArithmeticView` shows the latter. Here are those of a forward
- * pass, some of which are also those of a backward pass; `backward.ts` has the others.
+ * A step computed from its inputs by the table of operations: all its values, which `check.ts` compares with the model's,
+ * and the arithmetic of one value, which is the same expression with its numbers.
  */
+import { OPERATIONS, type Row, type Tree } from "../sites";
 import { count, number, visible } from "../tensors/format";
-import * as ops from "../tensors/ops";
-import type { Op } from "../types";
-import { isGradient } from "./steps";
-import { elementwise, lines, n, type Operation, p, products, weightedSum } from "./arithmetic";
-import { BACKWARD } from "./backward";
-import { pieceOf } from "./labels";
+import { defined, type Names, type Numbers, offsetIn, run, type Value, type Values, walk } from "../tensors/walk";
+import type { Axis, TraceNode } from "../types";
+import { labelsOf, nameOf, pieceOf } from "./labels";
 import {
-  type Arithmetic, axisLabels, type Cell, inputData, firstPosition, input, inputNode, lastSize, requireParam, ngramsOf, cellValue, param, pieces, predictionAt,
-  PROBABILITIES, rowOf, rowSlice, sizeOf, type Step, streamOf, times, tokensOf, Unavailable, width,
+  type Arithmetic, axisLabels, type Cell, cellValue, firstPosition, idsSlice, lastSize, ngramsOf, nodeOf, pieces, predictionAt, PROBABILITIES, rowOf, type Step, streamOf, tokensOf, Unavailable,
 } from "./stepData";
 
-const norm = (centred: boolean): Operation => ({
-  recompute: async (step) =>
-    ops.normalise(await inputData(step, 0), lastSize(step.node), Number(step.node.attrs.eps), await param(step, "weight"), await param(step, "bias"), centred),
-  cell: async (step, cell) => {
-    const row = await inputData(step, 0, rowSlice(step, cell));
-    const weight = await param(step, "weight");
-    const bias = await param(step, "bias");
-    const eps = Number(step.node.attrs.eps);
-    const { mean, variance } = ops.moments(row, centred);
-    const [x, gamma, beta] = [row[cell.col]!, weight?.[cell.col] ?? 1, bias?.[cell.col] ?? 0];
-    const result = ((x - mean) / Math.sqrt(variance + eps)) * gamma + beta;
-    const what = centred ? `mean μ = ${n(mean)}, variance σ² = ${n(variance)}` : `mean of the squares ${n(variance)}`;
-    return lines(
-      `Over the ${row.length} features: ${what}.`,
-      `${centred ? `(${n(x)} − ${p(mean)})` : n(x)} / √(${n(variance)} + ${number(eps)}) · ${p(gamma)}${bias ? ` + ${p(beta)}` : ""} = ${n(result)}`,
-    );
-  },
-});
+/** The row of a step: "pool" with the constant how="mean" is "pool:mean". */
+const rowOfStep = ({ op, attrs }: TraceNode): Row | undefined =>
+  OPERATIONS[`${op}:${attrs.how}`] ?? OPERATIONS[`${op}:${attrs.scheme}`] ?? OPERATIONS[op];
 
-export const OPERATIONS: Record<Op, Operation> = {
-  ...BACKWARD,
-  ids: {
-    recompute: async ({ trace, node }) => {
-      return streamOf(trace, tokensOf(node))?.ids ?? [];
-    },
-    cell: async (step, cell) => {
-      const piece = pieces(step, step.node, 0)[cell.col];
-      return lines(`“${visible(piece)}” has id ${await cellValue(step, cell)} in the vocabulary of ${count(step.trace.model.vocab_size)} tokens.`);
-    },
-  },
-  lookup: {
-    recompute: rowsPicked,
-    cell: async (step, cell) =>
-      lines(`Row ${(await inputData(step, 0))[cell.row]} of the ${/(bigram|segment)s$/.exec(step.node.id)?.[1] ?? "embedding"} table, feature ${cell.col}: ${n(await cellValue(step, cell))}.`),
-  },
-  ngram_ids: {
-    recompute: async ({ trace }) => trace.streams[0]?.ngram_ids?.flat() ?? [],
-    cell: async (step, cell) => lines(`${ngramsOf(step.trace, cell.row)[cell.col] ?? "None"}: ${await cellValue(step, cell)}`),
-  },
-  embedding_bag: {
-    recompute: rowsPicked,
-    cell: async (step, { row, col }) => {
-      const ids = Array.from(await inputData(step, 0, `token:${row}`)).filter(Boolean);
-      const values = await Promise.all(ids.map(async (id) => (await requireParam(step, "weight", [id]))[col]!));
-      return weightedSum("n-gram", values, step.node.attrs.how === "sum" ? 1 : values.length, ngramsOf(step.trace, row));
-    },
-  },
-  bigram_ids: {
-    recompute: async ({ trace, node }) => trace.streams[0]?.bigram_ids?.slice(firstPosition({ node }), firstPosition({ node }) + lastSize(node)) ?? [],
-    cell: async (step, cell) => {
-      const [row, pair] = [await cellValue(step, cell), step.trace.streams[0]?.bigrams?.[cell.col + firstPosition(step)]];
-      return lines(row ? `“${pair}” has row ${row} of the bigram table.` : "This token and the one before it are not a listed bigram.");
-    },
-  },
-  segment_ids: {
-    recompute: async ({ trace, node }) => {
-      const [ids, first] = [trace.streams[0]!.ids, firstPosition({ node })];
-      const end = ids.indexOf(Number(node.attrs.separator));
-      return Float64Array.from({ length: lastSize(node) }, (_, i) => +(end >= 0 && first + i > end));
-    },
-    cell: async () => lines("A text alone is segment 0, the second text of a pair 1."),
-  },
-  scale: {
-    recompute: async (step) => Float64Array.from(await inputData(step, 0), (x) => x * Number(step.node.attrs.factor)),
-    cell: async (step, cell) => {
-      const [x, factor] = [await cellValue(step, cell, 0), Number(step.node.attrs.factor)];
-      return lines(`${n(x)} · ${n(factor)} = ${n(x * factor)}`);
-    },
-  },
-  positions: {
-    recompute: async (step) => {
-      const { node } = step;
-      const [size, first] = [lastSize(node), firstPosition(step)];
-      const length = node.axes[0]!.size;
-      if (node.params.weight) return (await requireParam(step, "weight")).slice(first * size, (first + length) * size);
-      if (node.attrs.scheme !== "sinusoidal") throw new Unavailable(`the page does not support the position scheme ${node.attrs.scheme}`);
-      return Float64Array.from({ length: length * size }, (_, i) => Number(node.attrs.amplitude) * ops.sinusoid(first + Math.floor(i / size), i % size, size));
-    },
-    cell: async (step, cell) => {
-      const position = cell.row + firstPosition(step);
-      if (step.node.params.weight) return lines(`Row ${position} of the trained position table, feature ${cell.col}: ${n(await cellValue(step, cell))}.`);
-      const [size, wave] = [lastSize(step.node), cell.col % 2 ? "cos" : "sin"];
-      const even = cell.col - (cell.col % 2);
-      const value = ops.sinusoid(position, cell.col, size) * Number(step.node.attrs.amplitude);
-      const expression = (angle: string) => `${times(step.node)}${wave}(${angle}) = `;
-      return lines(expression(`${position} / 10000^(${even}/${size})`) + expression(n(position / 10000 ** (even / size))) + n(value));
-    },
-  },
-  add: {
-    recompute: async (step) => {
-      const [a, b] = [await inputData(step, 0), await inputData(step, 1)];
-      return Float64Array.from(a, (x, i) => x + b[i]!);
-    },
-    cell: async (step, cell) => {
-      const [x, y] = [await cellValue(step, cell, 0), await cellValue(step, cell, 1)];
-      return lines(`${n(x)} + ${p(y)} = ${n(x + y)}`);
-    },
-  },
-  layer_norm: norm(true),
-  rms_norm: norm(false),
-  linear: {
-    recompute: async (step) => {
-      const x = await input(step, 0);
-      return ops.linear(x.data, await requireParam(step, "weight"), await param(step, "bias"), width(x));
-    },
-    cell: async (step, cell) => {
-      const { trace, node } = step;
-      const prediction = node.axes.at(-1)?.name === "vocab" ? predictionAt(trace, cell.position) : undefined;
-      const out = prediction?.top[cell.col]?.id ?? cell.col;
-      const row = prediction ? rowOf(trace, prediction) : cell.row;
-      const x = await inputData(step, 0, node.axes.length > 1 ? `token:${row}` : "");
-      const bias = await param(step, "bias", [out]);
-      const worked = products(["feature", "x", "weight", "product"], x, await requireParam(step, "weight", [out]));
-      return { ...worked, extra: bias ? { label: "bias b", value: bias[0]! } : undefined };
-    },
-  },
-  split_heads: {
-    recompute: async (step) => ops.swapAxes(await inputData(step, 0), sizeOf(step.node, "token"), sizeOf(step.node, "head"), lastSize(step.node)),
-    cell: async (step, cell) => {
-      const size = lastSize(step.node);
-      return lines(`Feature ${cell.head}·${size} + ${cell.col + 1} = ${cell.head * size + cell.col + 1} of the token's vector, unchanged: ${n(await cellValue(step, cell))}`);
-    },
-  },
-  concat_heads: {
-    recompute: async (step) => {
-      const x = await input(step, 0);
-      return ops.swapAxes(x.data, x.shape[0]!, x.shape[1]!, width(x));
-    },
-    cell: async (step, cell) => {
-      const size = step.trace.model.d_head;
-      return lines(`Head ${Math.floor(cell.col / size) + 1}, its feature ${cell.col % size + 1}, unchanged: ${n(await cellValue(step, cell))}`);
-    },
-  },
-  rotate: {
-    recompute: async (step) => {
-      const { node } = step;
-      return ops.rotate(await inputData(step, 0), sizeOf(node, "token"), lastSize(node), Number(node.attrs.base), firstPosition(step));
-    },
-    cell: async (step, cell) => {
-      const { node } = step;
-      const x = await inputData(step, 0, rowSlice(step, cell));
-      const position = cell.row + firstPosition(step);
-      const { angle, partner, sign } = ops.rotation(cell.col, x.length, position, Number(node.attrs.base));
-      const [value, paired] = [x[cell.col]!, x[partner]!];
-      return lines(
-        `Position ${position}, feature ${cell.col} paired with ${partner}: angle ${n(angle)} radians.`,
-        `${n(value)} · cos ${n(angle)} ${sign < 0 ? "−" : "+"} ${p(paired)} · sin ${n(angle)} = ${n(value * Math.cos(angle) + sign * paired * Math.sin(angle))}`,
-      );
-    },
-  },
-  dot: {
-    recompute: async (step) => {
-      const q = await input(step, 0);
-      return ops.dot(q.data, await inputData(step, 1), sizeOf(step.node, "head"), width(q));
-    },
-    cell: async (step, { head, row, col }) =>
-      products(["feature", ...(isGradient(step.node) ? ["g", "value"] as const : ["query", "key"] as const), "product"], await inputData(step, 0, `head:${head};token:${row}`), await inputData(step, 1, `head:${head};token:${col}`)),
-  },
-  mask: {
-    recompute: async ({ trace, node }) => {
-      const [kind, keys] = [node.attrs.kind, lastSize(node)];
-      if (kind !== "causal" && kind !== "padding") throw new Unavailable("this mask was passed to the model by its caller");
-      const read = node.axes.at(-1)?.stream;
-      const padding = streamOf(trace, read)?.padding ?? [];
-      const rows = node.axes.length > 1 ? node.axes.at(-2)!.size : 1;
-      return Float64Array.from({ length: rows * keys }, (_, i) =>
-        Number(kind === "causal" ? i % keys <= Math.floor(i / keys) : !padding[i % keys]));
-    },
-    cell: async (step, cell) => lines(await cellValue(step, cell) ? "Not masked." : "Masked: its attention weight is exactly 0."),
-  },
-  softmax: {
-    recompute: async (step) => {
-      return ops.softmax(await inputData(step, 0), lastSize(step.node), step.node.inputs[1] ? await inputData(step, 1) : null);
-    },
-    cell: (step, cell) => (step.node.id === PROBABILITIES ? probabilityCell(step, cell) : softmaxCell(step, cell)),
-  },
-  mix: {
-    recompute: async (step) => {
-      const weights = await input(step, 0);
-      return ops.mixValues(weights.data, await inputData(step, 1), sizeOf(step.node, "head"), width(weights));
-    },
-    cell: async (step, { head, row, col }) => products(
-      ["token", ...(isGradient(step.node) ? ["g", "key"] as const : ["weight", "value"] as const), "product"], await inputData(step, 0, `head:${head};token:${row}`), await inputData(step, 1, `head:${head};head_feature:${col}`),
-      pieces(step, inputNode(step, 1), 1),
-    ),
-  },
-  relu: elementwise(ops.relu, (x) => `max(0, ${n(x)})`),
-  gelu: elementwise(ops.gelu, (x) => `${n(x)} · Φ(${n(x)}) = ${n(x)} · ${n(ops.normalShare(x))}`),
-  gelu_tanh: elementwise(ops.geluTanh, (x) => `${n(x)} / 2 · (1 + tanh ${p(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))})`),
-  silu: elementwise(ops.silu, (x) => `${n(x)} / (1 + e^${p(-x)})`),
-  tanh: elementwise(Math.tanh, (x) => `tanh ${p(x)}`),
-  swiglu: {
-    recompute: async (step) => {
-      const [gate, x] = [await inputData(step, 0), await inputData(step, 1)];
-      return Float64Array.from(x, (value, i) => ops.silu(gate[i]!) * value);
-    },
-    cell: async (step, cell) => {
-      const [gate, x] = [await cellValue(step, cell, 0), await cellValue(step, cell, 1)];
-      return lines(`SiLU(${n(gate)}) · ${p(x)} = ${n(ops.silu(gate))} · ${p(x)} = ${n(ops.silu(gate) * x)}`);
-    },
-  },
-  pool: {
-    recompute: async (step) => {
-      const x = await input(step, 0);
-      return ops.pool(x.data, width(x), String(step.node.attrs.how), step.node.inputs[1] ? await inputData(step, 1) : null);
-    },
-    cell: pooledCell,
-  },
-  pin_zero: {
-    recompute: async (step) => [0, ...(await inputData(step, 0))],
-    cell: async (step, { col }) =>
-      lines(col === 0 ? "Fixed at 0: only the difference between the two logits matters." : `The output of the linear layer: ${n((await inputData(step, 0))[0] ?? NaN)}`),
-  },
+/** The ids of the steps and parameters that are a step's arguments, by name; where there are fewer, an optional one is missing. */
+function argumentsOf({ inputs, params }: TraceNode, { takes, optional }: Row): Record<string, string> {
+  const all = takes.filter((name) => !(name in params) && (name === "mask" || !optional.includes(name)));
+  const names = inputs.length < all.length ? all.filter((name) => !optional.includes(name)) : all;
+  return Object.fromEntries([...names.map((name, i) => [name, inputs[i]!]), ...takes.filter((name) => name in params).map((name) => [name, params[name]!])]);
+}
+
+const sizes = (axes: readonly Axis[]) => axes.map((axis) => axis.size);
+const namesOfShape = (shape: readonly number[]): Names => ({ C: shape.at(-1) ?? 1, R: shape.at(-2) ?? 1, H: shape.at(-3) ?? 1 });
+
+/** Constants as the expressions need them: labels as numbers, of which those that are missing are NaN. */
+const constants = ({ attrs }: TraceNode): Names =>
+  Object.fromEntries(Object.entries(attrs).map(([name, x]) => [name, Array.isArray(x) ? { shape: [x.length], data: x.map((one) => one ?? NaN) } : (x as number)]));
+
+/** Fetches what the expression of a step needs. Of a table of which rows are gathered, those that are. */
+async function namesOf(step: Step, row: Row): Promise<Names> {
+  const { node, get, trace } = step;
+  const names: Names = { first: firstPosition(step), ...namesOfShape(sizes(node.axes)), ...constants(node) };
+  for (const name of row.optional) names[name] = name === "mask" ? null : 0;
+  const ids = argumentsOf(node, row);
+  for (const [name, id] of Object.entries(ids)) {
+    const picked = name === "weight" && ids.ids ? [...new Set(Array.from((await get(ids.ids)).data))].sort((a, b) => a - b) : undefined;
+    const { shape, data } = await get(id, picked && idsSlice(trace.params[id]?.axes[0]?.name ?? "out", picked));
+    names[name] = { shape, data, rows: picked };
+  }
+  return names;
+}
+
+/** Computes all values of a step. */
+export async function recompute(step: Step): Promise<Numbers> {
+  const { node } = step, row = rowOfStep(node);
+  if (node.op in SOURCES) return SOURCES[node.op]!.values(step);
+  if (!row?.gives) throw new Unavailable(`the page does not know the operation ${node.op}`);
+  return run(row, await namesOf(step, row));
+}
+
+const n = (x: number) => number(x, 4);
+/** In parentheses if negative. */
+const p = (x: number) => (x < 0 ? `(${n(x)})` : n(x));
+const lines = (...text: string[]): Arithmetic => ({ lines: text, terms: [], columns: ["", "", "", ""] });
+
+/** The names that a reader sees, where they are not those of the table. */
+const SYMBOLS: Record<string, string> = { x_hat: "x̂", g_hat: "ĝ", variance: "σ²", real: "takes part", largest: "is the largest", seen: "score", eps: "ε" };
+const symbol = (name: string) => SYMBOLS[name] ?? name;
+
+/** How a word is written around its argument. */
+const WRITTEN: Record<string, (x: string) => string> = {
+  exp: (x) => `e^${x}`, sq: (x) => `${x}²`, rsqrt: (x) => `1/√${x}`, tanh: (x) => `tanh ${x}`, sigmoid: (x) => `sigmoid ${x}`,
+  Phi: (x) => `Φ(${x})`, phi: (x) => `φ(${x})`, max0: (x) => `max(0, ${x})`, positive: (x) => `[${x} > 0]`, nonzero: (x) => x,
 };
+const SIGNS: Record<string, string> = { "+": "+", "-": "−", "*": "·", "/": "/" };
+const RANK: Record<string, number> = { "+": 1, "-": 1, "*": 2, "/": 2 };
 
-/** For each token its row of a table, or the mean or sum of the rows of its n-grams; id 0 is padding. */
-async function rowsPicked(step: Step): Promise<number[]> {
-  const x = await input(step, 0);
-  const [size, perToken] = [lastSize(step.node), x.shape[1] ?? 1];
-  const numbers = Array.from(x.data);
-  const unique = [...new Set(numbers)].sort((a, b) => a - b);
-  const rows = await requireParam(step, "weight", unique);
-  return Array.from({ length: numbers.length / perToken }, (_, token) => {
-    const picked = numbers.slice(token * perToken, (token + 1) * perToken).filter((one) => one || !x.shape[1]).map((one) => unique.indexOf(one) * size);
-    return Array.from({ length: size }, (_, i) => picked.reduce((sum, start) => sum + rows[start + i]! / (step.node.attrs.how === "sum" ? 1 : picked.length), 0));
-  }).flat();
+const at = (x: Value, shape: readonly number[], i: number): number => (typeof x === "number" ? x : x ? x.data[offsetIn(x, shape, i)]! : NaN);
+
+/** An expression with the numbers of one place of its result; what is computed from many numbers is one number. */
+function written(tree: Tree, names: Names, shape: readonly number[], i: number, rank = 0): string {
+  if (Array.isArray(tree) && tree[0] in SIGNS) {
+    const own = RANK[tree[0]]!;
+    const text = `${written(tree[1]!, names, shape, i, own)} ${SIGNS[tree[0]]} ${written(tree[2]!, names, shape, i, own + (tree[0] === "-" || tree[0] === "/" ? 1 : 0.5))}`;
+    return own < rank ? `(${text})` : text;
+  }
+  if (Array.isArray(tree) && tree[0] in WRITTEN) {
+    const inner = written(tree[1]!, names, shape, i);
+    return WRITTEN[tree[0]]!(/[ −]/.test(inner) && !/^(Φ|φ|max0|positive|nonzero)$/i.test(tree[0]) ? `(${inner})` : inner);
+  }
+  const value = at(walk(tree, names), shape, i);
+  return rank ? p(value) : n(value);
 }
 
-async function softmaxCell(step: Step, cell: Cell): Promise<Arithmetic> {
-  const { row, col } = cell;
-  const scores = await inputData(step, 0, rowSlice(step, cell));
-  const perRow = (inputNode(step, 1)?.axes.at(-2)?.size ?? 1) > 1; // a padding mask has one row
-  const mask = step.node.inputs[1] ? await inputData(step, 1, perRow ? `token:${row}` : "") : null;
-  const keys = axisLabels(step.trace, step.node.axes.at(-1)!) ?? (step.node.block ? [] : Array.from(scores, (_, id) => pieceOf(step.trace, id)));
-  const shares = ops.softmax(scores, scores.length, mask);
-  const terms = Array.from(scores, (x, k) => ({ label: keys[k] ?? String(k + 1), a: x, b: mask?.[k] === 0 ? 0 : Math.exp(x), value: shares[k]! }));
-  const sum = terms.reduce((sofar, term) => sofar + term.b, 0);
-  const chosen = terms[col];
-  const line = mask?.[col] === 0
-    ? "Masked: excluded from the sum, weight exactly 0."
-    : `e^${p(chosen?.a ?? NaN)} / sum of all = ${n(chosen?.b ?? NaN)} / ${n(sum)} = ${n(shares[col] ?? NaN)}`;
-  return { lines: [line], terms, columns: ["token", "score", "e^score", "weight"], mark: col };
+/** What is summed: the factors along the axis that a word sums over, and what stands along it. */
+interface Summed {
+  a: number[];
+  b: number[] | null;
+  /** The expression whose rows or columns are summed, and whether over columns. */
+  tree: Tree;
+  isDown: boolean;
 }
 
-async function probabilityCell({ trace }: Step, { position, col }: Cell): Promise<Arithmetic> {
+/** The terms of a sum, mean or matrix product at one place of its result. */
+function summed(tree: Tree, names: Names, shape: readonly number[], i: number): Summed | null {
+  if (!Array.isArray(tree) || !/^(@|sum|mean|down|over_rows|total)$/.test(tree[0])) return null;
+  const [col, row] = [i % (shape.at(-1) ?? 1), Math.floor(i / (shape.at(-1) ?? 1)) % (shape.at(-2) ?? 1)];
+  const head = Math.floor(i / (shape.at(-1) ?? 1) / (shape.at(-2) ?? 1));
+  if (tree[0] === "@") {
+    const [x, y] = [walk(tree[1]!, names) as Values, walk(tree[2]!, names) as Values];
+    const [k, cols] = [x.shape.at(-1)!, y.shape.at(-1)!];
+    const [left, right] = [(x.shape.length > 2 ? head * x.shape.at(-2)! : 0) * k + row * k, y.shape.length > 2 ? head * k * cols : 0];
+    const all = Array.from({ length: k }, (_, j) => j);
+    return { a: all.map((j) => x.data[left + j]!), b: all.map((j) => y.data[right + j * cols + col]!), tree: tree[1]!, isDown: false };
+  }
+  const inner = tree[1]!, whole = walk(inner, names) as Values, isDown = tree[0] === "down" || tree[0] === "over_rows";
+  const width = whole.shape.at(-1) ?? 1, height = whole.shape.at(-2) ?? 1;
+  const place = isDown ? (j: number) => (tree[0] === "down" ? row * (shape.length > 1 ? height * width : 0) : 0) + j * width + col : (j: number) => (tree[0] === "total" ? j : Math.floor(i / (shape.at(-1) ?? 1)) * width + j);
+  const all = Array.from({ length: tree[0] === "over_rows" ? whole.data.length / width : isDown ? height : tree[0] === "total" ? whole.data.length : width }, (_, j) => place(j));
+  const factor = (one: Tree) => all.map((j) => at(walk(one, names), whole.shape, j));
+  const parts = Array.isArray(inner) && inner[0] === "*" ? [factor(inner[1]!), factor(inner[2]!)] : [factor(inner), tree[0] === "mean" ? all.map(() => 1 / all.length) : null];
+  return { a: parts[0]!, b: parts[1]!, tree: inner, isDown };
+}
+
+/** The first sum within a tree. */
+function sumIn(tree: Tree): Tree | null {
+  if (!Array.isArray(tree)) return null;
+  if (/^(@|sum|mean|down|over_rows|total)$/.test(tree[0])) return tree;
+  return tree.slice(1).map((part) => sumIn(part as Tree)).find(Boolean) ?? null;
+}
+
+/** The first argument that a tree names, and whether its last two axes are swapped. */
+function firstName(tree: Tree, ids: Record<string, string>, swapped = false): [string, boolean] | null {
+  if (typeof tree === "string") return tree in ids ? [tree, swapped] : null;
+  if (!Array.isArray(tree)) return null;
+  return tree.slice(1).map((part) => firstName(part as Tree, ids, tree[0] === "T" ? !swapped : swapped)).find(Boolean) ?? null;
+}
+
+/** What the terms of a sum are called, and their labels: tokens, n-grams, classes or numbers. */
+function labelled(step: Step, { tree, isDown, a }: Summed, ids: Record<string, string>, row: number): [string, string[]] {
+  if (step.node.op === "embedding_bag") return ["n-gram", a.map((_, i) => ngramsOf(step.trace, row)[i] ?? "none")];
+  const found = firstName(tree, ids), id = found && ids[found[0]];
+  const node = id ? nodeOf(step.trace, id) : undefined;
+  const axes = node?.axes ?? (id ? step.trace.params[id]?.axes : undefined) ?? [];
+  const axis = axes.at((isDown !== (found?.[1] ?? false)) ? -2 : -1);
+  const numbers = a.map((_, i) => String(i + 1));
+  if (!axis || axis.size !== a.length) return [axis?.name ?? "term", numbers];
+  if (axis.name === "class" || axis.name === "vocab") return [axis.name === "class" ? "class" : "token", a.map((_, i) => nameOf(step.trace, { ...node!, axes: [axis] } as TraceNode, i))];
+  const names = axisLabels(step.trace, axis);
+  return [axis.name === "key" ? "token" : axis.name.replace(/^(head_|heads_)feature.*/, "feature"), names?.length === a.length ? names.map(visible) : numbers];
+}
+
+const letterOf = (tree: Tree, ids: Record<string, string>, fallback: string) => symbol(firstName(tree, ids)?.[0] ?? (typeof tree === "string" ? tree : fallback));
+
+/** The arithmetic of one value. */
+export async function arithmetic(step: Step, cell: Cell): Promise<Arithmetic> {
+  const { node } = step;
+  if (node.id === PROBABILITIES) return probabilityCell(step, cell);
+  if (node.op in SOURCES) return SOURCES[node.op]!.cell(step, cell);
+  const one = node.op === "linear" && node.axes.at(-1)?.name === "vocab" ? ofVocabulary(step, cell) : step;
+  const row = rowOfStep(node);
+  if (!row?.gives) throw new Unavailable(`the page does not know the operation ${node.op}`);
+  const names = defined(row, await namesOf(one, row)), ids = argumentsOf(node, row);
+  const shape = sizes(one.node.axes), [cols, rows] = [shape.at(-1) ?? 1, shape.at(-2) ?? 1];
+  const i = one === step ? ((node.axes.length > 2 ? cell.head : 0) * rows + (node.axes.length > 1 ? cell.row : 0)) * cols + cell.col : 0;
+  const gives = row.gives;
+  const inner = sumIn(gives), terms = inner && summed(inner, names, shape, i);
+  const worked = terms ? tableOf(one, terms, inner, ids, cell.row) : lines();
+  if (terms && inner === gives) return worked;
+  if (terms && Array.isArray(gives) && gives[0] === "+" && gives[1] === inner && typeof gives[2] === "string") {
+    const bias = names[gives[2]];
+    return { ...worked, extra: typeof bias === "number" ? undefined : { label: "bias b", value: at(bias, shape, i) } };
+  }
+  const value = at(walk(gives, names), shape, i);
+  const definitions = Object.entries(row.where).map(([name, tree]) => {
+    const [text, found] = [written(tree, names, shape, i), n(at(names[name], shape, i))];
+    return `${symbol(name)} = ${text === found ? found : `${text} = ${found}`}`;
+  });
+  const turned = angleLine(step, gives, cell);
+  const text = written(gives, names, shape, i), unchanged = Array.isArray(gives) && !(gives[0] in SIGNS) && !(gives[0] in WRITTEN);
+  const gathered = unchanged && gives[0] === "gather" ? `row ${(names.ids as Values).data[Math.floor(i / cols)]} of the ${/(bigram|segment)s$/.exec(node.id)?.[1] ?? "embedding"} table, feature ${cell.col}` : "";
+  return { ...worked, mark: terms && !terms.isDown ? cell.col : undefined, lines: [...turned, ...definitions, unchanged || typeof gives === "string" ? `${gathered || "unchanged"}: ${n(value)}` : `${text} = ${n(value)}`] };
+}
+
+/** The angle of a wave or a rotation, which the words of the table compute from the position. */
+function angleLine(step: Step, gives: Tree, { row, col }: Cell): string[] {
+  const [what, position, size] = [JSON.stringify(gives), row + firstPosition(step), lastSize(step.node)];
+  if (what.includes('"waves"')) {
+    const [even, name] = [col - (col % 2), col % 2 ? "cos" : "sin"];
+    return [`Position ${position}, feature ${col}: ${name}(${position} / 10000^(${even}/${size})) = ${name} ${n(position / 10000 ** (even / size))}`];
+  }
+  if (!what.includes('"cosines"')) return [];
+  const [j, base] = [col % (size / 2), Number(step.node.attrs.base)];
+  return [`Position ${position}, feature ${col} paired with ${(col + size / 2) % size}: angle ${position} · ${base}^(−${2 * j}/${size}) = ${n(position * base ** ((-2 * j) / size))} radians.`];
+}
+
+function tableOf(step: Step, terms: Summed, tree: Tree, ids: Record<string, string>, row: number): Arithmetic {
+  const [what, labels] = labelled(step, terms, ids, row);
+  const inner = Array.isArray(tree) ? tree : [];
+  const factors = inner[0] === "@" ? [inner[1]!, inner[2]!] : Array.isArray(inner[1]) && inner[1][0] === "*" ? [inner[1][1]!, inner[1][2]!] : [inner[1]!, inner[1]!];
+  const [first, second] = [letterOf(factors[0]! as Tree, ids, "value"), terms.b ? letterOf(factors[1]! as Tree, ids, "factor") : ""];
+  const rows = terms.a.map((a, i) => ({ label: labels[i]!, a, b: terms.b?.[i], value: a * (terms.b?.[i] ?? 1) }));
+  const there = rows.filter(({ value }) => value !== 0);
+  const isSparse = step.node.op === "embedding_bag" || there.length * 4 < rows.length; // what takes no part, or is blocked
+  return { lines: [], terms: isSparse ? there : rows, columns: [what, first, second, second ? "product" : "value"] };
+}
+
+
+/** Logits over a vocabulary: the step of one candidate, of which alone the weights are fetched. */
+function ofVocabulary({ trace, node, get }: Step, cell: Cell): Step {
+  const prediction = predictionAt(trace, cell.position);
+  const id = prediction?.top[cell.col]?.id ?? cell.col;
+  const [input, last] = [node.inputs[0]!, node.axes.at(-1)!];
+  const params = new Set(Object.values(node.params));
+  return {
+    trace,
+    node: { ...node, axes: [{ ...last, size: 1 }] },
+    get: (of) => (params.has(of) ? get(of, idsSlice(trace.params[of]?.axes[0]?.name ?? "out", [id])) : get(input, node.axes.length > 1 && prediction ? `token:${rowOf(trace, prediction)}` : "")),
+  };
+}
+
+function probabilityCell({ trace }: Step, { position, col }: Cell): Arithmetic {
   const prediction = predictionAt(trace, position);
   const [logit, total] = [prediction?.top[col]?.logit ?? NaN, prediction?.logsumexp ?? NaN];
   return lines(
@@ -268,16 +221,64 @@ async function probabilityCell({ trace }: Step, { position, col }: Cell): Promis
   );
 }
 
-async function pooledCell(step: Step, { col }: Cell): Promise<Arithmetic> {
-  const x = await input(step, 0);
-  const mask = step.node.inputs[1] ? await inputData(step, 1) : null;
-  const size = width(x);
-  const how = String(step.node.attrs.how).split("+")[Math.floor(col / size)];
-  const kept = Array.from({ length: x.shape[0]! }, (_, t) => t).filter((t) => !mask || mask[t]);
-  const values = kept.map((t) => x.data[t * size + (col % size)]!);
-  const tokens = pieces(step, inputNode(step, 0), 0);
-  if (how === "mean") return weightedSum("token", values, values.length, kept.map((t) => tokens[t]!));
-  if (how === "first") return lines(`The vector of the first token, feature ${col}: ${n(values[0] ?? NaN)}.`);
-  const largest = Math.max(...values);
-  return lines(`The maximum over ${kept.length} tokens, at “${visible(tokens[kept[values.indexOf(largest)] ?? 0])}”, ${n(largest)}.`);
-}
+/** What no expression gives: what the tokenizer, the masks and the answer are; and the sum of any number of gradients. */
+const SOURCES: Record<string, { values: (step: Step) => Numbers | Promise<Numbers>; cell: (step: Step, cell: Cell) => Promise<Arithmetic> }> = {
+  ids: {
+    values: ({ trace, node }) => streamOf(trace, tokensOf(node))?.ids ?? [],
+    cell: async (step, cell) => lines(`“${visible(pieces(step, step.node, 0)[cell.col])}” has id ${await cellValue(step, cell)} in the vocabulary of ${count(step.trace.model.vocab_size)} tokens.`),
+  },
+  ngram_ids: {
+    values: ({ trace }) => trace.streams[0]?.ngram_ids?.flat() ?? [],
+    cell: async (step, cell) => lines(`${ngramsOf(step.trace, cell.row)[cell.col] ?? "None"}: ${await cellValue(step, cell)}`),
+  },
+  bigram_ids: {
+    values: ({ trace, node }) => trace.streams[0]?.bigram_ids?.slice(firstPosition({ node }), firstPosition({ node }) + lastSize(node)) ?? [],
+    cell: async (step, cell) => {
+      const [row, pair] = [await cellValue(step, cell), step.trace.streams[0]?.bigrams?.[cell.col + firstPosition(step)]];
+      return lines(row ? `“${pair}” has row ${row} of the bigram table.` : "This token and the one before it are not a listed bigram.");
+    },
+  },
+  segment_ids: {
+    values: ({ trace, node }) => {
+      const [ids, first] = [trace.streams[0]!.ids, firstPosition({ node })];
+      const end = ids.indexOf(Number(node.attrs.separator));
+      return Float64Array.from({ length: lastSize(node) }, (_, i) => +(end >= 0 && first + i > end));
+    },
+    cell: async () => lines("A text alone is segment 0, the second text of a pair 1."),
+  },
+  mask: {
+    values: ({ trace, node }) => {
+      const [kind, keys] = [node.attrs.kind, lastSize(node)];
+      if (kind !== "causal" && kind !== "padding") throw new Unavailable("this mask was passed to the model by its caller");
+      const padding = streamOf(trace, node.axes.at(-1)?.stream)?.padding ?? [];
+      const rows = node.axes.length > 1 ? node.axes.at(-2)!.size : 1;
+      return Float64Array.from({ length: rows * keys }, (_, i) => Number(kind === "causal" ? i % keys <= Math.floor(i / keys) : !padding[i % keys]));
+    },
+    cell: async (step, cell) => lines(await cellValue(step, cell) ? "Not masked." : "Masked: its attention weight is exactly 0."),
+  },
+  targets: {
+    values: ({ node }) => {
+      const [size, smoothing] = [lastSize(node), Number(node.attrs.smoothing)];
+      return labelsOf(node).flatMap((label) => Array.from({ length: size }, (_, i) => (label === null ? 0 : smoothing / size + (i === label ? 1 - smoothing : 0))));
+    },
+    cell: async ({ trace, node }, cell) => {
+      const [id, size, smoothing] = [labelsOf(node)[cell.row] ?? null, lastSize(node), Number(node.attrs.smoothing)];
+      if (id === null) return lines("Nothing is learned at this position: 0.");
+      const share = smoothing ? `${n(smoothing)} / ${size}` : "0";
+      const value = smoothing / size + (cell.col === id ? 1 - smoothing : 0);
+      return lines(cell.col === id ? `The right answer, “${pieceOf(trace, id)}”: 1 − ${n(smoothing)} + ${share} = ${n(value)}` : `Not the right answer: ${share} = ${n(value)}`);
+    },
+  },
+  one: { values: () => [1], cell: async () => lines("1") },
+  sum: {
+    values: async ({ node, get }) => {
+      const parts = await Promise.all(node.inputs.map((id) => get(id)));
+      return Float64Array.from(parts[0]!.data, (_, i) => parts.reduce((sum, part) => sum + part.data[i]!, 0));
+    },
+    cell: async (step, cell) => {
+      const found = await Promise.all(step.node.inputs.map((_, i) => cellValue(step, cell, i)));
+      if (found.length === 1) return lines(`A sum passes its gradient back unchanged: ${n(found[0]!)}`);
+      return lines(`${found.map((x, i) => (i ? p(x) : n(x))).join(" + ")} = ${n(found.reduce((a, b) => a + b, 0))}`);
+    },
+  },
+};

@@ -20,7 +20,11 @@ from glassformer.utils.formatting import counted
 
 MAX_LOGITS_BYTES = 2_000_000
 """Larger logits are left out; the file has the most probable tokens of each position."""
-RANKS = {"ids": 0, "mask": 0, "softmax": 0, "pool": 0, "pin_zero": 0, "lookup": 1, "scale": 1, "dot": 3}
+RANKS = {
+    **dict.fromkeys(("ids", "mask", "softmax", "pool", "pin_zero"), 0),
+    **dict.fromkeys(("lookup", "padded_lookup", "scale"), 1),
+    "dot": 3,
+}
 """Priority of operations, most viewed first; products are last, as they differ from scores only by a factor."""
 OTHER_RANK, GRADIENT_RANK = 2, 4
 UPDATES_BYTES = 3_000_000

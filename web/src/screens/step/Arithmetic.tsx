@@ -5,7 +5,7 @@ import { useResource } from "../../state/resource";
 import { number, signed, visible } from "../../tensors/format";
 import { sliceOffsets } from "../../tensors/tensor";
 import { editsOf } from "../../trace/edits";
-import { OPERATIONS } from "../../trace/operations";
+import { arithmetic } from "../../trace/operations";
 import type { Arithmetic, Cell, Term } from "../../trace/stepData";
 import type { Manifest, TraceNode } from "../../types";
 import { useStableHeight } from "../../views/interaction";
@@ -23,10 +23,10 @@ export function ArithmeticView({ node, cell, trace }: { node: TraceNode; cell: C
   const key = `${trace.id}/${node.id}/${cell.head},${cell.row},${cell.col},${cell.position}`;
   const get = (id: string, slice?: string) => source.tensor(trace.id, id, slice);
   const { value: worked, error } = useResource(key, async () => {
-    const made = await OPERATIONS[node.op].cell({ trace, node, get }, cell);
+    const made = await arithmetic({ trace, node, get }, cell);
     // Of a large weight the gradient is not recomputed whole; a saved page rounds it.
     const [row, col] = node.axes;
-    const compared = source.live && node.op === "linear_weight_backward";
+    const compared = source.live && node.op === "linear.weight";
     return compared ? { ...made, value: (await get(node.id, `${row!.name}:${cell.row};${col!.name}:${cell.col}`)).data[0]! } : made;
   });
   const edit = worked && editOf(trace, node, cell);

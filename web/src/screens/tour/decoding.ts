@@ -2,7 +2,7 @@
 import { base, route, setParams, source, trace as ask } from "../../state/page";
 import { filterAll, filterTop, NEUTRAL, type SamplingParams } from "../../tensors/filters";
 import { percent, visible } from "../../tensors/format";
-import { softmax } from "../../tensors/pooling";
+import { softmax } from "../../tensors/walk";
 import { forcedPrefix, hasSource, isGiven, outputStream, predictedPosition, requestWithPrefix } from "../../trace/generation";
 import type { Manifest, Prediction } from "../../types";
 import { commonPrefix, leastCertain, optionsOf, tokenNames, twice } from "./choose";

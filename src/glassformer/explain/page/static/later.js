@@ -1,1 +1,1 @@
-import{A as s,m as a,w as e}from"./screens.js";import"./shared.js";export{a as attention,e as decode,s as step};
+import{m as s,w as a,z as e}from"./screens.js";import"./shared.js";export{s as attention,a as decode,e as step};
