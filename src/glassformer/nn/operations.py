@@ -63,7 +63,7 @@ NORMALISED = {
 }
 POOLED = {
     "real": "column(mask, x)",
-    "n": "atleast1(down(real))",
+    "share": "real / atleast1(down(real))",
     "peak": "down_max(x, real)",
     "largest": "real * equal(x, peak)",
 }
@@ -82,9 +82,9 @@ OPERATIONS: dict[str, Operation] = {
     "padded_lookup": Operation("ids weight", "gather(weight, ids)", {"weight": "scatter(ids, used(ids) * g, R)"}),
     "embedding_bag:mean": Operation(
         "ids weight",
-        "down(used(ids) * gather(weight, ids)) / n",
-        {"weight": "scatter(ids, used(ids) * row(g / n), R)"},
-        {"n": "atleast1(down(used(ids)))"},
+        "down(share * gather(weight, ids))",
+        {"weight": "scatter(ids, share * row(g), R)"},
+        {"share": "used(ids) / row(atleast1(down(used(ids))))"},
     ),
     "embedding_bag:sum": Operation(
         "ids weight", "down(used(ids) * gather(weight, ids))", {"weight": "scatter(ids, used(ids) * row(g), R)"}
@@ -142,12 +142,12 @@ OPERATIONS: dict[str, Operation] = {
     "swiglu": Operation(
         "gate x", "gate * s * x", {"gate": "g * x * s * (1 + gate * (1 - s))", "x": "g * gate * s"}, ACTIVATED
     ),
-    "pool:mean": Operation("x mask?", "down(real * x) / n", {"x": "real * g / n"}, POOLED),
+    "pool:mean": Operation("x mask?", "down(share * x)", {"x": "share * g"}, POOLED),
     "pool:max": Operation("x mask?", "peak", {"x": "largest * g / atleast1(down(largest))"}, POOLED),
     "pool:mean+max": Operation(
         "x mask?",
-        "beside(down(real * x) / n, peak)",
-        {"x": "real * left(g) / n + largest * right(g) / atleast1(down(largest))"},
+        "beside(down(share * x), peak)",
+        {"x": "share * left(g) + largest * right(g) / atleast1(down(largest))"},
         POOLED,
     ),
     "pool:first": Operation("x mask?", "down(at_first(x) * real * x)", {"x": "at_first(x) * real * g"}, POOLED),
@@ -215,7 +215,7 @@ def row_of(op: str) -> Row:
     gives = operation.gradients[argument] if argument else operation.gives
     tree = tree_of(gives) if gives else None
     used, where = names_in(tree), {}
-    for defined, expression in reversed(operation.where.items()):
+    for defined, expression in reversed([*operation.where.items()]):
         if defined in used:
             where = {defined: tree_of(expression)} | where
             used |= names_in(where[defined])

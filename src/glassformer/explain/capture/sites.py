@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator, encoder_models
 from glassformer.models.encoder_models import Pooler
@@ -265,7 +265,7 @@ def source_of(key: str) -> SourceLine | None:
 @cache
 def expression_line(operation: str, expression: str) -> SourceLine | None:
     """Return the line of the table of operations with an expression of a row; None without source files."""
-    return source_line(operations, expression, after=f'"{operation}":')
+    return source_line(cast(Any, operations), expression, after=f'"{operation}":')
 
 
 @cache
@@ -278,6 +278,7 @@ def source_line(function: Any, snippet: str, after: str = "") -> SourceLine | No
     except (OSError, TypeError, ValueError):
         # An installation without .py files, or from a zip.
         return None
+    first = max(1, first)  # of a module it is 0
     begin = _find(lines, after) if after else 0
     mark = None if begin is None else _find(lines, snippet, begin)
     if mark is None:
