@@ -101,8 +101,7 @@ MODULES = ROOT / "web/node_modules"
 
 @pytest.mark.skipif(not (MODULES / ".bin/tsc").exists(), reason="the page's type checker comes with `make web`")
 @pytest.mark.parametrize(
-    ("recipe", "left_out"),
-    [("operation", ""), ("edit", ""), ("screen", ""), ("screen", "later.ts")],
+    ("recipe", "left_out"), [("operation", ""), ("edit", ""), ("screen", ""), ("screen", "later.ts")]
 )
 def test_the_page_of_a_recipe_is_compiled(recipe: str, left_out: str, tmp_path: Path) -> None:
     """With all of its changes to the page; without one that is needed, the type checker says so."""
