@@ -10,7 +10,6 @@ from tests.helpers.for_each import for_each
 from glassformer.evaluate.scoring import ratio
 from glassformer.evaluate.significance import (
     bootstrap_p_value,
-    holm,
     mcnemar,
     paired_bootstrap,
     paired_share_interval,
@@ -78,9 +77,3 @@ def test_welch_agrees_with_scipy() -> None:
     assert test["p_value"] == pytest.approx(expected.pvalue)
     assert test["ci95"] == pytest.approx([interval.low, interval.high])
     assert welch([0.5, 0.5], [0.5, 0.5])["p_value"] == 1.0 and welch([0.6, 0.6], [0.5, 0.5])["p_value"] == 0.0
-
-
-def test_holm_by_hand() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.4]) == [0.4] and holm([]) == []
-    assert holm([0.6, 0.7]) == [1.0, 1.0]

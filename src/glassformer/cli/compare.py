@@ -1,8 +1,7 @@
-"""`glassformer compare`: runs side by side, and for each pair whether they differ by more than chance."""
+"""`glassformer compare`: two runs side by side, and whether they differ by more than chance."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,12 +10,10 @@ from glassformer.cli import flags
 from glassformer.errors import UsageError
 from glassformer.utils import console
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
 class CompareArguments:
-    """Put runs, or folders of several seeds, into one table, and tell which differences are more than chance."""
+    """Put two runs, or folders of several seeds, into one table, and say whether they differ by more than chance."""
 
     json: bool = False
     """Print one JSON object."""
@@ -25,27 +22,25 @@ class CompareArguments:
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
     words, flag_args = flags.split_words(CompareArguments, argv, "compare")
-    arguments = flags.parse(CompareArguments, flag_args, "compare RUN RUN ...")
-    if not words:
-        raise UsageError("compare takes run folders", "as in: glassformer compare runs/a runs/b")
+    arguments = flags.parse(CompareArguments, flag_args, "compare RUN RUN")
+    if len(words) != 2:
+        raise UsageError("compare takes two run folders", "as in: glassformer compare runs/a runs/b")
     folders = [flags.run_folder(word, all_seeds=True) for word in words]
 
     from glassformer.report.compare import compare_runs
 
-    comparison = compare_runs(folders)
+    comparison = compare_runs(*folders)
     if arguments.json:
         console.write_json(asdict(comparison))
         return 0
     console.write_table([*comparison.rows[0]], [[*map(_cell, row.values())] for row in comparison.rows])
-    if comparison.tests:
-        columns = "first second metric difference ci95 p_value p_holm n".split()
+    if test := comparison.test:
+        columns = "test metric difference ci95 p_value n".split()
         console.write("")
-        console.write_table(columns, [[_cell(test[name]) for name in columns] for test in comparison.tests])
+        console.write_table(columns, [[_cell(test[name]) for name in columns]])
         console.write("")
-        for sentence in comparison.verdicts:
-            console.write(sentence)
     for note in comparison.notes:
-        logger.info(note)
+        console.write(note)
     return 0
 
 

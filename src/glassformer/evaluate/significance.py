@@ -2,7 +2,7 @@
 
 Intervals of shares are Wilson's, of other scores the bootstrap's. On the same examples a paired test sees more than two
 intervals that overlap: McNemar's for shares of right answers, the paired bootstrap for scores of a whole corpus;
-Welch's for the means of several seeds; and Holm's correction where there are several pairs.
+Welch's for the means of several seeds.
 """
 
 from __future__ import annotations
@@ -185,15 +185,3 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Test:
         p_value, half = (2 * float(t.sf(abs(difference) / error, freedom)), error * float(t.ppf(0.975, freedom)))
     interval = [difference - half, difference + half]
     return _tested("Welch's t", difference, interval, p_value, len(first) + len(second)) | {"unit": "seeds"}
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number (Holm 1979), in the same order.
-
-    Of twenty pairs of equal runs one differs "with p = .05"; below the corrected value all of them together are
-    wrong no more often than one test would be.
-    """
-    corrected, largest = [*p_values], 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        corrected[i] = largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-    return corrected

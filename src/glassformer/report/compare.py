@@ -1,4 +1,4 @@
-"""Runs side by side: one row each, and for each pair whether they differ by more than chance.
+"""Two runs side by side: a row each, and whether they differ by more than chance.
 
 Two intervals that overlap do not prove two models equal; on the same examples a paired test sees more. It
 needs the predictions that both runs kept when they were evaluated. Where both are folders of several seeds their
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.scoring import paired
-from glassformer.evaluate.significance import CHANCE, holm, welch
-from glassformer.report.run_record import RunRecord, load_run_record, readable_records
+from glassformer.evaluate.significance import CHANCE, welch
+from glassformer.report.run_record import load_run_record, readable_records
 from glassformer.report.seeds import SeedsRecord, load_seeds, summary_stats
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import JsonObject
@@ -28,31 +27,39 @@ OTHER_EXAMPLES = "they were not evaluated on the same examples: train both with 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows for a table, tests, sentences on them, and what stood in the way of others.
+    """Two rows for a table, a test with a sentence on it, or what stood in its way.
 
     Attributes:
         rows: run, task, dataset, split, n, metric, value, ci95, seeds, sd, parameters, steps, seconds. Of several
             seeds: value is the mean, sd their spread, the rest the best's by validation.
-        tests: first, second, test, metric, difference (first − second), ci95, p_value, p_holm (corrected for the
-            number of pairs), n.
-        verdicts: a sentence a test, in their order.
-        notes: sentences on pairs that could not be tested.
+        test: test, metric, difference (first − second), ci95, p_value, n; None where there is none.
+        notes: what the test says, or why there is none, and which run stands for several seeds.
     """
 
     rows: list[dict[str, Any]]
-    tests: list[dict[str, Any]] = field(default_factory=list)
-    verdicts: list[str] = field(default_factory=list)
+    test: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
 
 
-def compare_runs(paths: Sequence[Path | str]) -> Comparison:
-    """Put run folders, or folders of seeds, side by side, in their order.
+def compare_runs(first: Path | str, second: Path | str) -> Comparison:
+    """Put two run folders, or folders of seeds, side by side.
 
     Raises:
         CheckpointError: one is no run folder, or a file in it is damaged.
     """
-    with readable_records(*map(Path, paths)):
-        return _comparison([_read(Path(path)) for path in paths])
+    with readable_records(Path(first), Path(second)):
+        one, two = _read(Path(first)), _read(Path(second))
+        rows, outcome = [_row(one), _row(two)], _tested(one, two)
+    if isinstance(outcome, str):
+        return Comparison(rows, notes=[f"{first} and {second} were not tested: {outcome}"])
+    report = one.best.task_report
+    unit = outcome.get("unit", report.unit)
+    notes = [verdict(str(first), str(second), outcome, report.metric(outcome["metric"]), unit)]
+    for seeds, other in ((one, two), (two, one)):
+        if len(seeds.scores) > 1 >= len(other.scores):
+            best = f"its best by validation, {seeds.best.path.name}"
+            notes.append(f"{seeds.path} stands beside {other.path} with {best}.")
+    return Comparison(rows, outcome, notes)
 
 
 def _read(path: Path) -> SeedsRecord:
@@ -61,37 +68,13 @@ def _read(path: Path) -> SeedsRecord:
     return load_seeds(folder) if folder.exists else SeedsRecord(path, [], [load_run_record(path)])
 
 
-def _comparison(compared: Sequence[SeedsRecord]) -> Comparison:
-    comparison, tested = Comparison([_row(one) for one in compared]), list[RunRecord]()
-    for first, second in combinations(compared, 2):
-        outcome = _tested(first, second)
-        if isinstance(outcome, str):
-            comparison.notes.append(f"{first.path} and {second.path} were not tested: {outcome}")
-            continue
-        comparison.tests.append({"first": str(first.path), "second": str(second.path), **outcome})
-        tested.append(first.best)
-        for one, other in ((first, second), (second, first)):
-            if len(one.scores) > 1 >= len(other.scores):
-                best = f"its best by validation, {one.best.path.name}"
-                comparison.notes.append(f"{one.path} stands beside {other.path} with {best}.")
-    corrected = holm([test["p_value"] for test in comparison.tests])
-    for run, test, p_value in zip(tested, comparison.tests, corrected, strict=True):
-        test["p_holm"] = p_value
-        unit = test.get("unit", run.task_report.unit)
-        comparison.verdicts.append(verdict(test, run.task_report.metric(test["metric"]), unit, len(corrected)))
-    return comparison
-
-
-def verdict(test: dict[str, Any], metric: Metric, unit: str, n_tests: int) -> str:
-    """Say in a sentence who is better by how much, and whether that is more than chance.
-
-    `unit` is what the test's n counts. The p-value is corrected for `n_tests`.
-    """
-    first, second, difference, p_value = test["first"], test["second"], test["difference"], test["p_holm"]
+def verdict(first: str, second: str, test: dict[str, Any], metric: Metric, unit: str) -> str:
+    """Say in a sentence who is better by how much, and whether that is more than chance; n counts `unit`."""
+    difference, p_value = test["difference"], test["p_value"]
     value = metric.write(abs(difference))
     what = f"{value.removesuffix('%')} points" if value.endswith("%") else f"{value} ({metric.title})"
     p = "p < .001" if p_value < 0.001 else f"p = {f'{p_value:.3f}'.removeprefix('0')}"
-    how = f"{p}, {test['test']}, {test['n']:,} {unit}" + (f"; corrected for {n_tests} pairs" if n_tests > 1 else "")
+    how = f"{p}, {test['test']}, {test['n']:,} {unit}"
     if p_value >= CHANCE:
         return f"{first} and {second} differ by {what}, which may be chance ({how})."
     better, than = (first, second) if (difference > 0) == metric.higher_is_better else (second, first)
