@@ -95,8 +95,7 @@ class Run:
             edits: edits of the forward pass as text, such as "encoder.0.self.head3=0"; computed in fp32.
             member: which model of an ensemble is edited and answers alone, counted from 1; without edits all answer.
             options: fields of `DecodeConfig` (`beam_size=1`); of a classifier also `calibrated=True`, for probabilities
-                at the temperature fitted on validation, and `min_probability`, below which it answers no label; of a
-                translator `token_probabilities=True`, for that of each token given those before it.
+                at the temperature fitted on validation, and `min_probability`, below which it answers no label.
 
         Raises:
             DataError: what came is not a text, or not a list of texts.
@@ -111,8 +110,6 @@ class Run:
             from glassformer.explain.edits.findings import predict_edited
             from glassformer.models.ensemble import Ensemble
 
-            if rule.token_probabilities:
-                raise UsageError("token_probabilities is without edits", "leave one of them out")
             if rule.calibrated and isinstance(self.model, Ensemble):
                 raise UsageError("the temperature is of the whole ensemble, not of one", "leave out calibrated")
             answers = [*rule.apply(predict_edited(self, several, edits, self._decode(options), member))]
@@ -123,7 +120,7 @@ class Run:
 
         with tuned(self.device, self.computing):
             decode = self._decode(options)
-            answers = [*rule.apply(self.task.predict(self.answering, several, decode, **rule.of_task))]
+            answers = [*rule.apply(self.task.predict(self.answering, several, decode))]
             warn_of_cut(answers, self.config.text.max_len)
         return answers[0] if alone else answers
 
@@ -134,17 +131,15 @@ class Run:
         """
         rule, options = self.task.answer_rule(options)
         given = given_texts(self.task.tokenizer, lines, several=True)
-        answers = rule.apply(self._answers(given, self._decode(options), first, rule.of_task))
+        answers = rule.apply(self._answers(given, self._decode(options), first))
         return warn_at_end(iter(answers), self.config.text.max_len)
 
-    def _answers(
-        self, lines: Iterable[str], decode: DecodeConfig, done: int, of_task: dict[str, bool]
-    ) -> Iterator[dict[str, Any]]:
+    def _answers(self, lines: Iterable[str], decode: DecodeConfig, done: int) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned
 
         for chunk in checked_texts(self.task.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), done):
             with tuned(self.device, self.computing):
-                answers = self.task.predict(self.answering, chunk, decode, first=done, **of_task)
+                answers = self.task.predict(self.answering, chunk, decode, first=done)
             yield from answers
             done += len(chunk)
 

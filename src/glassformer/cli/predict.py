@@ -59,8 +59,6 @@ class PredictArguments:
     """Probabilities of a classifier at the temperature fitted on its validation texts."""
     min_probability: float | None = None
     """Probability below which a classifier answers no label, 0 to 1."""
-    token_probabilities: bool = False
-    """Probability of each token of a translation given those before it, and their mean."""
     json: bool = False
     """Print one JSON object a line: all classes, scores, n-best, the precision."""
     file: str | None = None
@@ -111,19 +109,13 @@ def run(argv: Sequence[str]) -> int:
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
     logger.info(f"computed by torch, {trained.precision}")
     texts = _with_pair(trained.task.tokenizer, texts, arguments)
-    options |= _rules(arguments)
+    options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
     if of_table:
         from glassformer.cli.predict_table import Answerer, predict_table
 
         return predict_table(arguments, Answerer.of_run(trained, options))
     answers = trained.predict_stream(texts or lines_to_answer(), **options)
     return _write(answers, trained.precision if arguments.json else None)
-
-
-def _rules(arguments: PredictArguments) -> dict[str, Any]:
-    """Return what is done with probabilities, as options of `predict`."""
-    options: dict[str, Any] = {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
-    return options | ({"token_probabilities": True} if arguments.token_probabilities else {})
 
 
 def _export_of(paths: Sequence[Path], flag_args: list[str]) -> Path | None:
@@ -186,7 +178,7 @@ def _predict_exported(words: list[str], flag_args: list[str]) -> int:
     _note_files(texts)
     texts = _with_pair(model.tokenizer, texts, arguments)
     logger.info(f"computed by {model.facts.target}, {model.facts.precision}")
-    options |= _rules(arguments)
+    options |= {"calibrated": arguments.calibrated, "min_probability": arguments.min_probability}
     if of_table:
         from glassformer.cli.predict_table import Answerer, predict_table
 

@@ -206,19 +206,11 @@ class Translate(Task):
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
         return scores | {"examples": rows[:8], "predictions": rows}
 
-    def predict(
-        self,
-        model: nn.Module,
-        texts: Sequence[str],
-        decode: DecodeConfig,
-        first: int = 0,
-        token_probabilities: bool = False,
-    ) -> list[JsonObject]:
+    def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return {"text", "translation", "score"} for each text, and "n_best" if more than one was requested.
 
         An empty text has an empty translation, as many times as were requested. A text longer than `max_len` is cut,
-        and has "truncated": True. With `token_probabilities` the first translation has what `text.answers` says of its
-        tokens.
+        and has "truncated": True.
         """
         t, written = self.tokenizer, []
         cuts = t.encode_cut(texts, self.config.text.max_len)
@@ -228,8 +220,6 @@ class Translate(Task):
             rows, best = [{"translation": t.decode(h.ids), "score": h.score} for h in found], found[0]
             unfinished = {} if best.finished else {"unfinished": True}
             answer = {"text": text} | rows[0] | unfinished | (cut.mark if text.strip() else {})
-            if token_probabilities:
-                answer |= answers.token_probabilities(t, best.ids, best.token_log_probs)
             n_best = rows if text.strip() else rows * decode.n_best  # an empty text is not decoded
             written.append(answer | ({"n_best": [*map(dict, n_best)]} if decode.n_best > 1 else {}))
         return written

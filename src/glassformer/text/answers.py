@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -163,9 +162,7 @@ def _marked(read: ReadText, span: TagSpan, shares: np.ndarray) -> dict[str, Any]
     return {"start": start, "end": end, "label": span.label, "text": read.source[start:end], "probability": p}
 
 
-MARKS = frozenset(
-    {"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best", "tokens", "mean_log_probability"}
-)
+MARKS = frozenset({"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best"})
 """What an answer says besides the answer: its text, marks that are counted at the end, and what is asked for."""
 
 
@@ -194,9 +191,8 @@ def answer_lines(answer: Mapping[str, Any]) -> list[str]:
     """Return an answer as lines, its fields separated by tabs.
 
     Of a class also its probability, of a text without one that of the best; of a tagger the spans, or where there are
-    none the tags of words; of [MASK] the text with the first predictions, and the further ones by masked token; of a
-    translation the mean probability of its tokens where the answer has it, of several their ranks and scores; of any
-    other model what is plain in its answer.
+    none the tags of words; of [MASK] the text with the first predictions, and the further ones by masked token; of
+    several translations their ranks and scores; of any other model what is plain in its answer.
     """
     match answer:
         case {"label": label, "probability": p}:
@@ -217,20 +213,8 @@ def answer_lines(answer: Mapping[str, Any]) -> list[str]:
             return ["\t".join([filled, *(" ".join(guess["token"] for guess in one) for one in guesses)])]
         case {"n_best": ranked}:
             return [f"{i}\t{one['score']:.4f}\t{one['translation']}" for i, one in enumerate(ranked, start=1)]
-        case {"translation": translation, **rest}:
-            return [f"{translation}\t{rest['mean_probability']:.4f}" if "mean_probability" in rest else translation]
+        case {"translation": translation}:
+            return [translation]
         case {"prompt": prompt, "text": text}:
             return [prompt + text]
     return ["\t".join(str(value) for value in answer.values() if isinstance(value, str | int | float))]
-
-
-def token_probabilities(tokenizer: Tokenizer, ids: Sequence[int], log_probs: Sequence[float]) -> dict[str, Any]:
-    """Return the probability of each token of a translation given those before it, and their mean.
-
-    `log_probs` are one longer than `ids` where the translation ended: with the end token's. The mean is geometric. An
-    empty text, which is not decoded, has no token: 0 and 1.
-    """
-    names = tokenizer.of_targets.tokens([*ids, tokenizer.of_targets.eos_id])
-    tokens = [{"token": name, "probability": math.exp(p)} for name, p in zip(names, log_probs, strict=False)]
-    mean = math.fsum(log_probs) / max(1, len(log_probs))
-    return {"mean_log_probability": mean, "mean_probability": math.exp(mean), "tokens": tokens}

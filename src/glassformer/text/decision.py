@@ -108,30 +108,23 @@ def at_temperature(probabilities: Float[np.ndarray, "... C"], temperature: float
 
 KINDS = ("classifier", "multilabel_classifier")
 """Kinds of models, as a task names its own, whose answers have probabilities of labels."""
-OF_CLASSIFIERS = "classifiers, whose answers have probabilities"
-RULES = {
-    "calibrated": (KINDS, OF_CLASSIFIERS),
-    "min_probability": (KINDS, OF_CLASSIFIERS),
-    "token_probabilities": (("translator",), "translators"),
-}
-"""Options of `predict` that are not of decoding, and the kinds of models that each is for."""
+RULES = ("calibrated", "min_probability")
+"""Options of `predict` for them, which are not of decoding."""
 
 
 @dataclass(frozen=True)
 class AnswerRule:
-    """What a caller may request of the answers of a classifier or a translator; without it they pass unchanged.
+    """What a caller may request of the answers of a classifier; without it they pass unchanged.
 
     Attributes:
         decision: what was chosen on the validation split.
         calibrated: whether probabilities are those at the temperature of the decision.
         min_probability: below this probability a text has no class, and a label is not answered.
-        token_probabilities: whether translations have the probabilities of their tokens.
     """
 
     decision: Decision
     calibrated: bool = False
     min_probability: Annotated[float, Meta(ge=0, le=1)] | None = None
-    token_probabilities: bool = False
 
     @classmethod
     def of(cls, kind: str | None, decision: Decision, options: Mapping[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
@@ -142,19 +135,12 @@ class AnswerRule:
         """
         types = limited_kinds(cls)
         given = {name: convert(options[name], types[name], name, "options") for name in RULES if name in options}
-        for name, value in given.items():
-            kinds, models = RULES[name]
-            if kind not in kinds and value not in (None, False):
-                raise UsageError(f"{name} is for {models}", "leave it out")
+        if kind not in KINDS and (name := next((name for name, value in given.items() if value), None)):
+            raise UsageError(f"{name} is for classifiers, whose answers have probabilities", "leave it out")
         if given.get("calibrated") and decision.temperature is None:
             hint = "train with 50 validation texts or more, and load one run; or leave out calibrated"
             raise UsageError("this model has no temperature that was fitted to its probabilities", hint)
         return cls(decision, **given), {name: value for name, value in options.items() if name not in RULES}
-
-    @property
-    def of_task(self) -> dict[str, bool]:
-        """Return the arguments that the task's `predict` takes besides those of every task."""
-        return {"token_probabilities": True} if self.token_probabilities else {}
 
     def apply(self, answers: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         """Return the answers under this rule, one by one; as they came where it changes nothing."""

@@ -1,4 +1,4 @@
-"""The settings that an evaluation records are those that its translations were made with."""
+"""What an evaluation of translations records: how they were made, and how many pairs were cut."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 
+from glassformer.data.splits import Split
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.translate import REPORT
 
@@ -31,3 +32,10 @@ def test_beam_search_and_sampling(changes: dict, recorded: dict, sentence: str) 
     assert ("beam_size" in scores) != decode.sample
     [details] = REPORT.details(Evaluation("translate", "test", scores))
     assert sentence in details and ("beam" in details) != decode.sample
+
+
+def test_a_pair_of_which_both_sides_are_cut_is_one_that_is_cut() -> None:
+    made = small("translate")
+    long = " ".join("abcdefgh" * made.config.text.max_len)
+    corpus = made.task.encode(Split([long, "a b", "a"], [long, "a b", long], "x"), training=False)
+    assert corpus.stats["n_truncated"] == 2 and corpus.stats["n"] == 3
