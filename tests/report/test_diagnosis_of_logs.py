@@ -116,10 +116,10 @@ def test_a_tied_output_starts_higher() -> None:
 
 
 def test_findings_come_by_grade_causes_first_and_none_twice() -> None:
-    places = [("heads", "look"), ("padding", "look"), ("data", "know"), ("scores", "look"), ("unknown", "stop")]
+    places = [("heads", "look"), ("training loss", "look"), ("data", "know"), ("scores", "look"), ("unknown", "stop")]
     first = Checkup([Finding("x", place=place, grade=grade) for place, grade in places], ["a"], {"b": "no log"})  # pyright: ignore
     both = first + Checkup([Finding("y", place="heads"), Finding("z", place="frozen", grade="stop")], ["b"], {"c": "?"})
-    assert [f.place for f in both.findings] == ["frozen", "unknown", "scores", "padding", "heads", "data"]
+    assert [f.place for f in both.findings] == ["frozen", "unknown", "scores", "training loss", "heads", "data"]
     assert both.made == ["a", "b"] and both.not_made == {"c": "?"}
 
 

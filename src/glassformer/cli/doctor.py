@@ -21,7 +21,7 @@ from glassformer.utils.formatting import counted
 
 @dataclass(frozen=True)
 class DoctorArguments:
-    """Report on this machine, or on a run: NaN, overfitting, padding and more."""
+    """Report on this machine, or on a run: NaN, overfitting and more."""
 
     json: bool = False
     """Print one JSON object."""

@@ -57,7 +57,7 @@ class Metric:
         return f"{text} ({spread}{self.between([low, high])})"
 
 
-_tenths, _four_places = "{:.1f}".format, "{:.4f}".format
+_tenths = "{:.1f}".format
 
 METRICS: dict[str, Metric] = {
     known.name: known
@@ -67,7 +67,6 @@ METRICS: dict[str, Metric] = {
         Metric("exact_match", "Exact match", "share of answers right to the last character", percent),
         Metric("bleu", "BLEU", "0–100, higher is better", _tenths),
         Metric("chrf", "chrF", "0–100, higher is better", _tenths),
-        Metric("roc_auc", "ROC AUC", "0.5 is chance, 1 is perfect", _four_places),
         Metric("length_ratio", "Length ratio", "words written to words of the reference"),
         Metric("ece", "Calibration error", "mean gap between confidence and accuracy", percent, False),
         Metric("log_loss", "Log loss", "nats an example", number, False),

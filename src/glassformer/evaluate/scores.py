@@ -59,8 +59,7 @@ def class_scores(truth: Sequence[int] | np.ndarray, probabilities: np.ndarray, n
 
     Returns:
         n; accuracy with ci95 (Wilson); macro_f1 (over classes that occur or are predicted); log_loss in nats;
-        roc_auc (for two classes of the second; for more, the mean of one-against-the-rest; None when only one
-        class occurs); ece; per_class; confusion (rows true, columns predicted).
+        ece; label_names; per_class; confusion (rows true, columns predicted).
     """
     truth, probabilities = np.asarray(truth, np.int64), np.asarray(probabilities, np.float64)
     confusion, answered = np.zeros((len(names), len(names)), np.int64), probabilities.argmax(axis=1)
@@ -70,7 +69,6 @@ def class_scores(truth: Sequence[int] | np.ndarray, probabilities: np.ndarray, n
         "n": len(truth),
         **right_scores(truth, answered),
         "log_loss": log_loss(probabilities[np.arange(len(truth)), truth]),
-        "roc_auc": roc_auc(truth, probabilities),
         "ece": calibration_error(truth, probabilities),
         "label_names": list(names),
         "per_class": rows,
@@ -84,21 +82,6 @@ def right_scores(truth: np.ndarray, answered: np.ndarray) -> dict[str, Any]:
     counts = (np.bincount(each, minlength=size) for each in (right, answered, truth))
     interval = wilson_interval(len(right), len(truth))
     return {"accuracy": len(right) / len(truth), "ci95": interval, "macro_f1": macro_f1(*counts)}
-
-
-def roc_auc(truth: np.ndarray, probabilities: np.ndarray) -> float | None:
-    """Return the chance that a random member of a class is ranked above a random non-member.
-
-    Two classes: of the second class. More: the mean over the classes that occur, each against the rest.
-    None when it is undefined, because all examples are of one class.
-    """
-    from sklearn.metrics import roc_auc_score
-
-    present = np.unique(truth)
-    if len(present) < 2:
-        return None
-    classes = [1] if probabilities.shape[1] == 2 else present
-    return float(np.mean([roc_auc_score(truth == c, probabilities[:, c]) for c in classes]))
 
 
 def calibration_error(truth: np.ndarray, probabilities: np.ndarray) -> float:

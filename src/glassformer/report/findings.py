@@ -22,7 +22,6 @@ from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
 from glassformer.utils.formatting import counted
 
-PADDING = 0.25
 LEARNED, RISEN = 0.95, 1.2
 """Loss at the end, as a share of that at the start, from which nothing was learned, and from which it got worse."""
 OVERFIT, STILL_IMPROVING, NEGLIGIBLE = 1.1, 0.99, 0.005
@@ -145,13 +144,6 @@ def validation_loss(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(matter, "train longer: more --epochs, --steps or --minutes", "validation loss", numbers, "know")
 
 
-def padding(facts: RunRecord) -> Iterator[Finding]:
-    """Yield a finding if much of the computation is padding."""
-    if (share := statistics.fmean(facts.logged("padding") or [0.0])) > PADDING:
-        remedy = "let batches be cut by --max-tokens rather than --batch-size; with it already, raise --max-tokens"
-        yield Finding(f"{share:.0%} of the computation is padding", remedy, "padding", {"share": share})
-
-
 def first_loss(facts: RunRecord) -> Iterator[Finding]:
     """Yield a finding if the first loss is far above that of guessing, ln of the number of answers.
 
@@ -263,7 +255,7 @@ def task(facts: RunRecord) -> Iterator[Finding]:
 
 # --- the table -------------------------------------------------------------------------------------------------
 
-LOG = (log, ending, answer_visible, first_loss, frozen, training_loss, update_ratio, validation_loss, padding, data)
+LOG = (log, ending, answer_visible, first_loss, frozen, training_loss, update_ratio, validation_loss, data)
 SCORES = (no_test, threads, few_scored, baselines, task)
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (*LOG, *SCORES)}
 """Of a run, by the name of the check."""
