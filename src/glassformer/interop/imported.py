@@ -191,8 +191,7 @@ def import_record(imported: ImportedModel, check: CheckResult | None) -> dict[st
 def import_card(imported: ImportedModel, task: Task, check: CheckResult | None) -> str:
     """Return the card of an imported model as Markdown."""
     origin = Origin(**import_record(imported, check))
-    tag = task.report.pipeline_tag
-    head = ["library_name: glassformer", *origin.front_matter(), *([f"pipeline_tag: {tag}"] if tag else [])]
+    head = ["library_name: glassformer", *origin.front_matter()]
     lines = [
         "\n".join(["---", *head, "tags:", "- transformer", "---"]),
         f"# {cell_text(origin.name)}",

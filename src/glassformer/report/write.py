@@ -35,10 +35,10 @@ def dataset(facts: RunRecord) -> str:
 
 
 def model(facts: RunRecord) -> str:
-    """Return what the model is: family, layers, width, heads, parameters, tokenizer, and where its weights began."""
+    """Return what the model is: layers, width, heads, parameters, tokenizer, and where its weights began."""
     model, tokenizer, begin = facts.config.model, facts.data.tokenizer, facts.config.train.init_from
     layers = f"{counted(model.n_layers, 'layers')}, d_model {model.d_model}, {model.n_heads} heads"
-    parts = [f"{facts.task_report.family} Transformer, {layers}".lstrip()]
+    parts = [f"Transformer, {layers}"]
     if model.ensemble_size > 1:
         parts.append(f"an ensemble of {model.ensemble_size} of them")
     if n_parameters := facts.data.preflight.get("n_parameters"):
@@ -47,8 +47,7 @@ def model(facts: RunRecord) -> str:
         parts.append(f"{tokenizer.get('kind')} tokenizer of {tokenizer.get('vocab_size', 0):,} entries")
     how, weights = ("fine-tuned", f"the weights of {code(begin)}") if begin else ("trained", "random weights")
     parts.append(f"{how} with Glassformer from {weights}")
-    sentence = "; ".join(parts)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    return "; ".join(parts) + "."
 
 
 def headline(facts: RunRecord) -> str:
@@ -103,7 +102,6 @@ def model_card(facts: RunRecord) -> str:
     report, labels, n_cut = facts.task_report, facts.data.label_names or [], facts.data.train.n_truncated
     origin = Origin.from_json(facts.data.base.get(IMPORT), RunFolder(facts.path).data)
     head = ["library_name: glassformer", *(origin.front_matter() if origin else []), "tags:", "- transformer"]
-    head += [f"pipeline_tag: {report.pipeline_tag}"] if report.pipeline_tag else []
     evaluation = facts.evaluation or Evaluation()
     scores = [report.score(evaluation, name) for name in report.names(evaluation)]
     cut = f"; {n_cut:,} of the training texts were longer" if n_cut else ""

@@ -275,7 +275,7 @@ BASELINES = {
     "window": "linear model of a window",
     "probe": "frozen encoder + linear model",
 }
-ENCODER = TaskReport(family="encoder", baselines=BASELINES, details=tables)
+ENCODER = TaskReport(baselines=BASELINES, details=tables)
 
 
 # --- classes ---------------------------------------------------------------------------------------------------
@@ -294,8 +294,6 @@ CLASSIFY = Head(
     replace(
         ENCODER,
         model_name="text classifier",
-        pipeline_tag="text-classification",
-        loss_unit="nats an example",
         table_metrics=("accuracy", "macro_f1", "ece", "log_loss"),
         plots={"confusion": (confusion_matrix, "What is taken for what.")},
         limits="It knows its classes and nothing else: any text gets one of them, also one unlike its training data.",
@@ -349,7 +347,6 @@ MULTILABEL = Head(
     replace(
         CLASSIFY.report,
         model_name="text classifier of several labels",
-        loss_unit="nats per label and text",
         metrics=(
             Metric("micro_f1", "Micro F1", "0–100%, over the decisions of all labels", percent),
             Metric("all_right", "All labels right", "share of texts whose labels are all right", percent),
@@ -401,7 +398,6 @@ REGRESS = Head(
     replace(
         MULTILABEL.report,
         model_name="text regressor",
-        loss_unit="squared standard deviations an example",
         metrics=(
             # First the mean absolute error: one text that is far off does not choose weights.
             Metric("mae", "Mean absolute error", UNIT, number, False),
@@ -455,9 +451,7 @@ TAG = Head(
     replace(
         ENCODER,
         model_name="tagger of words",
-        pipeline_tag="token-classification",
         unit="sentences",
-        loss_unit="nats per word",
         metrics=(
             Metric("span_f1", "Span F1", "0–100%, micro: borders and label right", percent),
             Metric("span_precision", "Span precision", "share of answered spans that are right", percent),
@@ -498,7 +492,6 @@ EMBED = Head(
     replace(
         ENCODER,
         model_name="text encoder",
-        pipeline_tag="feature-extraction",
         table_metrics=("loss",),
         limits="It gives a vector for a text, and no answer. It is meant to be fine-tuned.",
     ),

@@ -93,10 +93,7 @@ N_EXAMPLES, EXAMPLE_WORDS = 6, 24
 
 REPORT = TaskReport(
     model_name="masked language model",
-    pipeline_tag="fill-mask",
-    family="encoder",
     unit="masked tokens",
-    loss_unit="nats per masked token",
     metrics=(
         Metric("nats_per_masked_token", "Nats per masked token", "lower is better", number, False),
         Metric("masked_accuracy", "Masked-token accuracy", "share of masked tokens predicted right", percent),

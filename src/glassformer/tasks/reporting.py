@@ -53,10 +53,7 @@ class TaskReport:
 
     Attributes:
         model_name: what a model is, after "a".
-        pipeline_tag: Hugging Face's name of the task.
-        family: the kind of Transformer.
         unit: what an evaluation's `n` counts.
-        loss_unit: unit of the training loss.
         metrics: metrics of this task, in addition to the common ones.
         table_metrics: scores of the result table, the headline first; every known one if empty.
         baselines: titles of the baselines.
@@ -74,10 +71,7 @@ class TaskReport:
     """
 
     model_name: str = "model"
-    pipeline_tag: str = ""
-    family: str = ""
     unit: str = "examples"
-    loss_unit: str = "nats per label"
     metrics: tuple[Metric, ...] = ()
     table_metrics: tuple[str, ...] = ()
     baselines: Mapping[str, str] = field(default_factory=dict)

@@ -68,10 +68,7 @@ def score_translations(scores: JsonObject) -> Scoring | None:
 
 REPORT = TaskReport(
     model_name="translator",
-    pipeline_tag="translation",
-    family="encoder–decoder",
     unit="sentences",
-    loss_unit="nats per target token",
     table_metrics=("bleu", "chrf", "exact_match", "length_ratio"),
     baselines={"copy": "copying the source"},
     limits="It translates sentences of the kind it was trained on. Others may come out fluent and wrong.",
