@@ -98,9 +98,17 @@ def score_text(facts: JsonObject) -> str:
     """Return `Accuracy 87.3% (sd 0.4, 86.9–87.7%)`, for one run `Accuracy 87.3% (95%: 86.9–87.7%)`."""
     metric, score = task_class(facts["task"]).report.metric(facts["metric"]), facts["score"]
     if score["n"] > 1:
-        return f"{metric.title} {metric.around(score['mean'], score['sd'], score['min'], score['max'])}"
+        return f"{metric.title} {mean_text(metric, score)}"
     spread = metric.between(facts["ci95"])
     return f"{metric.title} {metric.write(score['mean'])}{f' (95%: {spread})' if spread else ''}"
+
+
+def mean_text(metric: Metric, score: JsonObject) -> str:
+    """Return the mean of several scores with their spread, whose standard deviation has the decimals of the mean."""
+    text = metric.write(score["mean"])
+    decimals, unit = len(text.removesuffix("%").partition(".")[2]), 100 if text.endswith("%") else 1
+    spread = "" if score["sd"] is None else f"sd {unit * score['sd']:.{decimals}f}, "
+    return f"{text} ({spread}{metric.between([score['min'], score['max']])})"
 
 
 def validation_metric(facts: JsonObject) -> Metric:

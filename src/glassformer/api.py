@@ -44,7 +44,7 @@ def train(
         on_step: called with the `StepMetrics` of each step.
         dry_run: log what would be trained and how long it would take, and return None.
         overfit_batch: train on a single batch, whose loss must go to zero, and return None.
-        seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.md` and `.json`, and
+        seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.json`, and
             return the best run by validation.
         overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`;
             and as `train`, `valid` and `test` tables in memory: data frames, lists of dictionaries, dictionaries of

@@ -16,7 +16,7 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
 from glassformer.evaluate.scores import class_scores as score
-from glassformer.report.seeds import load_seeds, summary_stats
+from glassformer.report.seeds import load_seeds
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation
 from glassformer.training.multi_seed import resume_seeds
@@ -43,7 +43,6 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_each_seed_is_a_whole_run(three: Path, tmp_path: Path) -> None:
     assert {p.name for p in three.iterdir()} == {
         "seeds.json",
-        "report.md",
         "report.json",
         "ensemble.json",
         "seed-4",
@@ -82,9 +81,6 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     assert report["ensemble"]["metric"] == "accuracy"
     assert report["ensemble"]["value"] == pytest.approx(statistics.fmean(right))
     assert report["best"] == best["run"] and report["missing"] == []
-    text = (three / "report.md").read_text(encoding="utf-8")
-    assert f"Their ensemble: **{100 * statistics.fmean(right):.1f}%**" in text
-    assert "3 seeds: **" in text and f"{best['run']}, best by validation" in text and "None" not in text
 
 
 def test_all_seeds_are_scored_as_one_by_the_mean_of_their_probabilities(three: Path) -> None:
@@ -108,7 +104,7 @@ def test_several_translators_are_scored_as_one(tmp_path: Path) -> None:
     assert evaluation is not None and evaluation.split == "valid"
     assert evaluation.value("chrf") == together["chrf"] and evaluation.value("bleu") == together["bleu"]
     shown = load_seeds(SeedsFolder(tmp_path / "x")).ensemble
-    assert shown is not None and f"**{shown.text}**" in (tmp_path / "x" / "report.md").read_text(encoding="utf-8")
+    assert shown is not None and shown.value == together[shown.metric.name]
 
 
 def test_scores_of_all_seeds_as_one_that_are_missing_are_made(three: Path, tmp_path: Path) -> None:
@@ -209,7 +205,6 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
     assert facts.missing == [5, 6] and facts.complete and folder.best.path.name == "seed-4"
     assert [run.path.name for run in folder.finished] == ["seed-4"], "what has no weights labels nothing"
     assert "warning: seed 6: the loss is no number" in capsys.readouterr().err
-    assert "Without a score: seed 5, 6" in folder.report.read_text(encoding="utf-8")
 
 
 def test_a_budget_in_minutes_is_measured_once(tmp_path: Path) -> None:
@@ -235,23 +230,8 @@ def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytes
     )
     message = capsys.readouterr()
     assert json.loads(message.out)["test"]["n"] == 2
-    assert f"report: {out / 'report.md'}" in message.err and "seed 2, run 2 of 2" in message.err
+    assert f"report: {out / 'report.json'}" in message.err and "seed 2, run 2 of 2" in message.err
     assert main(["train", "--resume", str(out)]) == 0
     assert "(mean of 2 seeds, SD " in capsys.readouterr().out
     assert main(["compare", str(out), str(out / "seed-1")]) == 0
     assert "2 seeds" not in capsys.readouterr().out
-
-
-def test_spreads() -> None:
-    from glassformer.evaluate.metrics import Metric, metric
-
-    def mean_text(metric: Metric, values: list[float]) -> str:
-        of = summary_stats(values)
-        return metric.around(of["mean"], of["sd"], of["min"], of["max"])
-
-    assert summary_stats([0.5]) == {"n": 1, "mean": 0.5, "sd": None, "min": 0.5, "max": 0.5}
-    assert mean_text(metric("accuracy"), [0.86, 0.87, 0.88]) == "87.0% (sd 1.0, 86.0–88.0%)"
-    assert mean_text(metric("bleu"), [41.0, 42.0]) == "41.5 (sd 0.7, 41.0–42.0)"
-    # The spread of 2.103 has its three decimals: 0.007, not 0.00653.
-    assert mean_text(metric("bits_per_char"), [2.096, 2.109, 2.103]) == "2.103 (sd 0.007, 2.096–2.109)"
-    assert mean_text(metric("bits_per_char"), [2.1, 2.1002]) == "2.100 (sd 0.000, 2.100–2.100)"

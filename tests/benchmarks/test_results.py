@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from benchmarks import results
-from benchmarks.results_page import image_name, page, score_text
+from benchmarks.results_page import image_name, mean_text, page, score_text
 from tests.api.test_end_to_end import TINY, write_pairs, write_reviews
 
 import glassformer
+from glassformer.evaluate.metrics import metric
+from glassformer.report.seeds import summary_stats
 
 ROOT = Path(__file__).parents[2]
 WANTED = {
@@ -135,3 +137,15 @@ def test_words() -> None:
     assert score_text(one) == "Accuracy 87.1% (95%: 86.0–88.0%)"
     assert image_name("banking77: 77 classes") == "results-banking77.png"
     assert page({}, "## Ablations\n", []).endswith("No result has been measured yet.\n\n## Ablations\n")
+
+
+def test_spreads() -> None:
+    def text(name: str, values: list[float]) -> str:
+        return mean_text(metric(name), summary_stats(values))
+
+    assert summary_stats([0.5]) == {"n": 1, "mean": 0.5, "sd": None, "min": 0.5, "max": 0.5}
+    assert text("accuracy", [0.86, 0.87, 0.88]) == "87.0% (sd 1.0, 86.0–88.0%)"
+    assert text("bleu", [41.0, 42.0]) == "41.5 (sd 0.7, 41.0–42.0)"
+    # The spread of 2.103 has its three decimals: 0.007, not 0.00653.
+    assert text("bits_per_char", [2.096, 2.109, 2.103]) == "2.103 (sd 0.007, 2.096–2.109)"
+    assert text("bits_per_char", [2.1, 2.1002]) == "2.100 (sd 0.000, 2.100–2.100)"

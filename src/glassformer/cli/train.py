@@ -159,10 +159,10 @@ def _finish(run: Any, out: Path, as_json: bool) -> None:
     """Print the scores to stdout and the paths to stderr."""
     several, folder = SeedsFolder(out), RunFolder(out)
     if several.exists:
-        write_seeds_scores(read_json(several.report_json), as_json)
+        write_seeds_scores(read_json(several.report), as_json)
     elif evaluation := folder.read_evaluation():
         write_scores(evaluation.as_json(), as_json)
-    if folder.report.is_file():
-        logger.info(f"report: {folder.report}")
+    if (report := several.report if several.exists else folder.report).is_file():
+        logger.info(f"report: {report}")
     logger.info(f"use it:  {glassformer_command('predict', out)} …")
     logger.info(f"look inside: {glassformer_command('explain', out)}")

@@ -46,16 +46,6 @@ class Metric:
         dash = " to " if "-" in low + high else "–"  # "-0.12–-0.03" cannot be read
         return f"{low.removesuffix('%')}{dash}{high}"
 
-    def around(self, mean: Number, sd: Number | None, low: Number, high: Number) -> str:
-        """Write the mean of several scores with their spread: `87.3% (sd 0.4, 86.9–87.7%)`.
-
-        The standard deviation has the decimals of the mean: more would promise what three seeds cannot know.
-        """
-        text = self.write(mean)
-        decimals, unit = len(text.removesuffix("%").partition(".")[2]), 100 if text.endswith("%") else 1
-        spread = "" if sd is None else f"sd {unit * sd:.{decimals}f}, "
-        return f"{text} ({spread}{self.between([low, high])})"
-
 
 _tenths = "{:.1f}".format
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.report.run_record import RunRecord, load_run_record, readable_records
-from glassformer.report.write import cautions, dataset, model
 from glassformer.runs.folder import SeedsFolder
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.reporting import Score
-from glassformer.utils.atomic_io import atomic_write_text, write_json
-from glassformer.utils.formatting import cell_text, code, glassformer_command, table
+from glassformer.utils.atomic_io import write_json
 
 
 @dataclass(frozen=True)
@@ -71,16 +69,15 @@ def summary_stats(values: Sequence[float]) -> JsonObject:
 
 
 def write_seeds_report(folder: SeedsFolder) -> SeedsRecord:
-    """Write report.md and report.json of a seeds folder, and return what they say.
+    """Write report.json of a seeds folder, and return what it says.
 
     Raises:
         CheckpointError: no seed was scored, or a file is damaged.
     """
     facts = load_seeds(folder)
     with readable_records(folder.path):
-        report, markdown = seeds_report(facts), seeds_markdown(facts)
-    write_json(folder.report_json, report)
-    atomic_write_text(folder.report, markdown)
+        report = seeds_report(facts)
+    write_json(folder.report, report)
     return facts
 
 
@@ -94,34 +91,3 @@ def seeds_report(facts: SeedsRecord) -> JsonObject:
         "ensemble": ensemble and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval},
         "runs": [{"run": run.path.name, "valid": run.kept_score, "test": run.score.value} for run in facts.runs],
     }
-
-
-def seeds_markdown(facts: SeedsRecord) -> str:
-    """Return the report as Markdown."""
-    first, best, ensemble = facts.runs[0], facts.best, facts.ensemble
-    split = first.evaluation.split if first.evaluation else "test"
-    metric, n, of = first.score.metric, len(facts.runs), summary_stats(facts.scores)
-    mean = metric.around(of["mean"], of["sd"], of["min"], of["max"])
-    rows = []
-    for run in facts.runs:
-        name, kept = run.path.name + (", best by validation" if run is best else ""), run.kept_score
-        valid = "" if kept is None else run.metric.write(kept)
-        rows.append([name, valid, run.score.text, metric.between(run.score.interval)])
-    parts = [
-        f"# {cell_text(first.name)}, {n} seeds",
-        f"A {first.task_report.model_name} trained on {dataset(first)}, with several seeds of initial weights and data "
-        f"order. {metric.title} on the {split} split, {n} seeds: **{mean}**.",
-        f"*{model(first)}*",
-        *cautions(best),
-        table(["", f"validation {first.metric.title}", f"{split} {metric.title}", "95% interval"], rows),
-        "The mean is what the recipe gives; the spread (sd, lowest and highest) is what chance does to one run of it. "
-        f"`predict`, `evaluate` and `explain` use {best.path.name}, whose test score is one draw.",
-    ]
-    if ensemble:
-        words = ",".join(f"{facts.path.name}/{run.path.name}" for run in facts.runs)
-        interval = f" (95%: {ensemble.metric.between(ensemble.interval)})" if ensemble.interval else ""
-        parts.append(f"Their ensemble: **{ensemble.text}**{interval}. `predict` uses it for {code(words)}.")
-    if facts.missing:
-        go_on = code(glassformer_command("train", "--resume", facts.path.name))
-        parts.append(f"Without a score: seed {', '.join(map(str, facts.missing))}. Resume with {go_on}.")
-    return "\n\n".join(parts) + "\n"

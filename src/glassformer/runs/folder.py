@@ -323,7 +323,7 @@ class SeedsFolder:
         self.path = path = Path(path)
         self.seeds_file = path / SEEDS  # written before the first run, so that all of them can be resumed
         self.ensemble = path / "ensemble.json"  # scores of all runs as one
-        self.report, self.report_json = RunFolder(path).report, RunFolder(path).report_json
+        self.report = RunFolder(path).report_json
 
     @property
     def exists(self) -> bool:
@@ -366,7 +366,7 @@ class SeedsFolder:
         Raises:
             CheckpointError: not all seeds are finished.
         """
-        name = safe_read.read_json_object(self.report_json).get("best") if self.report_json.exists() else None
+        name = safe_read.read_json_object(self.report).get("best") if self.report.exists() else None
         runs = [self.run(seed) for seed in self.read()[1]]
         if name is None:
             begun = [run.path for run in runs if run.model_folder]
@@ -375,4 +375,4 @@ class SeedsFolder:
             raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
         if found := [run for run in runs if run.path.name == name]:
             return found[0]
-        raise CheckpointError(f"{self.report_json} names a best run that is none of the {len(runs)} seeds")
+        raise CheckpointError(f"{self.report} names a best run that is none of the {len(runs)} seeds")
