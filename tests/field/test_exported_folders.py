@@ -37,11 +37,11 @@ def test_a_text_that_is_cut_is_marked_and_counted(
     answers = model.predict(texts, **options)
     assert [answer.get("truncated", False) for answer in answers] == [True, False, True, False]
     most = model.facts.context if task == "lm" else model.facts.max_len
-    assert f"2 of 4 texts are longer than {most} tokens and were cut" in caplog.messages
+    assert f"2 of 4 texts are longer than {most} tokens, and cut" in caplog.messages
     caplog.clear()
     assert [*model.predict_stream(iter(texts), **options)] == answers
     assert [line for line in caplog.messages if "cut" in line] == [
-        f"2 of 4 texts are longer than {most} tokens and were cut"
+        f"2 of 4 texts are longer than {most} tokens, and cut"
     ]
     capsys.readouterr()
     flags = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]

@@ -26,7 +26,7 @@ def test_the_command_marks_and_counts_them(cli: Callable, runs: Runs, task: str)
     assert [row.get("truncated", False) for row in rows] == [False, True, False, True]
     [warning] = [line for line in got.err.splitlines() if "cut" in line]
     most = glassformer.load(run).config.text.max_len
-    assert warning == f"warning: 2 of 4 texts are longer than {most} tokens and were cut"
+    assert warning == f"warning: 2 of 4 texts are longer than {most} tokens, and cut"
 
 
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])

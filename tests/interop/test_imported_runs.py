@@ -57,10 +57,10 @@ def test_an_answer_counts_the_tokens_that_are_unknown(tmp_path: Path, caplog: py
         answers = run.predict(texts)
         n = 9 * POSITIONS if form == "masked" else POSITIONS - 2  # of a text that is cut only what is read counts
         assert [answer.get("unknown") for answer in answers] == [2, None, n]
-        assert f"2 of 3 texts hold {2 + n} tokens unknown to the model" in caplog.messages
+        assert f"2 of 3 texts are read with {2 + n} tokens unknown to the model" in caplog.messages
         caplog.clear()
         assert [answer.get("unknown") for answer in run.predict_stream(texts[:2])] == [2, None]
-        assert "1 of 2 texts holds 2 tokens unknown to the model" in caplog.messages
+        assert "1 of 2 texts is read with 2 tokens unknown to the model" in caplog.messages
 
 
 @for_each(

@@ -16,7 +16,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
 from glassformer.runs.run_data import known_columns, load_run_data
 from glassformer.tasks import Task
-from glassformer.text.answers import empty_message
+from glassformer.text.answers import of_texts
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def _facts(split: Split, name: str, train: Split | None, changed: list[str], run
     """Return which files changed, and how many texts are in training too; warn of those, and of empty texts."""
     facts: JsonObject = {"changed_data": changed} if changed else {}
     if not running_text and (n_empty := sum(not text.strip() for text in split.text)):
-        logger.warning(empty_message(n_empty, len(split)))
+        logger.warning(of_texts(n_empty, len(split), "empty"))
     if name == "train" or train is None or changed:
         return facts
     if (overlap := overlap_with_training(split, train, running_text)) is None:

@@ -96,15 +96,14 @@ FROM_TEXT = frozenset({"label", "labels", "number", "tags", "translation"})
 """Answers that say nothing of a text that is empty."""
 
 
-def empty_message(n_empty: int, n: int) -> str:
-    """Return how many texts are empty."""
-    return f"{n_empty:,} of {n:,} texts {'is' if n_empty == 1 else 'are'} empty"
+def of_texts(n: int, n_all: int, are: str) -> str:
+    """Return how many texts are what; "" where none is."""
+    return f"{n:,} of {n_all:,} texts {'is' if n == 1 else 'are'} {are}" if n else ""
 
 
 def cut_message(n_cut: int, n: int, max_len: int) -> str:
     """Return a sentence about texts of which the model has not read all; empty if there are none."""
-    are, were = ("is", "was") if n_cut == 1 else ("are", "were")
-    return f"{n_cut:,} of {n:,} texts {are} longer than {counted(max_len, 'tokens')} and {were} cut" if n_cut else ""
+    return of_texts(n_cut, n, f"longer than {counted(max_len, 'tokens')}, and cut")
 
 
 def warn_of_cut(answers: Sequence[dict[str, Any]], max_len: int) -> int:
@@ -119,14 +118,10 @@ def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dic
         unknown, empty = answer.get("unknown", 0), not FROM_TEXT.isdisjoint(answer) and not answer["text"].strip()
         seen.update(n=1, empty=empty, cut="truncated" in answer, unknown=unknown, texts=unknown > 0)
         yield answer
-    n = seen["n"]
-    if seen["empty"]:
-        logger.warning(empty_message(seen["empty"], n))
-    if seen["cut"]:
-        logger.warning(cut_message(seen["cut"], n, max_len))
-    if seen["unknown"]:
-        hold, tokens = "holds" if seen["texts"] == 1 else "hold", counted(seen["unknown"], "tokens")
-        logger.warning(f"{seen['texts']:,} of {n:,} texts {hold} {tokens} unknown to the model")
+    n, read = seen["n"], f"read with {counted(seen['unknown'], 'tokens')} unknown to the model"
+    empty, cut = of_texts(seen["empty"], n, "empty"), cut_message(seen["cut"], n, max_len)
+    for message in filter(None, (empty, cut, of_texts(seen["texts"], n, read))):
+        logger.warning(message)
 
 
 def encoder_answer(
