@@ -14,7 +14,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, warn_at_end, warn_of_cut
 from glassformer.text.long_text import chunks_of
-from glassformer.text.pairs import GivenText, checked_texts, given_texts
+from glassformer.text.pairs import GivenText, given_texts
 from glassformer.utils.console import log_to_stderr
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Run:
     def _answers(self, lines: Iterable[str], decode: DecodeConfig, done: int) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned
 
-        for chunk in checked_texts(self.task.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), done):
+        for chunk in chunks_of(lines, PREDICTED_TOGETHER):
             with tuned(self.device, self.computing):
                 answers = self.task.predict(self.answering, chunk, decode, first=done)
             yield from answers

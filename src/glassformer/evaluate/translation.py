@@ -96,16 +96,6 @@ def bleu_scoring(signature: str = "") -> Scoring:
     return Scoring("bleu", counts, bleu_for((), "none").score, best=100.0, settings=f"sacreBLEU's tokenizer {tokenize}")
 
 
-def copy_baseline(sources: Sequence[str], references: Sequence[str], *, tokenize: str = "auto") -> dict[str, Any]:
-    """Score the laziest translator there is, which repeats its input.
-
-    Names, numbers and cognates make it score above zero; it shows where a scale begins.
-    """
-    scores = score(sources, references, n_bootstrap=0, tokenize=tokenize)
-    settings = {"settings": "the source sentence, unchanged, taken for a translation"}
-    return {name: scores[name] for name in ("bleu", "chrf", "exact_match")} | settings
-
-
 def tokenizer_for(references: Sequence[str]) -> str:
     """Return the sacreBLEU tokenizer for the script of most letters.
 

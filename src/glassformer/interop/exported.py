@@ -41,7 +41,7 @@ from glassformer.text import answers as masked_text
 from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, encoder_answer, warn_at_end, warn_of_cut
 from glassformer.text.decision import AnswerRule, Decision
 from glassformer.text.long_text import chunks_of, length_limit, window_start
-from glassformer.text.pairs import GivenText, checked_texts, given_texts
+from glassformer.text.pairs import GivenText, given_texts
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.words import encoded_words, read_running
 from glassformer.utils.safe_read import sha256_regular
@@ -168,7 +168,7 @@ class ExportedModel:
         return text_specs(columns, None, requested, bool(self.tokenizer.separator))
 
     def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
-        for chunk in checked_texts(self.tokenizer, chunks_of(lines, PREDICTED_TOGETHER), first):
+        for chunk in chunks_of(lines, PREDICTED_TOGETHER):
             yield from self.answers(chunk, first, decode)
             first += len(chunk)
 

@@ -89,12 +89,10 @@ def kept(facts: RunRecord) -> str:
 
 
 def use(facts: RunRecord, run: str) -> str:
-    """Return how to predict with the run and evaluate it, in the shell, also where texts are pairs."""
-    of_pairs = facts.config.data.files.pair_column is not None
-    words = '"the first text" --pair "the second text" --json' if of_pairs else facts.task_report.example_text
+    """Return how to predict with the run and evaluate it, in the shell."""
     split = facts.evaluation.split if facts.evaluation else "test"
     evaluate = glassformer_command("evaluate", run, "--split", split, "--json")
-    return fenced(f"{glassformer_command('predict', run)} {words}\n{evaluate}", "sh")
+    return fenced(f"{glassformer_command('predict', run)} < texts.txt\n{evaluate}", "sh")
 
 
 def model_card(facts: RunRecord) -> str:

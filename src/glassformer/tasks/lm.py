@@ -99,7 +99,6 @@ REPORT = TaskReport(
     limits="It continues text in the manner of its training text. It knows no facts and follows no instructions.",
     comparison_keys=("chars", "nats"),
     example_table=continuation_examples,
-    example_text='--prompt "Once" --max-new-tokens 200 --top-p 0.9 --seed 1',
     scored=lambda scores: BITS,
 )
 

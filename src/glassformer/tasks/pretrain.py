@@ -100,7 +100,6 @@ REPORT = TaskReport(
     ),
     limits="It fills in words in the manner of its training texts. It is meant to be fine-tuned: "
     "glassformer train classify --init-from with the folder of its run.",
-    example_text='"I [MASK] this film."',
 )
 
 

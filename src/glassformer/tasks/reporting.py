@@ -66,7 +66,6 @@ class TaskReport:
         plots: pictures of an evaluation: a function that returns PNG bytes, or None where there is nothing to draw, and
             its caption, by the name of the file.
         example_table: examples as Markdown.
-        example_text: an argument of `predict` as the shell reads it, with its flags.
         scored: what the headline of an evaluation is computed from; None for the share of right answers.
     """
 
@@ -81,7 +80,6 @@ class TaskReport:
     details: Callable[[Evaluation], list[str]] = lambda evaluation: []
     plots: Mapping[str, tuple[Callable[[Evaluation], bytes | None], str]] = field(default_factory=dict)
     example_table: Callable[[Sequence[JsonObject]], str] = plain_table
-    example_text: str = '"a text of yours" --json'
     scored: Callable[[JsonObject], Scoring | None] | None = None
 
     @property

@@ -22,7 +22,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.decode import Hypothesis, Special, translate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.evaluate.scoring import Scoring
-from glassformer.evaluate.translation import bleu_scoring, copy_baseline, headline_of, score
+from glassformer.evaluate.translation import bleu_scoring, headline_of, score
 from glassformer.models import Translator
 from glassformer.models.build import decoder_flops, encoder_flops
 from glassformer.models.ensemble import Ensemble
@@ -70,12 +70,10 @@ REPORT = TaskReport(
     model_name="translator",
     unit="sentences",
     table_metrics=("bleu", "chrf", "exact_match", "length_ratio"),
-    baselines={"copy": "copying the source"},
     limits="It translates sentences of the kind it was trained on. Others may come out fluent and wrong.",
     comparison_keys=("reference", "translation"),
     details=how_decoded,
     example_table=translation_examples,
-    example_text="--beam-size 5 < source.txt > translation.txt",
     scored=score_translations,
 )
 
@@ -197,7 +195,6 @@ class Translate(Task):
         rows = self.predict(model, split.text, decode)
         translations, references = [row["translation"] for row in rows], split.answers
         scores = score(translations, references, tokenize=decode.bleu_tokenize)
-        scores["baselines"] = {"copy": copy_baseline(split.text, references, tokenize=decode.bleu_tokenize)}
         scores |= {name: getattr(decode, name) for name in (SAMPLING if decode.sample else SEARCH)}
         scores["n_truncated"] = answers.warn_of_cut(rows, self.config.text.max_len)
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]

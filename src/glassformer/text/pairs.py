@@ -42,16 +42,16 @@ def join_pair(first: str, second: str) -> str:
     return f"{first} {SEPARATOR} {second}"
 
 
-def split_pair(text: str, where: str = "") -> tuple[str, str]:
+def split_pair(text: str) -> tuple[str, str]:
     """Return the two texts of a pair; one space on each side of the separator belongs to it.
 
     Raises:
-        DataError: there is no separator, or there are several; `where` is what the message begins with.
+        DataError: there is no separator, or there are several.
     """
     parts = text.split(SEPARATOR)
     if len(parts) != 2:
         shown, n = text if len(text) <= 60 else f"{text[:60]}…", len(parts) - 1
-        message = f"{where}this model reads two texts, with one {SEPARATOR} between them; {n} are in {shown!r}"
+        message = f"this model reads two texts, with one {SEPARATOR} between them; {n} are in {shown!r}"
         raise DataError(message, f"write the pair as: first text {SEPARATOR} second text")
     return parts[0].removesuffix(" "), parts[1].removeprefix(" ")
 
@@ -87,24 +87,6 @@ def given_texts(tokenizer: Tokenizer, texts: Any, several: bool = False) -> Any:
         expected = "texts one after another" if several else "a text or a list of texts"
         raise DataError(f"expected {expected}, not {type(texts).__name__}", hint)
     return texts if isinstance(texts, ArrivingLines) else map(one, texts, count(1))
-
-
-def checked_texts(tokenizer: Tokenizer, chunks: Iterator[list[str]], first: int) -> Iterator[list[str]]:
-    """Yield lists of texts, of which the first has the row `first` from 0, that the model can read.
-
-    Raises:
-        DataError: the model reads pairs, and a text is none; the message has its row, from 1, and those before it were
-            yielded.
-    """
-    for chunk in chunks:
-        for i, text in enumerate(chunk):
-            try:
-                tokenizer.check(text, f"text {first + i + 1}: ")
-            except DataError:
-                yield chunk[:i]
-                raise
-        yield chunk
-        first += len(chunk)
 
 
 def text_of(answer: Mapping[str, Any]) -> str:
@@ -170,9 +152,6 @@ class PairTokenizer(Tokenizer):
 
     def pair(self, first: str, second: str) -> str:
         return join_pair(first, second)
-
-    def check(self, text: str, where: str) -> None:
-        split_pair(text, where)
 
     def text_fields(self, text: str) -> dict[str, str]:
         return dict(zip(("text", "pair"), split_pair(text), strict=True))

@@ -220,9 +220,6 @@ class Tokenizer:
         """Return two texts as the one that a model of pairs reads; raise UsageError where it reads one text."""
         raise UsageError("this model reads one text, and a second one was given", "leave it out")
 
-    def check(self, text: str, where: str) -> None:
-        """Raise DataError, whose message begins with `where`, where a model of pairs cannot read a text."""
-
     def n_unknown(self, ids: Sequence[int]) -> int:
         """Return how many tokens of a text are not in the vocabulary; none where n-grams spell them."""
         return 0 if self.ngrams or self.unk_id < 0 else ids.count(self.unk_id)
