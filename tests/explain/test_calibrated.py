@@ -15,7 +15,7 @@ from glassformer.run import Run
 
 TEXT, OTHER = TEXTS["classify"], "good a"
 EDIT = "encoder.0.self.head1=0"
-CLASSIFIERS = ["classify", "multilabel", "pairs"]
+CLASSIFIERS = ["classify", "pairs"]
 
 
 def percent(calibrated: float, plain: float) -> str:
@@ -28,11 +28,7 @@ def both(run: Run, text: str, **options: Any) -> str:
 
 
 def best(answer: dict[str, Any]) -> float:
-    """Return the probability of the answer, or of the label that is looked at, against that it is not there."""
-    if "probability" in answer:
-        return float(answer["probability"])
-    p = max(answer["probabilities"].values())
-    return float(max(p, 1 - p))
+    return float(answer["probability"])
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -53,19 +49,6 @@ def test_the_probability_is_that_of_predict(name: str) -> None:
 def test_an_edited_pass_is_that_of_predict_with_edits() -> None:
     run = with_temperature(matrix_run("classify"))
     assert run.explain(TEXT, calibrated=True).what_if(EDIT).answer["detail"] == both(run, TEXT, edits=[EDIT])
-
-
-def test_all_labels_and_their_thresholds_are_calibrated() -> None:
-    run = with_temperature(matrix_run("multilabel"))
-    labels, plain = run.explain(TEXT, calibrated=True).labels, run.explain(TEXT).labels
-    assert labels is not None and plain is not None
-    assert {label.name: label.probability for label in labels.each} == pytest.approx(
-        run.predict(TEXT, calibrated=True)["probabilities"], abs=1e-6
-    )
-    for before, after in zip(plain.each, labels.each, strict=True):
-        assert before.threshold is not None and after.threshold is not None
-        assert (before.probability >= before.threshold) == (after.probability >= after.threshold)
-        assert after.probability != before.probability
 
 
 def test_of_an_ensemble_the_mean_of_its_members_is_calibrated() -> None:

@@ -94,8 +94,6 @@ def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels
     probabilities = logits.double().softmax(dim=-1)[:, 1].cpu().numpy()
     shown = _index(request, names, probabilities)
     thresholds = decision.thresholds_of(names)
-    if request.calibrated:  # of one answer all probabilities are, those from which a label is answered too
-        probabilities, thresholds = (decision.calibrated(np.array(p)) for p in (probabilities, thresholds))
     each = list(map(LabelChoice, names, probabilities.tolist(), np.array(thresholds).tolist()))
     members = [cast(TextClassifier, member).of_label(shown) for member in members_of(whole.model)]
     model = members[0] if len(members) == 1 else Ensemble(members)

@@ -42,7 +42,7 @@ from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, SEVERAL_LABELS
 from glassformer.tasks.probe import prior_logits
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.decision import Decision, yes_and_no
+from glassformer.text.decision import Decision
 from glassformer.text.tags import are_plain, spans_of, tag_names
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import number, percent, shortened, table
@@ -281,11 +281,9 @@ ENCODER = TaskReport(baselines=BASELINES, details=tables)
 # --- classes ---------------------------------------------------------------------------------------------------
 
 
-def temperature(truth: np.ndarray, probabilities: np.ndarray, n: int | None = None) -> dict[str, float | None]:
-    """Return the temperature of the decision, where n validation texts are enough to fit one."""
-    if (len(truth) if n is None else n) < FEWEST_TO_CALIBRATE:
-        return {}
-    return {"temperature": scores.fit_temperature(truth, probabilities)}
+def temperature(truth: np.ndarray, probabilities: np.ndarray) -> dict[str, float | None]:
+    """Return the temperature of the decision, where there are validation texts enough to fit one."""
+    return {"temperature": scores.fit_temperature(truth, probabilities)} if len(truth) >= FEWEST_TO_CALIBRATE else {}
 
 
 CLASSIFY = Head(
@@ -319,21 +317,9 @@ def _multi_hot(rows: Sequence[Any], n_names: int) -> np.ndarray:
     return truth
 
 
-def _decisions(truth: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return several labels as classes: a text has each of them, or has it not."""
-    return truth.ravel().astype(np.int64), yes_and_no(p.ravel())
-
-
 def _validated_labels(truth: np.ndarray, p: np.ndarray, names: Names) -> dict[str, float]:
     answered = p >= scores.best_threshold(truth.ravel(), p.ravel())
     return {"micro_f1": scores.f1(scores.label_counts(truth, answered).sum(axis=0))}
-
-
-def _scored_labels(truth: np.ndarray, p: np.ndarray, names: Names, decision: Decision) -> dict[str, Any]:
-    found = scores.label_scores(truth, p, decision.answered(p), names)
-    if calibrated := scores.calibrated_scores(*_decisions(truth, p), decision.temperature):
-        found |= {"ece": scores.calibration_error(*_decisions(truth, p))} | calibrated
-    return found
 
 
 def _begin_labels(layer: nn.Linear, truth: np.ndarray) -> None:
@@ -366,11 +352,9 @@ MULTILABEL = Head(
     probabilities=lambda logits, decision: logits.softmax(dim=-1)[..., 1].numpy(),
     true=labels_of,
     validated=_validated_labels,
-    scored=_scored_labels,
+    scored=lambda truth, p, names, decision: scores.label_scores(truth, p, decision.answered(p), names),
     baselines=lambda train, test, p, names, decision: label_baselines(train, test),
-    decided=lambda truth, p: (
-        {"thresholds": scores.choose_thresholds(truth, p)} | temperature(*_decisions(truth, p), len(truth))
-    ),
+    decided=lambda truth, p: {"thresholds": scores.choose_thresholds(truth, p)},
     begin=_begin_labels,
 )
 

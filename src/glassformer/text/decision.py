@@ -36,8 +36,8 @@ class Decision:
     Attributes:
         thresholds: of several labels the probability of each from which it is answered; None for classes, of which the
             most probable is answered.
-        temperature: what logits are divided by where calibrated probabilities are requested (Guo et al. 2017, 4.2);
-            None where none was fitted.
+        temperature: what the logits of classes are divided by where calibrated probabilities are requested (Guo et al.
+            2017, 4.2); None where none was fitted.
         mean, sd: mean and standard deviation of the training numbers, in units of which a regressor computes; None for
             classes.
     """
@@ -83,17 +83,8 @@ class Decision:
         return probabilities >= np.array(THRESHOLD if self.thresholds is None else self.thresholds)
 
     def calibrated(self, probabilities: Float[np.ndarray, "... C"]) -> Float[np.ndarray, "... C"]:
-        """Return probabilities at the temperature: of classes, or of several labels, which have thresholds, each."""
-        if self.temperature is None:
-            return probabilities
-        if self.thresholds is not None:
-            return at_temperature(yes_and_no(probabilities), self.temperature)[..., 1]
-        return at_temperature(probabilities, self.temperature)
-
-
-def yes_and_no(probabilities: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... 2"]:
-    """Return probabilities of labels as those of two classes: a text does not have the label, or has it."""
-    return np.stack([1 - probabilities, probabilities], axis=-1)
+        """Return probabilities of classes at the temperature."""
+        return probabilities if self.temperature is None else at_temperature(probabilities, self.temperature)
 
 
 def at_temperature(probabilities: Float[np.ndarray, "... C"], temperature: float) -> Float[np.ndarray, "... C"]:
