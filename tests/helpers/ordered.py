@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.scores import class_scores
 from glassformer.evaluate.scoring import Scoring, interval, ratio
-from glassformer.tasks.base import CLASSES
 from glassformer.tasks.heads import CLASSIFY
 
 DISTANCE = Metric("distance", "Mean distance", "classes from the true one", "{:.3f}".format, higher_is_better=False)
@@ -50,4 +49,4 @@ def scoring(scores):
 SHOWN = {"metrics": (DISTANCE,), "table_metrics": ("distance", "accuracy"), "scored": scoring}
 REPORT = replace(CLASSIFY.report, model_name="rater", baselines={"median": "median class"}, **SHOWN)
 HOW = {"loss": earth_mover, "validated": validated, "scored": scored, "baselines": median, "report": REPORT}
-ORDERED = replace(CLASSIFY, name="ordered", ignores=CLASSIFY.ignores | CLASSES, **HOW)
+ORDERED = replace(CLASSIFY, name="ordered", **HOW)

@@ -285,8 +285,6 @@ class TrainConfig:
     """Gradient norm above which gradients are clipped; 0 for no clipping."""
     label_smoothing: Share = 0.0
     """Share of the target probability that is spread over all classes (paper, 5.4)."""
-    class_weight: Literal["none", "balanced"] = "none"
-    """Weight of a training text's loss: none, or n/(C·n_c), the same total for each class (text classification)."""
     word_mask_prob: Share = 0.0
     """Probability of replacing an input token by [MASK] in training (word dropout), for later attribution."""
     word_unknown_prob: Share = 0.0

@@ -41,9 +41,7 @@ HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
 """Settings of the n-gram embeddings of running text, for the `ignores` of tasks that read examples."""
 SEVERAL_LABELS = frozenset({"data.files.label_separator"})
 """Settings of texts that may have several labels, for the `ignores` of the other tasks."""
-CLASSES = frozenset({"train.class_weight"})
-"""Settings of texts that have one class each, for the `ignores` of the other tasks."""
-OF_LABELS = SEVERAL_LABELS | CLASSES | {"data.files.pair_column"}
+OF_LABELS = SEVERAL_LABELS | {"data.files.pair_column"}
 """Settings of texts with labels, for the `ignores` of tasks without them."""
 WORD_VOCAB_SIZE = 20_000
 """Automatic vocabulary size of word tokenizers."""

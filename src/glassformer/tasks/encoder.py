@@ -18,7 +18,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from glassformer.config import Config, DecodeConfig
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
@@ -27,10 +26,10 @@ from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.tagged import read_tagged
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.errors import DivergedError, UsageError
+from glassformer.errors import DivergedError
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode, members_of
-from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
+from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.base import Task, corpus_vectors, register
 from glassformer.tasks.heads import HEADS, Head, Known, count_tags, scale_of
@@ -52,8 +51,6 @@ class EncoderTask(Task):
     head: ClassVar[Head]
     fits_baselines = True
     imported_start: ClassVar = {"word_unknown_prob": 0.0}
-    class_weights: Tensor | None = None
-    """(C,) what the loss of a text of each class is multiplied by in training; None where that is 1."""
 
     @staticmethod
     def of(head: Head) -> type[EncoderTask]:
@@ -77,16 +74,8 @@ class EncoderTask(Task):
             trained = tokenizer or Tokenizer.train(split_pairs(data.train.text), config.text, data.extra_tokens)
             tokenizer = PairTokenizer.of(trained)
         task = cast(EncoderTask, super().from_data(config, data, tokenizer))
-        if data.train.answer is None:
-            return task
-        rows = cls.head.rows(data.train.answers, task.label_names, data.train.source)
-        if task.label_names is None:
+        if task.label_names is None and data.train.answer is not None:
             task.decision = scale_of(data.train.answers, data.train.source)
-        if config.train.class_weight == "balanced":
-            if cls.head.loss is not cross_entropy_sum or cls.head.several:
-                raise UsageError(f"{cls.name} has a loss that knows no class weights", "leave out --class-weight")
-            counts = torch.tensor(np.bincount(rows, minlength=len(task.names)))
-            task.class_weights = counts.sum() / (len(counts) * counts.float())  # 1 in the mean over the texts
         return task
 
     @classmethod
@@ -191,12 +180,8 @@ class EncoderTask(Task):
         return model(batch.ids, batch.padding_mask, batch.ngram_batch)
 
     def loss_sum(self, model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-        """Return the head's loss, summed over a batch; in training weighted by class where that is set."""
-        logits = self.logits(model, batch)
-        if self.class_weights is None or not model.training:
-            return self.head.loss(logits, batch.labels, label_smoothing)
-        losses = cross_entropy(logits.float(), batch.labels, reduction="none", label_smoothing=label_smoothing)
-        return (losses * self.class_weights.to(losses.device)[batch.labels]).sum()
+        """Return the head's loss, summed over a batch."""
+        return self.head.loss(self.logits(model, batch), batch.labels, label_smoothing)
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
         truth = self.truth(corpus)

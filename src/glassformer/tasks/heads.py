@@ -39,7 +39,7 @@ from glassformer.evaluate.scoring import Predictions, Scoring, f1, ratio, share
 from glassformer.models.encoder_models import TextClassifier, TextEmbedder, TextRegressor, TokenClassifier
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.tasks.base import CLASSES, HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, SEVERAL_LABELS
+from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, SEVERAL_LABELS
 from glassformer.tasks.probe import prior_logits
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.decision import Decision
@@ -344,7 +344,7 @@ MULTILABEL = Head(
         comparison_keys=("truth", "labels"),
         scored=lambda scores: MICRO_F1,
     ),
-    READS_TEXTS | CLASSES,
+    READS_TEXTS,
     columns=(TEXT, LABELS),
     several=True,
     model=partial(TextClassifier, several=True),
@@ -395,7 +395,7 @@ REGRESS = Head(
         comparison_keys=("truth", "number"),
         scored=lambda scores: MAE,
     ),
-    READS_TEXTS | SEVERAL_LABELS | CLASSES | {"train.label_smoothing"},
+    READS_TEXTS | SEVERAL_LABELS | {"train.label_smoothing"},
     columns=(TEXT, NUMBER),
     unit="",
     model=TextRegressor,
