@@ -213,11 +213,10 @@ def test_a_folder_that_is_no_run_and_a_damaged_file_are_named(tmp_path: Path, fa
 def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
     run = fake_run("classify")
     card = model_card(load_run_record(run))
-    for fact in ("imdb", "95% interval", "`neg`, `pos`", "256 tokens", "glassformer predict path/to/run"):
+    for fact in ("imdb", "95% interval", "256 tokens", "any text gets one of them", "glassformer predict path/to/run"):
         assert fact in card, fact
     early = fake_run("translate", "early", evaluated=False)
-    card = model_card(load_run_record(early))
-    assert "not evaluated on a test split" in card and "on validation: " in card
+    assert "not evaluated on a test split" in model_card(load_run_record(early))
 
 
 # A task that says little
@@ -233,7 +232,7 @@ def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
     assert "A model trained on imdb" in text and "Accuracy on the test split: **" in text
     assert "| Calibration error |" in text and "majority" in text and "Two hours of rain" in text
     assert {path.stem for path in (run / "plots").glob("*.png")} == {"loss", "metric"}
-    assert "- Macro F1: " in model_card(load_run_record(run))
+    assert "elsewhere it may do worse" in model_card(load_run_record(run))
 
 
 def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,7 +176,7 @@ def test_a_kill_while_evaluating_costs_no_model_and_resume_evaluates(
     assert "not evaluated" in (folder.model / "README.md").read_text("utf-8")
     glassformer.resume(folder.path)
     assert folder.finished and folder.trained and folder.report.is_file()
-    assert "Accuracy: " in (folder.model / "README.md").read_text("utf-8")
+    assert "Accuracy on the" in (folder.model / "README.md").read_text("utf-8")
     assert weights.stat().st_ino == before, "the weights were written once"
 
 

@@ -97,18 +97,11 @@ def use(facts: RunRecord, run: str) -> str:
 
 def model_card(facts: RunRecord) -> str:
     """Return the card of a run's model as Markdown; its metadata are those of a Hugging Face model card."""
-    report, labels, n_cut = facts.task_report, facts.data.label_names or [], facts.data.train.n_truncated
     origin = Origin.from_json(facts.data.base.get(IMPORT), RunFolder(facts.path).data)
-    head = ["library_name: glassformer", *(origin.front_matter() if origin else []), "tags:", "- transformer"]
-    evaluation = facts.evaluation or Evaluation()
-    scores = [report.score(evaluation, name) for name in report.names(evaluation)]
-    cut = f"; {n_cut:,} of the training texts were longer" if n_cut else ""
     parts = [
-        "\n".join(["---", *head, "---"]),
+        "\n".join(["---", "library_name: glassformer", *(origin.front_matter() if origin else []), "---"]),
         *opening(facts),
-        "\n".join(f"- {score.metric.title}: {score.text}" for score in scores) or kept(facts),
-        *("## Limits", report.limits, f"It reads texts up to {facts.config.text.max_len:,} tokens{cut}."),
-        *(("## Classes", ", ".join(map(code, labels))) if labels else ()),
+        *("## Limits", facts.task_report.limits, f"It reads texts up to {facts.config.text.max_len:,} tokens."),
         *(("## Pretrained weights", *origin.of_descendant()) if origin else ()),
         *("## Use it", use(facts, "path/to/run")),
     ]

@@ -13,8 +13,6 @@ from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
@@ -274,22 +272,3 @@ def register(task: Kind) -> Kind:
     if task.name not in TASK_NAMES:
         TASK_NAMES.append(task.name)
     return task
-
-
-def corpus_vectors(
-    task: Task, member: nn.Module, corpus: EncodedCorpus
-) -> tuple[Float[np.ndarray, "N P"], Int[np.ndarray, " N"]]:
-    """Return the vectors of one model for a corpus in the order of its batches, and which text each is of."""
-    kept, index = list[Tensor](), list[np.ndarray]()
-    last = getattr(member, "head", member)  # a model without a head gives the vectors itself
-
-    def keep(module: nn.Module, inputs: tuple[Tensor, ...], out: Any) -> None:
-        kept.append((out if module is member else inputs[0]).float().cpu())
-
-    handle = last.register_forward_hook(keep)
-    with evaluation_mode(member):
-        for batch in task.batches(member, corpus):
-            task.logits(member, batch)
-            index.append(batch.index)
-    handle.remove()
-    return torch.cat(kept).numpy(), np.concatenate(index)

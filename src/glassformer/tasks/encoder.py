@@ -31,7 +31,7 @@ from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode, members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.records import JsonObject
-from glassformer.tasks.base import Task, corpus_vectors, register
+from glassformer.tasks.base import Task, register
 from glassformer.tasks.heads import HEADS, Head, Known, count_tags, scale_of
 from glassformer.tasks.probe import fit_layer
 from glassformer.tasks.settings import suggest_for_texts, suggest_for_words
@@ -194,11 +194,14 @@ class EncoderTask(Task):
         if self.head.per_word:
             return False
         logger.info(f"fitting a probe to the vectors of {counted(len(corpus), 'training texts')}")
-        truth = self.truth(corpus) if self.label_names else self.decision.standardised(self.truth(corpus))
+        truth = self.truth(corpus, np.concatenate(self.eval_batches(corpus)))
+        truth = truth if self.label_names else self.decision.standardised(truth)
         for member in members_of(model):
-            layer = cast(nn.Linear, member.head)
-            vectors, index = corpus_vectors(self, member, corpus)
-            weight, bias = fit_layer(vectors.astype(np.float64), truth[index])
+            layer, vectors = cast(nn.Linear, member.head), list[Tensor]()
+            handle = layer.register_forward_pre_hook(partial(_keep, vectors))
+            self.all_logits(member, corpus)
+            handle.remove()
+            weight, bias = fit_layer(torch.cat(vectors).double().numpy(), truth)
             with torch.no_grad():
                 layer.weight.copy_(torch.from_numpy(weight))
                 layer.bias.copy_(torch.from_numpy(bias))
@@ -299,6 +302,10 @@ class EncoderTask(Task):
 
 
 Classify, MultiLabel, Regress, Tag, Embed = (register(EncoderTask.of(head)) for head in HEADS)
+
+
+def _keep(found: list[Tensor], module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    found.append(inputs[0].float().cpu())
 
 
 def of_joined(text: str) -> ReadText:

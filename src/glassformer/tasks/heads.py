@@ -187,20 +187,14 @@ def scale_of(answers: Sequence[str], source: object) -> Decision:
 # --- how runs are reported -------------------------------------------------------------------------------------
 
 MOST_ROWS = 60
-"""Longest table of classes, labels or tags."""
-
-
-# --- pictures ------------------------------------------------------------------------------------------------
-
-MAX_CLASSES = 60
-"""Beyond this a confusion matrix is no picture any more."""
+"""Most classes, labels or tags of a table or a picture."""
 
 
 def confusion_matrix(evaluation: Evaluation) -> bytes | None:
-    """Draw what was taken for what, each row coloured by its own shares."""
-    counts, names = confusion_of(evaluation)
+    """Draw what was taken for what, each row coloured by its own shares; None for more classes than a picture shows."""
+    counts, names = np.array(evaluation.scores.get("confusion") or [[]], int), evaluation.scores.get("label_names")
     n = len(counts)
-    if not 2 <= n <= MAX_CLASSES:
+    if not names or not 2 <= n <= MOST_ROWS:
         return None
     figure, (axes,) = ps.new_figure(6.0, "Confusion", "Rows: true class; columns: predicted", width=5.5)
     figure.set_layout_engine("constrained", rect=(0, 0, 1, 0.86))  # below the title
@@ -224,12 +218,6 @@ def precision_table(unit: str, rows: Sequence[JsonObject]) -> str:
     keys = "precision", "recall", "f1"
     cells = [[row["label"], *(percent(row[key]) for key in keys), f"{row['support']:,}"] for row in rows]
     return table([unit, *keys, "examples"], cells)
-
-
-def confusion_of(evaluation: Evaluation) -> tuple[np.ndarray, list[str]]:
-    """Return the confusion matrix, true by predicted, and the class names; empty if there is none."""
-    counts = np.array(evaluation.scores.get("confusion") or np.zeros((0, 0)), int)
-    return counts, [str(name) for name in evaluation.scores.get("label_names") or range(len(counts))]
 
 
 def tables(evaluation: Evaluation) -> list[str]:

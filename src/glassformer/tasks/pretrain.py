@@ -5,7 +5,7 @@ There are no pairs of sentences. What is learned is of use to a classifier of te
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import ClassVar
 
@@ -130,17 +130,21 @@ class Pretrain(Task):
         A text longer than `max_len` gives several sequences, since nothing is truncated. Texts without a token to
         predict are skipped and counted.
         """
+        t = self.tokenizer
+        self._write(writer, (found for chunk in writer.chunks(split) for found in masked_text.encode(t, chunk.text)))
+
+    def _write(self, writer: CorpusWriter, encoded: Iterable[tuple[list[int], list[str]]]) -> None:
+        """Write the windows of encoded texts that hold a token to predict, or one that is masked already."""
         t, ids, surfaces = self.tokenizer, writer.sequences("ids"), writer.surfaces()
-        length = t.room(self.config.text.max_len)
+        length, others = t.room(self.config.text.max_len), t.special_ids - {t.mask_id}
         writer.stats |= {"n_empty": 0}
-        for chunk in writer.chunks(split):
-            for tokens, forms in masked_text.encode(self.tokenizer, chunk.text):
-                writer.stats["n_empty"] += t.special_ids.issuperset(tokens)
-                for start in range(0, len(tokens), length):
-                    if not t.special_ids.issuperset(window := tokens[start : start + length]):
-                        ids.append(t.framed(window))
-                        if surfaces is not None:
-                            surfaces.append_surfaces(forms[start : start + length])
+        for tokens, forms in encoded:
+            writer.stats["n_empty"] += others.issuperset(tokens)
+            for start in range(0, len(tokens), length):
+                if not others.issuperset(window := tokens[start : start + length]):
+                    ids.append(t.framed(window))
+                    if surfaces is not None:
+                        surfaces.append_surfaces(forms[start : start + length])
 
     def encode(self, split: Split, *, training: bool) -> EncodedCorpus:
         """Return texts as ids; running text from shards in windows of `max_len`, which may span documents."""
@@ -228,21 +232,15 @@ class Pretrain(Task):
 
     def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[JsonObject]]:
         """Return the k most probable tokens for each masked id, in chunks as in training, without special tokens."""
-        guesses, t = [], self.tokenizer
-        device, max_len = next(model.parameters()).device, t.room(self.config.text.max_len)
+        guesses, t, device = [], self.tokenizer, next(model.parameters()).device
+        writer = CorpusWriter(t, self.config.text)
+        self._write(writer, [(ids, words)])
+        corpus = writer.corpus()
         with evaluation_mode(model):
-            for start in range(0, len(ids), max_len):
-                row = torch.tensor([t.framed(ids[start : start + max_len])], device=device)
+            for i in range(len(corpus)):
+                row = torch.tensor([corpus.ids[i].tolist()], device=device)
                 if bool((wanted := row == t.mask_id).any()):
-                    ngram_batch = self._ngram_batch(words[start : start + max_len])
+                    ngram_batch = ngrams_of_batch(corpus, np.array([i]))
                     logits = model(row, None, ngram_batch and ngram_batch.to(device), wanted).float().cpu()
                     guesses += masked_text.top_predictions(t, logits.numpy(), k)
         return guesses
-
-    def _ngram_batch(self, words: list[str]) -> NgramBatch | None:
-        """Return the n-grams of one row of tokens; "" has none."""
-        if (known := self.tokenizer.ngrams) is None:
-            return None
-        rows = RaggedArray.from_lists([[], *(known.lookup(word) if word else [] for word in words)])
-        ngrams, _ = rows.padded(np.arange(len(rows)), 0)
-        return NgramBatch(torch.arange(1, len(rows))[None], torch.from_numpy(ngrams))
