@@ -233,5 +233,3 @@ def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytes
     assert f"report: {out / 'report.json'}" in message.err and "seed 2, run 2 of 2" in message.err
     assert main(["train", "--resume", str(out)]) == 0
     assert "(mean of 2 seeds, SD " in capsys.readouterr().out
-    assert main(["compare", str(out), str(out / "seed-1")]) == 0
-    assert "2 seeds" not in capsys.readouterr().out

@@ -201,11 +201,6 @@ def test_what_is_negligible_beside_the_first_loss_is_no_finding() -> None:
         (_facts([2.0] * 60), "hardly moved", "--overfit-batch"),
         (_facts(FALLING, [1.0, 0.5, 0.6, 0.9]), "overfits", "--patience"),
         (_facts(FALLING, [1.0, 0.7, 0.5]), "still improving", "train longer"),
-        (
-            replace(_facts(FALLING), training=[StepMetrics(1, loss=1.0, grad_norm=1.0, padding=0.6)]),
-            "60% of",
-            "--max-tokens",
-        ),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )

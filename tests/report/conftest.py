@@ -191,7 +191,7 @@ def translate_scores() -> dict[str, object]:
         for sentence in references
     ]
     scores = translation.score(hypotheses, references, n_bootstrap=50)
-    scores["beam_size"], scores["length_penalty"] = 5, 1.0
+    scores["decode"] = {"beam_size": 5}
     scores["examples"] = [
         {"text": "A dog runs.", "translation": "Ein Hund läuft.", "score": -0.21, "reference": "Ein Hund rennt."}
     ]

@@ -70,7 +70,7 @@ def test_translators_are_compared_by_the_tokenizer_they_were_scored_with(tmp_pat
     assert test and test["metric"] == "bleu" and test["p_value"] < 0.01
     assert test["difference"] > 0, "a full stop that is joined to a word makes another word of it"
     usual = make_run(tmp_path / "usual", "translate", joined, headline="bleu")
-    assert "none, the other with sacreBLEU's tokenizer auto (--bleu-tokenize)" in compare_runs(glued, usual).notes[0]
+    assert "none, the other with sacreBLEU's tokenizer auto (--bleu-tokenize)" in compare_runs(glued, usual).verdict
 
 
 def test_translators_of_short_answers_are_compared_by_exact_match(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_where_there_is_no_pair_the_reason_is_said(tmp_path: Path) -> None:
     reasons = {"same examples": other_examples, "no predictions.jsonl": bare, "one is classify, the other lm": model}
     for words, other in reasons.items():
         comparison = compare_runs(one, other)
-        assert comparison.test is None and words in comparison.notes[0]
+        assert comparison.test is None and words in comparison.verdict
 
 
 def test_a_damaged_line_and_a_folder_that_is_no_run_are_named(tmp_path: Path) -> None:
@@ -117,15 +117,15 @@ def test_language_models_are_compared_by_blocks_of_the_text(tmp_path: Path) -> N
     test = comparison.test
     assert test and test["metric"] == "bits_per_char" and test["p_value"] < 0.01
     assert test["difference"] == pytest.approx(9 / 200 / 0.6931, abs=1e-4)
-    assert "good is better than" in comparison.notes[0] and "more than chance" in comparison.notes[0]
-    assert "120 blocks of the text" in comparison.notes[0]
+    assert "good is better than" in comparison.verdict and "more than chance" in comparison.verdict
+    assert "120 blocks of the text" in comparison.verdict
 
 
 def test_scores_for_each_token_compare_only_with_one_tokenizer(tmp_path: Path) -> None:
     scores = {"headline": "nats_per_token", "nats_per_token": 3.0}
     one = with_data(make_run(tmp_path / "one", "lm", blocks(0), **scores), "x", "a")
     two = with_data(make_run(tmp_path / "two", "lm", blocks(9), **scores), "x", "b")
-    assert "tokenizers differ" in compare_runs(one, two).notes[0]
+    assert "tokenizers differ" in compare_runs(one, two).verdict
     with_data(two, "x", "a")
     assert (compare_runs(one, two).test or {})["metric"] == "bits_per_char"
 
@@ -134,44 +134,17 @@ def test_other_test_texts_with_the_same_answers_are_refused(tmp_path: Path) -> N
     one = with_data(make_run(tmp_path / "one", "classify", labelled(180), accuracy=0.9), "x")
     two = with_data(make_run(tmp_path / "two", "classify", labelled(140), accuracy=0.7), "y")
     comparison = compare_runs(one, two)
-    assert comparison.test is None and "not evaluated on the same examples" in comparison.notes[0]
-    assert "--test-file" in comparison.notes[0] and "--split-seed" in comparison.notes[0]
+    assert comparison.test is None and "not evaluated on the same examples" in comparison.verdict
+    assert "--test-file" in comparison.verdict and "--split-seed" in comparison.verdict
 
 
 def test_a_sentence_says_whether_it_is_chance(tmp_path: Path) -> None:
     good = make_run(tmp_path / "good", "classify", labelled(180), accuracy=0.9)
     poor = make_run(tmp_path / "poor", "classify", labelled(140), accuracy=0.7)
     near = make_run(tmp_path / "near", "classify", labelled(179), accuracy=0.895)
-    (sentence,) = compare_runs(good, poor).notes
+    sentence = compare_runs(good, poor).verdict
     assert sentence == (
         f"{good} is better than {poor} by 20.0 points, which is more than chance "
         "(p < .001, McNemar, exact, 200 examples)."
     )
-    assert "differ by 0.5 points, which may be chance (p = 1.000" in compare_runs(good, near).notes[0]
-
-
-def seeds(path: Path, scores: list[float]) -> Path:
-    path.mkdir()
-    requested = {"seeds": list(range(1, len(scores) + 1)), "config": {"task": "classify"}}
-    (path / "seeds.json").write_text(json.dumps(requested), encoding="utf-8")
-    for seed, score in zip(requested["seeds"], scores, strict=True):
-        run = make_run(path / f"seed-{seed}", "classify", labelled(round(200 * score)), accuracy=score)
-        line = {"step": 5, "loss": 1.0, "valid": {"loss": 1.0, "accuracy": 1 - score}, "best": True}
-        (run / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-        (run / "config.toml").write_text(
-            f'task = "classify"\n[data]\ndataset = "files"\n[train]\nseed = {seed}\n', encoding="utf-8"
-        )
-    return path
-
-
-def test_several_seeds_are_compared_by_their_means(tmp_path: Path) -> None:
-    one, two = seeds(tmp_path / "one", [0.9, 0.91, 0.89]), seeds(tmp_path / "two", [0.7, 0.72])
-    alone = make_run(tmp_path / "alone", "classify", labelled(150), accuracy=0.75)
-    comparison = compare_runs(one, two)
-    assert comparison.rows[0]["value"] == pytest.approx(0.9) and comparison.rows[0]["seeds"] == 3
-    assert comparison.rows[0]["sd"] == pytest.approx(0.01) and comparison.test
-    assert comparison.test["test"] == "Welch's t" and comparison.test["difference"] == pytest.approx(0.19)
-    assert "5 seeds" in comparison.notes[0] and "more than chance" in comparison.notes[0]
-    beside = compare_runs(one, alone)
-    assert beside.rows[1]["sd"] is None and beside.test and beside.test["test"] == "McNemar, exact"
-    assert "its best by validation, seed-3" in beside.notes[1]
+    assert "differ by 0.5 points, which may be chance (p = 1.000" in compare_runs(good, near).verdict

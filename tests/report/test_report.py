@@ -279,14 +279,3 @@ def test_what_is_unknown_in_unseen_texts_is_told_with_the_remedy(fake_run: MakeR
     assert f"{matter}; {remedy}." in model_card(load_run_record(run))
     row = next(line for line in table.splitlines() if line.startswith("| test"))
     assert "31.00%" in row and "| 77 |" in row
-
-
-def test_a_run_whose_number_of_threads_changed_says_so(fake_run: MakeRun) -> None:
-    run = fake_run("classify")
-    assert "number of threads changed" not in report_of(run)
-    log = run / "metrics.jsonl"
-    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    changed = [json.dumps(row | {"threads": 1 if row["step"] <= 40 else 2}) for row in rows]
-    log.write_text("\n".join(changed) + "\n", encoding="utf-8")
-    sentence = f"The number of threads changed beside other programs (2 in {len(rows) - 40:,} steps, 1 in 40 steps)"
-    assert sentence in report_of(run)

@@ -13,7 +13,10 @@ from glassformer.utils import console
 
 @dataclass(frozen=True)
 class CompareArguments:
-    """Put two runs, or folders of several seeds, into one table, and say whether they differ by more than chance."""
+    """Put two runs into one table, and say whether they differ by more than chance.
+
+    A folder of several seeds is its best run by validation.
+    """
 
     json: bool = False
     """Print one JSON object."""
@@ -25,7 +28,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = flags.parse(CompareArguments, flag_args, "compare RUN RUN")
     if len(words) != 2:
         raise UsageError("compare takes two run folders", "as in: glassformer compare runs/a runs/b")
-    folders = [flags.run_folder(word, all_seeds=True) for word in words]
+    folders = [flags.run_folder(word) for word in words]
 
     from glassformer.report.compare import compare_runs
 
@@ -39,8 +42,7 @@ def run(argv: Sequence[str]) -> int:
         console.write("")
         console.write_table(columns, [[_cell(test[name]) for name in columns]])
         console.write("")
-    for note in comparison.notes:
-        console.write(note)
+    console.write(comparison.verdict)
     return 0
 
 

@@ -137,10 +137,10 @@ def _fitted(model: Any, x: Any, y: np.ndarray) -> Any:
         return model.fit(x, y)
 
 
-def _logistic(x: Any, y: np.ndarray, penalty: float) -> Any:
+def _logistic(penalty: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    return _fitted(LogisticRegression(C=penalty, max_iter=500), x, y)
+    return LogisticRegression(C=penalty, max_iter=500)
 
 
 def _of_texts(
@@ -167,7 +167,7 @@ def class_baselines(train: Known, test: Known) -> Baselines:
     """
 
     def fit(x: Any, y: np.ndarray, penalty: float, others: Any) -> np.ndarray:
-        return _logistic(x, y, penalty).predict(others)
+        return _fitted(_logistic(penalty), x, y).predict(others)
 
     label = np.bincount(train.truth).argmax()  # the smallest number among equals
     constant = np.full_like(test.truth, label), "always the most frequent label of the training texts"
@@ -199,12 +199,10 @@ def _answered_labels(x: Any, truth: Labels, penalty: float, others: Any) -> Bool
 
 
 def _one_against_rest(x: Any, truth: Labels, penalty: float, others: Any) -> Float[np.ndarray, "T L"]:
-    """Return each label's probability by a logistic regression of its own; its share where all texts agree."""
-    p = np.tile(truth.mean(axis=0), (others.shape[0], 1))
-    for i, labels in enumerate(truth.T):
-        if labels.any() and not labels.all():
-            p[:, i] = _logistic(x, labels, penalty).predict_proba(others)[:, 1]
-    return p
+    """Return each label's probability by a logistic regression of its own."""
+    from sklearn.multiclass import OneVsRestClassifier
+
+    return _fitted(OneVsRestClassifier(_logistic(penalty)), x, truth.astype(int)).predict_proba(others)
 
 
 def number_baselines(train: Known, test: Known) -> Baselines:

@@ -1,15 +1,13 @@
 """How sure a score is, and whether two runs differ by more than chance. Nothing here knows a task.
 
 Intervals of shares are Wilson's, of other scores the bootstrap's. On the same examples a paired test sees more than two
-intervals that overlap: McNemar's for shares of right answers, the paired bootstrap for scores of a whole corpus;
-Welch's for the means of several seeds.
+intervals that overlap: McNemar's for shares of right answers, the paired bootstrap for scores of a whole corpus.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -165,23 +163,3 @@ def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
     """
     extreme = int(np.sum(np.abs(resampled - resampled.mean()) >= abs(difference)))
     return (extreme + 1) / (len(resampled) + 1)
-
-
-def welch(first: Sequence[float], second: Sequence[float]) -> Test:
-    """Test whether the scores of several seeds have different means (Welch 1947: their spreads may differ).
-
-    It is about the recipes, trained again and again and scored on this one test set; a paired test is about two models.
-
-    Returns:
-        test; difference of the means (first − second), its 95% interval and two-sided p_value; n, the seeds of both.
-    """
-    from scipy.stats import t
-
-    of_first, of_second = (statistics.variance(scores) / len(scores) for scores in (first, second))
-    difference, error = statistics.fmean(first) - statistics.fmean(second), math.sqrt(of_first + of_second)
-    p_value, half = float(difference == 0), 0.0  # seeds that all scored the same have no spread
-    if error:
-        freedom = error**4 / (of_first**2 / (len(first) - 1) + of_second**2 / (len(second) - 1))
-        p_value, half = (2 * float(t.sf(abs(difference) / error, freedom)), error * float(t.ppf(0.975, freedom)))
-    interval = [difference - half, difference + half]
-    return _tested("Welch's t", difference, interval, p_value, len(first) + len(second)) | {"unit": "seeds"}

@@ -1,24 +1,22 @@
 """Two runs side by side: a row each, and whether they differ by more than chance.
 
 Two intervals that overlap do not prove two models equal; on the same examples a paired test sees more. It
-needs the predictions that both runs kept when they were evaluated. Where both are folders of several seeds their
-means are compared: that asks about the recipes and not about two models.
+needs the predictions that both runs kept when they were evaluated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.scoring import paired
-from glassformer.evaluate.significance import CHANCE, welch
-from glassformer.report.run_record import load_run_record, readable_records
-from glassformer.report.seeds import SeedsRecord, load_seeds, summary_stats
-from glassformer.runs.folder import RunFolder, SeedsFolder
+from glassformer.evaluate.significance import CHANCE
+from glassformer.report.run_record import RunRecord, load_run_record, readable_records
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import answer_text
 
@@ -27,45 +25,33 @@ OTHER_EXAMPLES = "they were not evaluated on the same examples: train both with 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two rows for a table, a test with a sentence on it, or what stood in its way.
+    """Two rows for a table, and a test.
 
     Attributes:
-        rows: run, task, dataset, split, n, metric, value, ci95, seeds, sd, parameters, steps, seconds. Of several
-            seeds: value is the mean, sd their spread, the rest the best's by validation.
+        rows: run, task, dataset, split, n, metric, value, ci95, parameters, steps, seconds.
         test: test, metric, difference (first − second), ci95, p_value, n; None where there is none.
-        notes: what the test says, or why there is none, and which run stands for several seeds.
+        verdict: what the test says, or why there is none.
     """
 
     rows: list[dict[str, Any]]
-    test: dict[str, Any] | None = None
-    notes: list[str] = field(default_factory=list)
+    test: dict[str, Any] | None
+    verdict: str
 
 
 def compare_runs(first: Path | str, second: Path | str) -> Comparison:
-    """Put two run folders, or folders of seeds, side by side.
+    """Put two run folders side by side.
 
     Raises:
         CheckpointError: one is no run folder, or a file in it is damaged.
     """
     with readable_records(Path(first), Path(second)):
-        one, two = _read(Path(first)), _read(Path(second))
-        rows, outcome = [_row(one), _row(two)], _tested(one, two)
+        one, two = load_run_record(first), load_run_record(second)
+        rows, outcome, report = [_row(one), _row(two)], _tested(one, two), one.task_report
     if isinstance(outcome, str):
-        return Comparison(rows, notes=[f"{first} and {second} were not tested: {outcome}"])
-    report = one.best.task_report
+        return Comparison(rows, None, f"{first} and {second} were not tested: {outcome}")
     unit = outcome.get("unit", report.unit)
-    notes = [verdict(str(first), str(second), outcome, report.metric(outcome["metric"]), unit)]
-    for seeds, other in ((one, two), (two, one)):
-        if len(seeds.scores) > 1 >= len(other.scores):
-            best = f"its best by validation, {seeds.best.path.name}"
-            notes.append(f"{seeds.path} stands beside {other.path} with {best}.")
-    return Comparison(rows, outcome, notes)
-
-
-def _read(path: Path) -> SeedsRecord:
-    """Read a folder of several seeds, or a run, which is the only one of its kind."""
-    folder = SeedsFolder(path)
-    return load_seeds(folder) if folder.exists else SeedsRecord(path, [], [load_run_record(path)])
+    sentence = verdict(str(first), str(second), outcome, report.metric(outcome["metric"]), unit)
+    return Comparison(rows, outcome, sentence)
 
 
 def verdict(first: str, second: str, test: dict[str, Any], metric: Metric, unit: str) -> str:
@@ -81,21 +67,18 @@ def verdict(first: str, second: str, test: dict[str, Any], metric: Metric, unit:
     return f"{better} is better than {than} by {what}, which is more than chance ({how})."
 
 
-def _row(one: SeedsRecord) -> dict[str, Any]:
+def _row(run: RunRecord) -> dict[str, Any]:
     """Return a line of the table; what is unknown is None."""
-    run, spread = one.best, summary_stats(one.scores) if one.scores else {}
     evaluation = run.evaluation
     return {
-        "run": str(one.path),
+        "run": str(run.path),
         "task": run.config.task,
         "dataset": run.config.data.dataset,
         "split": evaluation.split if evaluation else None,
         "n": evaluation.n or None if evaluation else None,
         "metric": run.score.metric.name,
-        "value": spread.get("mean"),
-        "ci95": run.score.interval if len(one.scores) < 2 else None,
-        "seeds": len(one.scores) or 1,
-        "sd": spread.get("sd"),
+        "value": run.score.value,
+        "ci95": run.score.interval,
         "parameters": run.data.preflight.get("n_parameters"),
         "steps": run.steps or None,
         "seconds": run.seconds,
@@ -110,9 +93,9 @@ def _predictions(folder: RunFolder, keys: Sequence[str]) -> list[JsonObject]:
     return rows
 
 
-def _tested(first: SeedsRecord, second: SeedsRecord) -> dict[str, Any] | str:
-    """Return the test of two runs or of two sets of seeds, or the reason why there is none."""
-    one, two, keys = first.best, second.best, first.best.task_report.comparison_keys
+def _tested(one: RunRecord, two: RunRecord) -> dict[str, Any] | str:
+    """Return the test of two runs, or the reason why there is none."""
+    keys = one.task_report.comparison_keys
     if one.config.task != two.config.task:
         return f"one is {one.config.task}, the other {two.config.task}."
     if one.score.metric != two.score.metric:
@@ -123,8 +106,6 @@ def _tested(first: SeedsRecord, second: SeedsRecord) -> dict[str, Any] | str:
     tokenizers = [run.data.tokenizer.get("sha256") for run in (one, two)]
     if one.score.metric.name.endswith("_per_token") and tokenizers[0] != tokenizers[1]:
         return "a score for each token does not compare where the tokenizers differ."
-    if min(len(first.scores), len(second.scores)) > 1:
-        return welch(first.scores, second.scores) | {"metric": one.score.metric.name}
     if keys is None:
         return f"there is no paired test of a {one.task_report.model_name}."
     of_first, of_second = (_predictions(RunFolder(run.path), keys) for run in (one, two))

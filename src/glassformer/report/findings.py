@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -207,15 +206,6 @@ def data(facts: RunRecord) -> list[Finding]:
     return facts.data.findings
 
 
-def threads(facts: RunRecord) -> Iterator[Finding]:
-    """Yield a finding if the number of threads changed, on which the last bits of sums depend."""
-    found = Counter(row.threads for row in facts.training if row.threads)
-    if len(found) > 1:
-        steps = ", ".join(f"{n} in {steps:,} steps" for n, steps in sorted(found.items(), reverse=True))
-        matter = f"the number of threads changed beside other programs ({steps}), on which last bits of sums depend"
-        yield Finding(matter, "`--threads` fixes the number", "threads", grade="know")
-
-
 # --- the scores ------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +246,7 @@ def task(facts: RunRecord) -> Iterator[Finding]:
 # --- the table -------------------------------------------------------------------------------------------------
 
 LOG = (log, ending, answer_visible, first_loss, frozen, training_loss, update_ratio, validation_loss, data)
-SCORES = (no_test, threads, few_scored, baselines, task)
+SCORES = (no_test, few_scored, baselines, task)
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (*LOG, *SCORES)}
 """Of a run, by the name of the check."""
 

@@ -7,7 +7,7 @@ RESULTS.md has what cuts of Multi30k say of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -40,19 +40,12 @@ VALIDATION_SENTENCES = 1024
 """Sentences translated greedily at each validation; the loss is over all of them."""
 
 
-SEARCH = ("beam_size", "length_penalty")
-SAMPLING = ("sample", "temperature", "top_k", "top_p", "min_p", "decode_seed", "length_penalty")
-"""Settings of the decoding that an evaluation records: of beam search, and of sampling."""
-
-
 def how_decoded(evaluation: Evaluation) -> list[str]:
     """Return how translations were decoded, and sacreBLEU's signatures."""
-    scores = evaluation.scores
+    scores, decode = evaluation.scores, evaluation.scores.get("decode") or {}
     signatures = [f"`{value}`" for name, value in scores.items() if name.endswith("_signature")]
-    how = f"Decoded with beam {scores.get('beam_size')}."
-    if scores.get("sample"):
-        how = f"Sampled at temperature {scores['temperature']:g}, seed {scores['decode_seed']}."
-    return [f"{how} sacreBLEU signatures: {', '.join(signatures)}."] if signatures else []
+    how = "Sampled" if decode.get("sample") else f"Decoded with beam {decode.get('beam_size')}"
+    return [f"{how}. sacreBLEU signatures: {', '.join(signatures)}."] if signatures else []
 
 
 def translation_examples(examples: Sequence[JsonObject]) -> str:
@@ -195,8 +188,7 @@ class Translate(Task):
         rows = self.predict(model, split.text, decode)
         translations, references = [row["translation"] for row in rows], split.answers
         scores = score(translations, references, tokenize=decode.bleu_tokenize)
-        scores |= {name: getattr(decode, name) for name in (SAMPLING if decode.sample else SEARCH)}
-        scores["n_truncated"] = answers.warn_of_cut(rows, self.config.text.max_len)
+        scores |= {"decode": asdict(decode), "n_truncated": answers.warn_of_cut(rows, self.config.text.max_len)}
         rows = [row | {"reference": reference} for row, reference in zip(rows, references, strict=True)]
         return scores | {"examples": rows[:8], "predictions": rows}
 
