@@ -7,62 +7,48 @@ import pytest
 from scipy.stats import binomtest
 from tests.helpers.for_each import for_each
 
-from glassformer.evaluate.scoring import ratio
-from glassformer.evaluate.significance import (
-    bootstrap_p_value,
-    mcnemar,
-    paired_bootstrap,
-    paired_share_interval,
-    paired_shares,
-)
+from glassformer.evaluate.scoring import ratio, share
+from glassformer.evaluate.significance import paired_test
 
 
-def test_bootstrap_p_value_is_small_only_for_a_difference_beyond_the_spread() -> None:
-    draws = np.random.default_rng(1).normal(loc=5.0, scale=1.0, size=999)
-    assert bootstrap_p_value(5.0, draws) == pytest.approx(1 / 1000)
-    assert bootstrap_p_value(0.0, draws) == 1.0
-
-
-@for_each(("b", "c"), [(0, 0), (5, 5), (1, 9), (40, 12), (900, 1000)])
-def test_mcnemar_is_the_exact_binomial_test(b: int, c: int) -> None:
+@for_each(("b", "c"), [(0, 0), (5, 5), (0, 5), (1, 9), (40, 12)])
+def test_of_shares_it_is_mcnemars_exact_test(b: int, c: int) -> None:
+    """`b` examples that the first alone gets right, and `c` that the second does, of 100."""
+    first, second = (
+        np.repeat([[x, 1.0], [y, 1.0], [1.0, 1.0]], [b, c, 100 - b - c], axis=0) for x, y in ((1, 0), (0, 1))
+    )
+    test = paired_test(first, second, share, n_draws=4000)
     expected = binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
-    assert mcnemar(b, c) == pytest.approx(expected)
+    assert test["p_value"] == pytest.approx(expected, abs=0.02) and test["n"] == 100
+    assert test["difference"] == pytest.approx((b - c) / 100)
+    assert test["ci95"][0] <= test["difference"] <= test["ci95"][1]
 
 
-def test_paired_share_interval_holds_the_difference_and_shrinks_with_n() -> None:
-    low, high = paired_share_interval(60, 40, 1000)
-    assert low < 0.02 < high
-    wider = paired_share_interval(6, 4, 100)
-    assert wider[1] - wider[0] > high - low
+def test_no_number_of_draws_claims_certainty() -> None:
+    right, wrong = np.ones((60, 2)), np.tile([0.0, 1.0], (60, 1))
+    assert paired_test(right, wrong, share, n_draws=999)["p_value"] == 1 / 1000
 
 
-def test_paired_shares_counts_what_one_alone_gets_right() -> None:
-    test = paired_shares(np.array([True, True, False]), np.array([True, False, True]))
-    assert (test["difference"], test["n"], test["p_value"]) == (0.0, 3, 1.0)
-    test = paired_shares(np.ones(20, bool), np.zeros(20, bool))
-    assert test["difference"] == 1.0 and test["p_value"] == pytest.approx(2 / 2**20)
-
-
-def test_the_paired_bootstrap_sees_a_small_difference_on_the_same_blocks() -> None:
+def test_it_sees_a_small_difference_on_the_same_blocks() -> None:
     """Blocks differ much more from each other than two models do on each of them."""
     rng = np.random.default_rng(0)
     hard, chars = rng.uniform(100, 500, 300), np.full(300, 200.0)
     first = np.stack([hard, chars], axis=1)
     second = np.stack([hard + rng.normal(3, 5, 300), chars], axis=1)
 
-    test = paired_bootstrap(first, second, ratio)
+    test = paired_test(first, second, ratio)
     assert test["difference"] == pytest.approx(-0.015, abs=0.004) and test["p_value"] < 0.005
     assert test["ci95"][0] < test["difference"] < test["ci95"][1] < 0
-    same = paired_bootstrap(first, first, ratio, n_bootstrap=50)
+    same = paired_test(first, first, ratio, n_draws=50)
     assert same["difference"] == 0 and same["p_value"] == 1.0
 
 
-def test_the_bootstrap_p_value_is_that_of_a_t_test_where_both_apply() -> None:
-    """The mean of normal differences: known, and the bootstrap comes near it."""
+def test_the_p_value_is_that_of_a_t_test_where_both_apply() -> None:
+    """The mean of normal differences: known, and the test comes near it."""
     difference = np.random.default_rng(3).normal(0.12, 1.0, 400)
     rows = np.stack([difference, np.ones(400)], axis=1)
     none = np.stack([np.zeros(400), np.ones(400)], axis=1)
-    test = paired_bootstrap(rows, none, ratio, n_bootstrap=4000)
+    test = paired_test(rows, none, ratio, n_draws=4000)
     t = difference.mean() / (difference.std(ddof=1) / 20)
     from scipy.stats import norm
 

@@ -9,7 +9,7 @@ from tests.helpers.for_each import for_each
 from glassformer.evaluate.baselines import tag_baselines
 from glassformer.evaluate.scores import tag_counts, tag_scores
 from glassformer.evaluate.scoring import f1
-from glassformer.evaluate.significance import paired_bootstrap
+from glassformer.evaluate.significance import paired_test
 from glassformer.text.tags import spans_of, tag_names
 
 
@@ -79,7 +79,7 @@ def test_no_span_is_no_division_by_zero() -> None:
 def test_two_systems_are_compared_by_sentences() -> None:
     truth = [["B-X", "O"]] * 30
     good, bad = tag_counts(truth, truth), tag_counts(truth, [["O", "O"]] * 30)
-    test = paired_bootstrap(good, bad, f1)
+    test = paired_test(good, bad, f1)
     assert test["difference"] == 1.0 and test["n"] == 30 and test["p_value"] < 0.05
 
 

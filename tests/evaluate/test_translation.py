@@ -85,7 +85,7 @@ def test_no_warning_about_tokenised_full_stops(caplog: pytest.LogCaptureFixture)
     assert not caplog.records
 
 
-def test_paired_bootstrap_tells_better_from_equal() -> None:
+def test_the_paired_test_tells_better_from_equal() -> None:
     better, references = corpus(200, 0.1, seed=0)
     worse, _ = corpus(200, 0.3, seed=0)
     worse = [w if i % 2 else b for i, (w, b) in enumerate(zip(worse, better, strict=True))]

@@ -41,12 +41,12 @@ def test_rows_hold_scores_size_and_data(tmp_path: Path) -> None:
     assert unevaluated["value"] is None and unevaluated["steps"] is None
 
 
-def test_classifiers_are_compared_by_mcnemar(tmp_path: Path) -> None:
+def test_classifiers_are_compared_by_accuracy(tmp_path: Path) -> None:
     good = make_run(tmp_path / "good", "classify", labelled(180), accuracy=0.9)
     poor = make_run(tmp_path / "poor", "classify", labelled(140), accuracy=0.7)
     test = compare_runs(good, poor).test
-    assert test and test["test"].startswith("McNemar") and test["difference"] == pytest.approx(0.2)
-    assert test["p_value"] < 1e-6 and test["ci95"][0] < 0.2 < test["ci95"][1]
+    assert test and test["difference"] == pytest.approx(0.2)
+    assert test["p_value"] < 0.001 and test["ci95"][0] < 0.2 < test["ci95"][1]
     shifted = make_run(tmp_path / "shifted", "classify", labelled(180, offset=7), accuracy=0.9)
     test = compare_runs(good, shifted).test
     assert test and test["difference"] == 0 and test["p_value"] == 1.0
@@ -77,7 +77,7 @@ def test_translators_of_short_answers_are_compared_by_exact_match(tmp_path: Path
     good = make_run(tmp_path / "good", "translate", translated(9), headline="exact_match", exact_match=0.9)
     poor = make_run(tmp_path / "poor", "translate", translated(2), headline="exact_match", exact_match=0.5)
     test = compare_runs(good, poor).test
-    assert test and test["metric"] == "exact_match" and test["test"].startswith("McNemar") and test["difference"] > 0
+    assert test and test["metric"] == "exact_match" and test["difference"] > 0
 
 
 def test_where_there_is_no_pair_the_reason_is_said(tmp_path: Path) -> None:
@@ -145,6 +145,6 @@ def test_a_sentence_says_whether_it_is_chance(tmp_path: Path) -> None:
     sentence = compare_runs(good, poor).verdict
     assert sentence == (
         f"{good} is better than {poor} by 20.0 points, which is more than chance "
-        "(p < .001, McNemar, exact, 200 examples)."
+        "(p < .001, approximate randomization, 200 examples)."
     )
     assert "differ by 0.5 points, which may be chance (p = 1.000" in compare_runs(good, near).verdict

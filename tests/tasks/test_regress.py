@@ -215,7 +215,7 @@ def test_a_run_answers_as_it_was_evaluated(trained: Path, capfd: Any) -> None:
     assert main(["predict", str(trained), "good great", "--json"]) == 0
     assert set(json.loads(capfd.readouterr().out)) == {"text", "number", "precision"}
     assert main(["compare", str(trained), str(trained)]) == 0
-    assert "paired bootstrap" in capfd.readouterr().out
+    assert "approximate randomization" in capfd.readouterr().out
 
 
 @for_each("flags", [["--calibrated"], ["--min-probability", "0.5"]])

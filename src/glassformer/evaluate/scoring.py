@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from glassformer.evaluate.significance import bootstrap_interval, paired_bootstrap, paired_shares, share_interval
+from glassformer.evaluate.significance import bootstrap_interval, paired_test, share_interval
 
 Predictions = Sequence[dict[str, Any]]
 """The rows of `predictions.jsonl`: what was answered, and what is true."""
@@ -78,15 +78,9 @@ def interval(score: Callable[[np.ndarray], float], counts: Counts, extremes: np.
 def paired(scoring: Scoring, first: Predictions, second: Predictions) -> dict[str, Any]:
     """Test whether two runs' predictions of the same examples differ by more than chance.
 
-    Shares of right answers by McNemar's test, other scores by the paired bootstrap.
-
     Returns:
         test, metric, difference (first − second), ci95, p_value and n; see `evaluate/significance.py`; and unit, where
         n does not count what an evaluation's does.
     """
-    one, two = scoring.counts(first), scoring.counts(second)
-    if scoring.score is share and one.max() <= 1:
-        test = paired_shares(one[:, 0] == 1, two[:, 0] == 1)
-    else:
-        test = paired_bootstrap(one, two, scoring.score)
+    test = paired_test(scoring.counts(first), scoring.counts(second), scoring.score)
     return test | {"metric": scoring.metric} | ({"unit": scoring.unit} if scoring.unit else {})

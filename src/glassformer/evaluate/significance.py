@@ -1,7 +1,7 @@
 """How sure a score is, and whether two runs differ by more than chance. Nothing here knows a task.
 
 Intervals of shares are Wilson's, of other scores the bootstrap's. On the same examples a paired test sees more than two
-intervals that overlap: McNemar's for shares of right answers, the paired bootstrap for scores of a whole corpus.
+intervals that overlap.
 """
 
 from __future__ import annotations
@@ -100,66 +100,29 @@ def bootstrap_interval(
     return [float(ends.min()), float(ends.max())]
 
 
-def mcnemar(only_first: int, only_second: int) -> float:
-    """Return McNemar's exact two-sided p-value of two classifiers on the same examples.
-
-    Only examples that one alone gets right say anything: fair coins, if the two were equally good.
-    """
-    from scipy.stats import binomtest
-
-    n = only_first + only_second
-    return float(binomtest(only_first, n).pvalue) if n else 1.0
-
-
-def paired_share_interval(only_first: int, only_second: int, n: int) -> list[float]:
-    """Return the 95% interval of (first − second) accuracy on the same n examples, by the normal law."""
-    difference = (only_first - only_second) / n
-    variance = (only_first + only_second) / n - difference**2
-    half = Z95 * math.sqrt(max(variance, 0.0) / n)
-    return [max(-1.0, difference - half), min(1.0, difference + half)]
-
-
-def paired_shares(first: np.ndarray, second: np.ndarray) -> Test:
-    """Test whether the accuracies of two systems differ, by whether each has an example right, (N,) of bool.
-
-    Returns:
-        test; difference (first − second share right), its 95% interval and McNemar's p_value; n.
-    """
-    only_first, only_second, n = int((first & ~second).sum()), int((second & ~first).sum()), len(first)
-    interval, p_value = paired_share_interval(only_first, only_second, n), mcnemar(only_first, only_second)
-    return _tested("McNemar, exact", (only_first - only_second) / n, interval, p_value, n)
-
-
-def _tested(test: str, difference: float, interval: list[float], p_value: float, n: int) -> Test:
-    return {"test": test, "difference": difference, "ci95": interval, "p_value": p_value, "n": n}
-
-
-def paired_bootstrap(first: np.ndarray, second: np.ndarray, score: Score, n_bootstrap: int = N_BOOTSTRAP) -> Test:
-    """Test whether two systems' corpus scores differ by more than chance (Koehn 2004).
+def paired_test(first: np.ndarray, second: np.ndarray, score: Score, n_draws: int = N_BOOTSTRAP) -> Test:
+    """Test whether two systems' scores on the same examples differ by more than chance.
 
     `first` and `second` (n, k) are counts of each example, or of each block of a text; `score` makes a score of the sum
-    of such rows. Each resample has the same examples for both systems.
+    of such rows. The p-value is by approximate randomization (Noreen 1989; Riezler and Maxwell 2005): if the systems
+    were alike, the counts of an example could as well be the other's, so they are exchanged for about half of the
+    examples, many times. Of shares of right answers that is McNemar's test. One is added above and below, so that no
+    number of draws can claim p = 0. The interval is by the paired bootstrap (Koehn 2004).
 
     Returns:
         test; difference (first − second), its 95% interval and two-sided p_value; n.
     """
 
-    def difference_of(sums: np.ndarray) -> float:
-        one, two = np.split(sums, 2)
+    def difference_of(one: np.ndarray, two: np.ndarray) -> float:
         return score(one) - score(two)
 
-    counts = np.hstack([first, second])
-    difference = difference_of(counts.sum(axis=0))
-    resampled = np.array([difference_of(sums) for sums in resampled_sums(counts, n_bootstrap)])
-    interval, p_value = percentile_interval(resampled), bootstrap_p_value(difference, resampled)
-    return _tested("paired bootstrap", difference, interval, p_value, len(first))
-
-
-def bootstrap_p_value(difference: float, resampled: np.ndarray) -> float:
-    """Return how often chance alone makes a difference at least as large, two-sided.
-
-    The resampled differences, moved to mean zero, stand for "no true difference" (Riezler and Maxwell
-    2005); one is added above and below so that no finite number of draws can claim p = 0.
-    """
-    extreme = int(np.sum(np.abs(resampled - resampled.mean()) >= abs(difference)))
-    return (extreme + 1) / (len(resampled) + 1)
+    rng, apart = np.random.default_rng(BOOTSTRAP_SEED), second - first
+    one, two = first.sum(axis=0), second.sum(axis=0)
+    difference = difference_of(one, two)
+    moved = (apart[rng.random(len(apart)) < 0.5].sum(axis=0) for _ in range(n_draws))
+    exchanged = np.abs([difference_of(one + each, two - each) for each in moved])
+    n_larger = int(np.sum(exchanged >= (1 - 1e-9) * abs(difference)))  # equal ones may round apart
+    sums = resampled_sums(np.hstack([first, second]), n_draws)
+    resampled = np.array([difference_of(*np.split(each, 2)) for each in sums])
+    found = {"test": "approximate randomization", "difference": difference, "ci95": percentile_interval(resampled)}
+    return found | {"p_value": (n_larger + 1) / (n_draws + 1), "n": len(first)}

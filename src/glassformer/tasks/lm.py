@@ -1,7 +1,7 @@
 """Language modelling: the next token of a running text.
 
 Windows and tokens are a model's own; characters of the text are not. Blocks are cut by the text alone, so any two
-models that were scored on it have the same ones, and a paired bootstrap can draw them again.
+models that were scored on it have the same ones, and a paired test can exchange them.
 """
 
 from __future__ import annotations
