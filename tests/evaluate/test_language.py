@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.helpers.for_each import for_each
 
-from glassformer.errors import DataError
 from glassformer.evaluate.metrics import score
 
 
@@ -30,9 +28,3 @@ def test_tokens_characters_and_bytes_divide_the_same_sum() -> None:
 
 def test_a_hopeless_model_has_no_perplexity_not_an_error() -> None:
     assert score(1e6, 1, 1, 1)["perplexity"] is None
-
-
-@for_each("counts", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
-def test_no_text_is_an_error(counts: tuple[int, int, int]) -> None:
-    with pytest.raises(DataError, match="text"):
-        score(1.0, *counts)

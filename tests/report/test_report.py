@@ -110,7 +110,7 @@ def test_dates_are_quoted_by_exact_match(fake_run: MakeRun) -> None:
 
 def test_signatures_stand_beside_bleu(fake_run: MakeRun) -> None:
     text = report_of(fake_run("translate"))
-    assert "`nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in text and "beam 5" in text
+    assert "`nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in text and "Decoding: beam 5." in text
 
 
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])

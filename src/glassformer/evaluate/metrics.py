@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from glassformer.errors import DataError
 from glassformer.utils.formatting import Number, number, percent
 
 
@@ -94,14 +93,7 @@ def score(nats: float | int, n_tokens: int, n_chars: int, n_bytes: int) -> dict[
     Returns:
         n (= n_tokens), n_chars, n_bytes, nats, nats_per_token, perplexity (per token; None beyond the range
         of a float, since JSON has no infinity), nats_per_char, bits_per_char, bits_per_byte.
-
-    Raises:
-        DataError: no tokens, characters or bytes to divide by.
     """
-    if min(n_tokens, n_chars, n_bytes) <= 0:
-        got = f"{n_tokens} tokens, {n_chars} characters and {n_bytes} bytes"
-        hint = "The held-out part must hold at least two tokens."
-        raise DataError(f"A language model needs text to be scored on; got {got}.", hint)
     per_token = nats / n_tokens
     return {
         "n": n_tokens,

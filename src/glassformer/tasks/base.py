@@ -60,7 +60,6 @@ class Task(ABC):
         running_text: whether its data is one text, in which single examples and truncation have no meaning.
         metric: the score that selects the checkpoint.
         report: how its runs are reported.
-        fits_baselines: whether `evaluate` fits baselines, and so needs the training texts.
         explain_as: the kind of model that `explain` traces, and by which an exported model is used.
         looked_into: what one text has several answers to, of which `explain` shows one: "label", "word", or nothing.
         decision: how probabilities become answers, as chosen on validation.
@@ -69,7 +68,6 @@ class Task(ABC):
         writes: roles of the special tokens that its models may generate; none where they generate nothing.
         imported_start: settings of the training for the weights of another library, which change less than random ones
             have to.
-        imported_auto: settings of the training that are then chosen from the data, besides those of the recipe.
     """
 
     name: ClassVar[str]
@@ -78,12 +76,10 @@ class Task(ABC):
     running_text: ClassVar[bool] = False
     metric: str
     report: ClassVar[TaskReport] = TaskReport()
-    fits_baselines: ClassVar[bool] = False
     needs_tokens: ClassVar[tuple[str, ...]] = ()
     pools: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ()
     imported_start: ClassVar[Mapping[str, Any]] = {}
-    imported_auto: ClassVar[tuple[str, ...]] = ()
     explain_as: ClassVar[str]
     looked_into: ClassVar[str] = ""
     decision: Decision = Decision()

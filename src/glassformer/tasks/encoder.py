@@ -49,7 +49,6 @@ class EncoderTask(Task):
     """A task with a head; `of` makes the one of a head."""
 
     head: ClassVar[Head]
-    fits_baselines = True
     imported_start: ClassVar = {"word_unknown_prob": 0.0}
 
     @staticmethod
@@ -58,9 +57,8 @@ class EncoderTask(Task):
         reading = {"read": read_tagged, "count": count_tags} if head.per_word else {}
         schema = DataSchema(head.name, head.columns, check=head.check_rows, **reading)
         of_head = {"name": head.name, "metric": head.report.headline, "report": head.report, "ignores": head.ignores}
-        auto = () if head.per_word else ("adversarial",)
-        more = {"explain_as": head.kind, "pools": not head.per_word, "imported_auto": auto}
-        more |= {"looked_into": "word" if head.per_word else "label" if head.several else ""}
+        looked_into = "word" if head.per_word else "label" if head.several else ""
+        more = {"explain_as": head.kind, "pools": not head.per_word, "looked_into": looked_into}
         return type(head.name, (EncoderTask,), of_head | more | {"schema": schema, "head": head})
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:

@@ -6,7 +6,8 @@ RESULTS.md has what cuts of Multi30k say of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, cast
 
@@ -34,18 +35,25 @@ from glassformer.text import answers
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import counted, table
 
+logger = logging.getLogger(__name__)
+
 FEW, MANY = 10_000, 100_000
 """Pairs below which a set is small, and from which it is large."""
 VALIDATION_SENTENCES = 1024
 """Sentences translated greedily at each validation; the loss is over all of them."""
 
 
+def decoding(decode: Mapping[str, Any]) -> str:
+    """Return how translations are found, in a word or two."""
+    return "sampling" if decode.get("sample") else f"beam {decode.get('beam_size')}"
+
+
 def how_decoded(evaluation: Evaluation) -> list[str]:
     """Return how translations were decoded, and sacreBLEU's signatures."""
-    scores, decode = evaluation.scores, evaluation.scores.get("decode") or {}
+    scores = evaluation.scores
     signatures = [f"`{value}`" for name, value in scores.items() if name.endswith("_signature")]
-    how = "Sampled" if decode.get("sample") else f"Decoded with beam {decode.get('beam_size')}"
-    return [f"{how}. sacreBLEU signatures: {', '.join(signatures)}."] if signatures else []
+    how = decoding(scores.get("decode") or {})
+    return [f"Decoding: {how}. sacreBLEU signatures: {', '.join(signatures)}."] if signatures else []
 
 
 def translation_examples(examples: Sequence[JsonObject]) -> str:
@@ -185,6 +193,7 @@ class Translate(Task):
         return {"loss": self.mean_loss(model, corpus, group)} | shown
 
     def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
+        logger.info(f"decoding: {decoding(asdict(decode))}; validations are greedy")
         rows = self.predict(model, split.text, decode)
         translations, references = [row["translation"] for row in rows], split.answers
         scores = score(translations, references, tokenize=decode.bleu_tokenize)

@@ -130,7 +130,7 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None
 def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[str, Any] | None:
     """Score what a fine-tuning began with, a head fitted to the vectors of the pretrained encoder as it was."""
     begin = context.config.train.init_from
-    if begin is None or context.task.tokenizer.special is None or not context.task.fits_baselines:
+    if begin is None or context.task.tokenizer.special is None or not context.task.pools:
         return None
     logger.info("comparing with the pretrained model as it was")
     try:

@@ -153,7 +153,7 @@ def with_pretrained_settings(config: Config, path: str) -> Config:
     settled = {*MODEL_SETTINGS, *TEXT_SETTINGS, *changes["train"]}
     if pretrained.imported:  # members of an ensemble would begin with the same weights
         settled.add("ensemble_size")
-    auto = (*remaining_auto(config, settled), *(task_type.imported_auto if pretrained.imported else ()))
+    auto = (*remaining_auto(config, settled), *(("adversarial",) if pretrained.imported and task_type.pools else ()))
     sections = {section: replace(getattr(config, section), **values) for section, values in changes.items()}
     return replace(config, **sections, auto=auto)
 
