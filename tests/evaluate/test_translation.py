@@ -69,7 +69,7 @@ def test_short_answers_are_quoted_by_exact_match() -> None:
 def test_empty_hypotheses_are_scored() -> None:
     hypotheses, references = corpus(30, 0.0)
     result = score(["", *hypotheses[1:]], references, n_bootstrap=5)
-    assert result["bleu"] < 100 and result["length_ratio"] < 1
+    assert result["bleu"] < 100
     assert score([""] * 3, ["a b c d"] * 3, n_bootstrap=5)["bleu"] == 0
 
 

@@ -56,7 +56,6 @@ METRICS: dict[str, Metric] = {
         Metric("exact_match", "Exact match", "share of answers right to the last character", percent),
         Metric("bleu", "BLEU", "0–100, higher is better", _tenths),
         Metric("chrf", "chrF", "0–100, higher is better", _tenths),
-        Metric("length_ratio", "Length ratio", "words written to words of the reference"),
         Metric("ece", "Calibration error", "mean gap between confidence and accuracy", percent, False),
         Metric("log_loss", "Log loss", "nats an example", number, False),
         Metric("loss", "Loss", "nats", number, False),

@@ -57,7 +57,7 @@ def score(
 
     Returns:
         n; bleu, chrf (both 0–100) with *_signature and *_ci95; exact_match (share of sentences right to the
-        last character, outer spaces apart) with its Wilson interval; length_ratio; headline, the score to quote:
+        last character, outer spaces apart) with its Wilson interval; headline, the score to quote:
         bleu, or exact_match for answers shorter than SHORT.
 
     Raises:
@@ -72,8 +72,7 @@ def score(
         counts = metric.counts(hypotheses, references)
         found |= {name: metric.score(counts.sum(axis=0)), f"{name}_signature": str(metric.metric.get_signature())}
         if name == "bleu":
-            written, wanted = counts[:, :2].sum(axis=0)
-            found |= {"length_ratio": float(written / max(wanted, 1)), "headline": _headline(wanted / n)}
+            found["headline"] = _headline(counts[:, 1].sum() / n)
         if n_bootstrap:
             extremes = np.stack([metric.counts(each, references).mean(axis=0) for each in (references, nothing)])
             found[f"{name}_ci95"] = bootstrap_interval(counts, metric.score, extremes, n_bootstrap)

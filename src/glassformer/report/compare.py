@@ -28,7 +28,7 @@ class Comparison:
     """Two rows for a table, and a test.
 
     Attributes:
-        rows: run, task, dataset, split, n, metric, value, ci95, parameters, steps, seconds.
+        rows: run, task, split, n, metric, value, ci95, parameters, seconds.
         test: test, metric, difference (first − second), ci95, p_value, n; None where there is none.
         verdict: what the test says, or why there is none.
     """
@@ -73,14 +73,12 @@ def _row(run: RunRecord) -> dict[str, Any]:
     return {
         "run": str(run.path),
         "task": run.config.task,
-        "dataset": run.config.data.dataset,
         "split": evaluation.split if evaluation else None,
         "n": evaluation.n or None if evaluation else None,
         "metric": run.score.metric.name,
         "value": run.score.value,
         "ci95": run.score.interval,
         "parameters": run.data.preflight.get("n_parameters"),
-        "steps": run.steps or None,
         "seconds": run.seconds,
     }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -105,7 +104,8 @@ class EncoderTask(Task):
         of each one's first token, and then the number of each one's tag.
         """
         rows = None if split.answer is None else self.head.rows(split.answer, self.label_names, split.source)
-        deque(self._write(writer, split, rows, of_joined), maxlen=0)
+        for _ in self._write(writer, split, rows, of_joined):
+            pass
 
     def _write(
         self, writer: CorpusWriter, split: Split, rows: Sequence[Any] | None, read: Callable[[str], ReadText]
@@ -196,7 +196,7 @@ class EncoderTask(Task):
         truth = truth if self.label_names else self.decision.standardised(truth)
         for member in members_of(model):
             layer, vectors = cast(nn.Linear, member.head), list[Tensor]()
-            handle = layer.register_forward_pre_hook(partial(_keep, vectors))
+            handle = layer.register_forward_pre_hook(lambda _, given, kept=vectors: kept.append(given[0].float().cpu()))
             self.all_logits(member, corpus)
             handle.remove()
             weight, bias = fit_layer(torch.cat(vectors).double().numpy(), truth)
@@ -300,10 +300,6 @@ class EncoderTask(Task):
 
 
 Classify, MultiLabel, Regress, Tag, Embed = (register(EncoderTask.of(head)) for head in HEADS)
-
-
-def _keep(found: list[Tensor], module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    found.append(inputs[0].float().cpu())
 
 
 def of_joined(text: str) -> ReadText:

@@ -33,7 +33,7 @@ from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, WORD_VOCAB_SIZE, Ta
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.formatting import counted, table
+from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +56,6 @@ def how_decoded(evaluation: Evaluation) -> list[str]:
     return [f"Decoding: {how}. sacreBLEU signatures: {', '.join(signatures)}."] if signatures else []
 
 
-def translation_examples(examples: Sequence[JsonObject]) -> str:
-    """Return translations beside their references as a table."""
-    rows = [[e["text"], e["translation"], e.get("reference", "")] for e in examples]
-    return table(["source", "this model", "reference"], rows, left=3)
-
-
 def score_translations(scores: JsonObject) -> Scoring | None:
     """Return what BLEU counts, by the tokenizer that the evaluation used; None where exact matches are the headline."""
     return bleu_scoring(scores.get("bleu_signature", "")) if scores.get("headline", "bleu") == "bleu" else None
@@ -70,11 +64,10 @@ def score_translations(scores: JsonObject) -> Scoring | None:
 REPORT = TaskReport(
     model_name="translator",
     unit="sentences",
-    table_metrics=("bleu", "chrf", "exact_match", "length_ratio"),
+    table_metrics=("bleu", "chrf", "exact_match"),
     limits="It translates sentences of the kind it was trained on. Others may come out fluent and wrong.",
     comparison_keys=("reference", "translation"),
     details=how_decoded,
-    example_table=translation_examples,
     scored=score_translations,
 )
 
