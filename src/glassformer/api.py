@@ -46,9 +46,7 @@ def train(
         overfit_batch: train on a single batch, whose loss must go to zero, and return None.
         seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.json`, and
             return the best run by validation.
-        overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`;
-            and as `train`, `valid` and `test` tables in memory: data frames, lists of dictionaries, dictionaries of
-            lists (`train=frame, text_column="review"`).
+        overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`.
 
     Raises:
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
@@ -56,10 +54,6 @@ def train(
     from glassformer.tasks import task_class
 
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
-    if overrides.keys() & {"train", "valid", "test"}:
-        from glassformer.data.frames import with_stored_tables
-
-        overrides = with_stored_tables(overrides, _new_folder(out, config))
     begin = None if config is recipe else config.train.init_from
     for name, value in overrides.items():  # as `override` reads them: alone or in a section, the last one counts
         begin = (value if isinstance(value, dict) else {name: value}).get("init_from", begin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,7 +12,7 @@ from glassformer.config.recipes import override
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, JsonObject
-from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, warn_at_end, warn_of_cut
+from glassformer.text.answers import PREDICTED_TOGETHER, warn_at_end, warn_of_cut
 from glassformer.text.long_text import chunks_of
 from glassformer.text.pairs import GivenText, given_texts
 from glassformer.utils.console import log_to_stderr
@@ -142,40 +142,6 @@ class Run:
                 answers = self.task.predict(self.answering, chunk, decode, first=done)
             yield from answers
             done += len(chunk)
-
-    def predict_table(
-        self,
-        table: Any,
-        text_column: str | None = None,
-        pair_column: str | None = None,
-        *,
-        probabilities: bool = False,
-        prefix: str = "",
-        **options: Any,
-    ) -> Any:
-        """Return a table in memory with the columns of the answers to its texts behind its own.
-
-        A file is answered by the command `glassformer predict --file`, at bounded memory.
-
-        Args:
-            table: a data frame, a list of dictionaries, or a dictionary of lists; the result is of the same kind.
-            text_column: the column of the texts; as in training when absent.
-            pair_column: the column of the second texts, where the model reads pairs; as in training when absent.
-            probabilities: whether a column is added for the probability of each class.
-            prefix: what stands before the names of the new columns.
-            options: fields of `DecodeConfig`.
-
-        Raises:
-            DataError: it is no table, or a text in it is missing.
-            UsageError: the column is missing, or a new name is taken.
-        """
-        from glassformer.data.frames import answered_frame
-        from glassformer.runs.run_data import known_columns
-
-        known = known_columns(RunFolder(self.path).read_data())
-        specs = self.task.text_columns(known, (text_column, pair_column))
-        columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
-        return answered_frame(table, specs, lambda texts: map(columns_of, self.predict(texts, **options)))
 
     def explain(
         self,

@@ -203,12 +203,6 @@ def make_exported(task: str, out: Path) -> ExportedModel:
     return load_exported(out)
 
 
-def table_of(text: str) -> tuple[list[dict[str, str]], str] | tuple[list[dict[str, str]], str, str]:
-    """Return a table of one row, and the name of the column of its text; of a pair the names of two columns."""
-    first, separator, second = text.partition(" [SEP] ")
-    return ([{"of": first, "with": second}], "of", "with") if separator else ([{"of": text}], "of")
-
-
 def last_of(cell: Cell) -> int:
     """Return the index of the last prediction of the answer; of a number, which has none, 0."""
     return cell.e.answered[-1] if cell.e.answered else 0
@@ -283,7 +277,6 @@ RUN: dict[str, Call] = {
         c.e.request.text, edits=[f"{stack_of(c.task)}.0.self.out*1"], member=c.e.request.member
     ),
     "predict_stream": lambda c: list(c.run.predict_stream([c.e.request.text])),
-    "predict_table": lambda c: c.run.predict_table(*table_of(c.e.request.text)),
     "explain": lambda c: c.run.explain(c.e.request.text, member=c.e.request.member, **c.e.request.decode),
 }
 RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)
@@ -360,15 +353,13 @@ def exported_call(model: ExportedModel, of: str, name: str) -> Any:
     text = TEXTS[next(task for task in TEXTS if TASKS[task].name == model.facts.task)]
     if of == "Service":  # the page is that of a command, which takes a run
         return run_folder(model.path)
-    if name == "predict_table":
-        return model.predict_table([{"of": text}], "of")
     if of == "Run" and name.startswith("predict"):
         options = {"edits": ["logits*1"]} if name == "predict:edits" else {}
         return [*getattr(model, name.partition(":")[0])([text], **options)]
     return model.learn(text, "a") if name == "learn" else model.explain(text)
 
 
-EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream", "Run.predict_table"}
+EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream"}
 """What an exported model answers; all other calls are refused."""
 
 

@@ -249,9 +249,6 @@ def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path:
     command = ["predict", str(trained), "--precision", "fp32", "--json"]
     assert main([*command, "red dog", "--pair", "there is red"]) == 0
     assert json.loads(capfd.readouterr().out) == answer | {"precision": "fp32"}
-    table = [{"premise": "red dog", "hypothesis": "there is red"}]
-    assert run.predict_table(table)[0]["label"] == answer["label"]
-    assert run.predict_table([{"a": "red dog", "b": "x"}], "a", "b")[0]["label"]
     write(tmp_path / "a.tsv", rows(5), ["premise", "hypothesis", "truth"])
     assert main(["predict", str(trained), "--file", str(tmp_path / "a.tsv"), "--out", str(tmp_path / "o.csv")]) == 0
     lines = (tmp_path / "o.csv").read_text("utf-8").splitlines()
@@ -331,10 +328,8 @@ def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Pat
         assert theirs["pair"] == ours["pair"] and theirs.get("truncated") == ours.get("truncated")
         assert theirs["probability"] == pytest.approx(ours["probability"], abs=1e-5)
     tokenizers.Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json"))
-    table = [{"premise": "red dog", "hypothesis": "there is red"}]
-    assert exported.predict_table(table, "premise", "hypothesis")[0]["label"]
     with pytest.raises(UsageError, match="the model reads two texts"):
-        exported.predict_table(table)
+        exported.text_columns((None, None))
     with pytest.raises(UsageError, match="reads pairs of texts"):
         run.export("hf", tmp_path / "hf")
 

@@ -13,7 +13,7 @@ import importlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, overload
 
@@ -38,7 +38,7 @@ from glassformer.interop.export_facts import (
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
-from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, encoder_answer, warn_at_end, warn_of_cut
+from glassformer.text.answers import PREDICTED_TOGETHER, encoder_answer, warn_at_end, warn_of_cut
 from glassformer.text.decision import AnswerRule, Decision
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.pairs import GivenText, given_texts
@@ -144,23 +144,6 @@ class ExportedModel:
     @cached_property
     def _decision(self) -> Decision:
         return Decision.from_json(self.facts.decision, self.facts.labels, self.path)
-
-    def predict_table(
-        self,
-        table: Any,
-        text_column: str | None = None,
-        pair_column: str | None = None,
-        *,
-        probabilities: bool = False,
-        prefix: str = "",
-        **options: Any,
-    ) -> Any:
-        """Return a table in memory with the columns of the answers behind its own; see `Run.predict_table`."""
-        from glassformer.data.frames import answered_frame
-
-        specs = self.text_columns((text_column, pair_column))
-        columns_of = partial(answer_columns, probabilities=probabilities, prefix=prefix)
-        return answered_frame(table, specs, lambda texts: map(columns_of, self.predict(texts, **options)))
 
     def text_columns(self, requested: tuple[str | None, str | None]) -> ColumnSpecs:
         """Return the columns of a table to answer; see `text_specs`."""
