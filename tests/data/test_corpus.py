@@ -10,7 +10,7 @@ from tests.helpers.for_each import for_each
 
 from glassformer.config import Config, TextConfig
 from glassformer.data import corpus as corpus_module
-from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.corpus import EncodedCorpus, corpora_kept
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
@@ -132,3 +132,34 @@ def test_chunks_of_examples_change_nothing(tokenizer, monkeypatch):
     whole = encode_split(classify_split(), tokenizer, "classify", CHAR)
     monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 10)
     assert same(encode_split(classify_split(), tokenizer, "classify", CHAR), whole)
+
+
+def test_what_is_kept_is_not_encoded_again(tokenizer, monkeypatch):
+    with corpora_kept():
+        first = encode_split(classify_split(), tokenizer, "classify", CHAR)
+        with monkeypatch.context() as patch:
+            patch.delattr(Tokenizer, "encode_batch")
+            assert encode_split(classify_split(), tokenizer, "classify", CHAR) is first
+        assert encode_split(classify_split(), tokenizer, "classify", CHAR, drop_long=True) is not first
+    again = encode_split(classify_split(), tokenizer, "classify", CHAR)
+    assert again is not first
+    assert same(again, first)
+
+
+def test_other_texts_labels_settings_or_tokenizers_are_encoded_apart(tokenizer):
+    other_text = Split([*TEXTS[:4], "über naive cats"], answer=["0", "1", "0", "1", "2"])
+    moved_border = Split(["the cat sat on the mata", " dog", *TEXTS[2:]], answer=["0", "1", "0", "1", "2"])
+    other_label = Split(TEXTS, answer=["0", "1", "0", "1", "1"])
+    with corpora_kept():
+        found = {
+            id(encode_split(split, t, "classify", text))
+            for split, t, text in [
+                (classify_split(), tokenizer, CHAR),
+                (other_text, tokenizer, CHAR),
+                (moved_border, tokenizer, CHAR),
+                (other_label, tokenizer, CHAR),
+                (classify_split(), tokenizer, TextConfig(tokenizer="char", max_len=11)),
+                (classify_split(), Tokenizer.train([*TEXTS, "#"], CHAR), CHAR),
+            ]
+        }
+    assert len(found) == 6

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -226,6 +228,28 @@ def split_document(document: str, kind: str) -> Iterator[list[str]]:
     whole = kind == "bpe" or len(document) <= CHUNK_CHARS // 8
     parts = [document] if whole else split_text(document, CHUNK_CHARS // 8)
     yield from (parts[i : i + 8] for i in range(0, len(parts), 8))
+
+
+_kept: ContextVar[dict[tuple[str, ...], EncodedCorpus] | None] = ContextVar("_kept", default=None)
+
+
+@contextmanager
+def corpora_kept() -> Iterator[None]:
+    """Keep what is encoded within, so that trainings that differ in their seed encode a text once."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def kept_corpus(encode: Callable[[], EncodedCorpus], split: Split, *settings: str) -> EncodedCorpus:
+    """Return a corpus that `corpora_kept` holds for a text and settings, or what `encode` makes of them."""
+    if (kept := _kept.get()) is None:
+        return encode()
+    if (key := (fingerprint(split), *settings)) not in kept:
+        kept[key] = encode()
+    return kept[key]
 
 
 def fingerprint(split: Split) -> str:

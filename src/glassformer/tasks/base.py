@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from glassformer.config import Config, DecodeConfig, FilesConfig
 from glassformer.config.validation import TASK_NAMES
 from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus, pretokenized_corpus
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus, kept_corpus, pretokenized_corpus
 from glassformer.data.datasets.columns import Columns, ColumnSpecs, DataSchema, text_specs
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
@@ -146,13 +146,19 @@ class Task(ABC):
         """
         if split.shards is not None:
             return pretokenized_corpus(split.shards, self.tokenizer)
-        writer = CorpusWriter(self.tokenizer, self.config.text)
-        self.encode_into(writer, split, training)
-        return writer.corpus()
+        text = self.config.text
+
+        def encoded() -> EncodedCorpus:
+            writer = CorpusWriter(self.tokenizer, text)
+            self.encode_into(writer, split, training)
+            return writer.corpus()
+
+        settings = self.name, text.max_len, text.truncate, training, self.tokenizer.sha256, self.label_names
+        return kept_corpus(encoded, split, *map(str, settings))
 
     @abstractmethod
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
-        """Write the columns of a split."""
+        """Write the columns of a split, which may depend only on the settings that `encode` names."""
 
     def batch_costs(self, corpus: EncodedCorpus) -> tuple[np.ndarray, np.ndarray]:
         """Return (N,) the width that each example needs in a batch, and (N,) a key to sort equal widths by."""

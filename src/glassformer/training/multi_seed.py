@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from glassformer.config import Config
+from glassformer.data.corpus import corpora_kept
 from glassformer.errors import DataError, DivergedError, Interrupted, UsageError
 from glassformer.report.seeds import SeedsRecord, write_seeds_report
 from glassformer.runs.folder import RunFolder, SeedsFolder
@@ -69,7 +70,8 @@ def _train_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
     go_on = f"resume with: {RunFolder(folder.path).resume_command}"
     with stop_requests(lambda: (f"; the seeds that are trained are saved in {folder.path}", go_on)):
         try:
-            return _train_each(folder, evaluate, on_step)
+            with corpora_kept():
+                return _train_each(folder, evaluate, on_step)
         except Interrupted as error:
             raise Interrupted(error.message, go_on, error.exit_code) from None
 
