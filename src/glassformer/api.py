@@ -14,7 +14,6 @@ from typing import Any
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override
 from glassformer.config.validation import check_type
-from glassformer.data.sources import pipes_kept
 from glassformer.errors import UsageError
 from glassformer.run import Run
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
@@ -71,7 +70,6 @@ def _new_folder(out: str | Path | None, config: Config) -> Path:
 
 
 @log_to_stderr()
-@pipes_kept()
 def train_checked(
     config: Config,
     *,

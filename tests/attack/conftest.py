@@ -1,4 +1,4 @@
-"""Runs to attack: a classifier with n-grams and pairs, and a folder of shards, made once by the command itself."""
+"""Runs to attack: a classifier with n-grams and pairs, made once by the command itself."""
 
 from __future__ import annotations
 
@@ -22,24 +22,19 @@ class Victims:
     run: Path
     table: Path
     book: Path
-    shards: Path
     answer: Answer
 
 
 @pytest.fixture(scope="session")
 def victims(tmp_path_factory: pytest.TempPathFactory) -> Victims:
     folder = tmp_path_factory.mktemp("victims")
-    table, book, run, shards = (folder / name for name in ("table.csv", "book.txt", "run", "shards"))
+    table, book, run = (folder / name for name in ("table.csv", "book.txt", "run"))
     rows = [f'"a {"good" if i % 2 else "bad"} film, number {i}",{"pos" if i % 2 else "neg"}\n' for i in range(60)]
     table.write_text("text,label\n" + "".join(rows), encoding="utf-8", newline="\n")
     book.write_text("In the beginning was the word. " * 2000, encoding="utf-8", newline="\n")
     words = ["--text.tokenizer", "word", "--text.ngrams", "50", "--text.bigrams", "20"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-        for command in (
-            ["train", "classify", "--train-file", table, "--out", run, *words, *SMALL],
-            ["data", "encode", book, "--out", shards, "--vocab-size", 300, "--valid-fraction", 0.4],
-        ):
-            made = query(*command)
-            assert made.code == 0, made.err
-        return Victims(run, table, book, shards, query("predict", run, TEXT, "--json"))
+        made = query("train", "classify", "--train-file", table, "--out", run, *words, *SMALL)
+        assert made.code == 0, made.err
+        return Victims(run, table, book, query("predict", run, TEXT, "--json"))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -183,9 +181,3 @@ def test_a_wrong_tag_is_named_with_its_word(suffix: str, cli: Callable, tmp_path
 def test_help_says_that_findings_are_no_failure(cli: Callable) -> None:
     text = " ".join(cli("data", "audit", "classify", "--help").out.split())
     assert "exit code is 0 whatever it finds" in text and "--out FILE" in text
-
-
-def test_a_pipe_is_audited(table: Path) -> None:
-    command = [sys.executable, "-m", "glassformer", "data", "audit", "classify", "--train-file", "/dev/stdin", "--json"]
-    done = subprocess.run(command, input=table.read_bytes(), capture_output=True, check=True)
-    assert json.loads(done.stdout)["counts"]["label-error"] == 3

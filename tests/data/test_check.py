@@ -136,11 +136,8 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path):
     )
     assert [(Path(p.path).name, p.line, p.kind) for p in report.errors] == [
         ("a.csv", 3, "encoding"),
-        ("a.csv", 4, "columns"),
         ("t.csv", 3, "label"),
-        ("t.csv", 2, "label"),
-    ]
-    assert report.n_errors == 4
+    ], "of a file with such a byte nothing more, and no answer is unknown"
 
 
 def test_harmless_things_are_counted_and_load(tmp_path):
@@ -219,18 +216,16 @@ def test_empty_texts_and_missing_labels_are_counted_apart(tmp_path):
     assert [(p.line, p.message) for p in report.errors] == [(5, "the label is empty")]
 
 
-def test_a_file_that_is_not_there_is_named_with_one_like_it(tmp_path):
-    (tmp_path / "reviews.csv").write_text("text,label\na,b\n", encoding="utf-8")
-    for name, hint in (("review.csv", "; did you mean 'reviews.csv'?"), ("other.tsv", "")):
-        report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path / name))))
-        assert [problem.message for problem in report.errors] == [f"there is no such file{hint}"]
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path / "a.csv"))))
+    assert [problem.message for problem in report.errors] == ["there is no such file"]
 
 
 def test_lines_that_cannot_be_decoded_are_not_empty(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nschön,a\n\nfine,b\nnaïve,a\n".encode("cp1252"))
     report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
-    assert report.counts["empty lines"] == 1
+    assert "empty lines" not in report.counts
     assert [p.line for p in report.errors if p.kind == "encoding"] == [2], "one line for the file"
     assert "--encoding names another, such as cp1252" in report.errors[0].message
 

@@ -24,7 +24,7 @@ def arguments_of(command: str) -> Any:
 
 
 ARGUMENTS = {name: arguments_of(name) for name in COMMANDS}
-AHEAD = {name: arguments_of(name) for name in ("curve", "encode")}
+AHEAD = {name: arguments_of(name) for name in ("curve",)}
 DOCUMENTS = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md")
 
 

@@ -38,10 +38,7 @@ FILES = {
     "report.json",
 }
 FOLDERS = {"checkpoints", "snapshots", "model", "plots"}
-ALSO = {
-    ("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs",
-    ("data/shards.py", "tokenizer.json"): "shards keep the tokenizer they were encoded with, too",
-}
+ALSO = {("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs"}
 """Other places that spell a name, with the reason."""
 
 

@@ -120,8 +120,8 @@ def test_a_bad_row_is_named(row: tuple[str, str, str], message: str, tmp_path: P
     ("files", "message"),
     [
         ({"pair_column": "hypotheses"}, "there is no column 'hypotheses'"),
-        ({"pair_column": "premise", "text_column": "premise"}, "--text-column and --pair-column name one column"),
-        ({"pair_column": "label", "label_column": "label"}, "--pair-column and --label-column name one column"),
+        ({"pair_column": "premise", "text_column": "premise"}, "--pair-column names the column of the text"),
+        ({"pair_column": "label", "label_column": "label"}, "--label-column names the column of the pair"),
     ],
 )
 def test_a_bad_column_is_named(files: dict[str, str], message: str, tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_a_table_of_pairs_without_a_header_is_read_whole(trained: Path, tmp_path
     assert "text is column 1, pair is column 2" in capfd.readouterr().err, "the columns of training"
     assert main(["predict", str(out), "--file", str(other), "--out", str(tmp_path / "named.csv"), *numbers]) == 0
     assert (tmp_path / "own.csv").read_bytes() == (tmp_path / "named.csv").read_bytes()
-    with pytest.raises(UsageError, match="name one column"):
+    with pytest.raises(UsageError, match="--pair-column names the column of the text"):
         read(data, text_column="1", pair_column="1", label_column="3")
 
 

@@ -11,10 +11,8 @@ import pytest
 from tests.helpers.small import config_of, data_of
 
 import glassformer
-from glassformer.cli.main import main
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe, override
-from glassformer.data.shards import ShardIndex
 from glassformer.data.splits import TextData
 from glassformer.errors import UsageError
 from glassformer.tasks.base import WORD_VOCAB_SIZE
@@ -107,24 +105,12 @@ def test_words_of_pairs_are_all_kept() -> None:
 
 
 def test_a_longer_text_gets_more_pieces_and_fewer_passes() -> None:
-    shards = [SimpleNamespace(counts={"tokens": n}) for n in (1, 10**5, 10**6, 10**7, 10**8, 10**10)]
-    sets = [cast(TextData, SimpleNamespace(train=SimpleNamespace(shards=each))) for each in shards]
+    texts = [[range(3 * n)] for n in (1, 10**5, 10**6, 10**7, 10**8, 10**10)]  # of such lengths
+    sets = [cast(TextData, SimpleNamespace(train=SimpleNamespace(text=each))) for each in texts]
     found = [LanguageModelling.suggest_settings(data, Config())[0] for data in sets]
     assert [f["vocab_size"] for f in found] == sorted(f["vocab_size"] for f in found)
     for name in ("epochs", "dropout"):
         assert [f[name] for f in found] == sorted((f[name] for f in found), reverse=True), name
-
-
-def test_what_was_encoded_ahead_keeps_its_vocabulary(tmp_path: Path) -> None:
-    """A rule that finds another would have the run refuse its own text."""
-    book = tmp_path / "book.txt"
-    book.write_text("It was the best of times, it was the worst of times. " * 300, encoding="utf-8")
-    assert main(["data", "encode", str(book), "--out", str(tmp_path / "shards"), "--vocab-size", "300"]) == 0
-    run = glassformer.train(
-        "lm", train_file=str(tmp_path / "shards"), valid_file=str(book), steps=2, out=tmp_path / "run", d_model=8
-    )
-    assert run is not None and run.config.auto == ()
-    assert run.config.text.vocab_size == ShardIndex.read(tmp_path / "shards").text["vocab_size"]
 
 
 def test_a_setting_without_a_rule_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""`glassformer data`: check, audit and show the data of a recipe before training, or encode it ahead of training."""
+"""`glassformer data`: check, audit and show the data of a recipe before training."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from glassformer.cli import curve, encode, flags
+from glassformer.cli import curve, flags
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe
 from glassformer.errors import DataError, UsageError
-from glassformer.text.decision import number_text
 from glassformer.utils import console
 from glassformer.utils.formatting import counted, shortened
 
@@ -35,8 +34,7 @@ class DataArguments:
     The word after check, audit or show is a recipe: classify, translate, lm, pretrain, multilabel, regress or tag for
     files of your own. `data audit` looks for faults that training does not stop at: label errors, equal texts with
     different answers, near-duplicates, words that give a label away; its exit code is 0 whatever it finds. `data curve`
-    says whether more data would help, `data encode` encodes text ahead of training: `data curve --help` and so on show
-    what these take.
+    says whether more data would help: `data curve --help` shows what it takes.
     """
 
     sections: ClassVar = ("data",)
@@ -51,15 +49,15 @@ class DataArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    if argv and (ahead := {"curve": curve, "encode": encode}.get(argv[0])):
-        return ahead.run(argv[1:])
+    if argv[:1] == ["curve"]:
+        return curve.run(argv[1:])
     words, flag_args = flags.split_words(DataArguments, argv, "data")
     if "--help" in flag_args and len(words) < 2:
         flags.parse(DataArguments, flag_args, "data check|audit|show RECIPE")
     if not words or words[0] not in ("check", "audit", "show"):
         got = f"not {words[0]!r}" if words else "and none came"
         hint = "as in: glassformer data check classify --train-file a.csv"
-        raise UsageError(f"data takes check, audit, show, curve or encode, {got}", hint)
+        raise UsageError(f"data takes check, audit, show or curve, {got}", hint)
     what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
     base = load_recipe(flags.one_word(rest, "recipe", usage))
@@ -97,11 +95,6 @@ def _check(config: Config, as_json: bool) -> int:
         console.write(f"… and {report.n_errors - len(report.errors):,} more")
     found = {f"examples in {part}": size for part, size in report.sizes.items()} | report.counts
     console.write_table(("found", "count"), list(found.items()))
-    if report.numbers:
-        names = list(next(iter(report.numbers.values())))
-        rows = [(part, *(number_text(of[name]) for name in names)) for part, of in report.numbers.items()]
-        console.write("")
-        console.write_table(("numbers in", *names), rows)
     if not report.ok:
         raise DataError(
             f"{counted(report.n_errors, 'problems')} to mend before training", "each is listed above with its file"

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from glassformer.data.answered_table import InputTable, TableWriter, scan_table
 from glassformer.data.datasets.columns import ColumnSpecs
 from glassformer.data.diagnostics import TableForm
-from glassformer.data.sources import pipes_kept
 from glassformer.errors import DataError, ResourceError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.run_data import known_columns
@@ -87,7 +86,6 @@ def table_of(arguments: Any, answerer: Answerer) -> InputTable:
     return table
 
 
-@pipes_kept()
 def predict_table(arguments: Any, answerer: Answerer) -> int:
     """Answer each row of a table, write it with the answers, and return the exit code.
 

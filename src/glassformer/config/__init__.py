@@ -104,8 +104,8 @@ class FilesConfig:
     """Your own files; the task says what they contain."""
 
     train_file: str | None = None
-    """Training data: CSV, TSV or JSONL (classify, translate), columns or JSONL (tag), or text files or pretokenized
-    shards (lm, pretrain)."""
+    """Training data: CSV, TSV or JSONL (classify, translate), columns or JSONL (tag), or text files
+    (lm, pretrain)."""
     valid_file: str | None = None
     """Validation data in the same format; without it, a seeded share of the training data is held out."""
     test_file: str | None = None

@@ -16,8 +16,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from glassformer.data.datasets.columns import (
     SAMPLE_ROWS,
@@ -29,9 +30,13 @@ from glassformer.data.datasets.columns import (
 )
 from glassformer.data.datasets.tables import read_rows
 from glassformer.data.diagnostics import Diagnostics, TableForm, encoding_issue
-from glassformer.data.sources import is_columnar, suffix_of, unreadable
+from glassformer.data.sources import suffix_of, unreadable
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import finite
+
+WRITTEN = (str, float, int, Decimal, list, dict, type(None))
+"""Types of the values that are written."""
+NOTHING_WRITTEN = "mend it and give the command again; nothing was written"
 
 # --- what is read ----------------------------------------------------------------------------------------------
 
@@ -64,18 +69,11 @@ class InputTable:
         Raises:
             DataError: the file is no longer what it was.
         """
-        diagnostics, values = Diagnostics(form=self.form), None
-        if is_columnar(self.path):  # whose other columns may be of any type
-            from glassformer.data.datasets.arrow_files import python_rows, read_batches
-
-            batches = read_batches(self.path, diagnostics)
-            values = itertools.chain.from_iterable(python_rows(batch, self.path) for batch in batches)
-        rows = below_header(self.path, read_rows(self.path, diagnostics), self.columns, diagnostics)
-        for row in rows:
-            text = row_values(row, self.columns, self.specs, self.path, diagnostics)
+        diagnostics = Diagnostics(form=self.form)
+        for row in below_header(self.path, read_rows(self.path, diagnostics), self.columns, diagnostics):
+            text, fields = row_values(row, self.columns, self.specs, self.path, diagnostics), row.fields
             if text is None:
                 raise DataError(f"{self.path} changed while it was read", "give the command again when it is whole")
-            fields = row.fields if values is None else next(values)
             yield text[0], fields if isinstance(fields, dict) else dict(zip(self.names, fields, strict=True))
 
 
@@ -91,39 +89,29 @@ def scan_table(path: Path, specs: ColumnSpecs, form: TableForm) -> InputTable:
     diagnostics = Diagnostics(form=form)
     rows = read_rows(path, diagnostics)
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    columns = choose_columns(path, sample, specs, diagnostics) if sample else None
+    columns = choose_columns(path, sample, specs, diagnostics) if sample and path not in diagnostics.cut else None
     if columns is None:
-        _refuse(path, diagnostics)
-    first, n_rows = sample[0].fields, 0
-    names = dict[str, None]()
-    if is_columnar(path):
-        from glassformer.data.datasets.arrow_files import schema_of
-
-        names = dict.fromkeys((schema := schema_of(path)).names)
-        if raw := [field.name for field in schema if "binary" in str(field.type)]:
-            raise DataError(f"{path}: the column {raw[0]!r} holds bytes, which no text holds", "leave it out")
+        diagnostics.raise_if_any(NOTHING_WRITTEN)
+        raise DataError(f"{path}: there is no row in this file", NOTHING_WRITTEN)
+    first, n_rows, names = sample[0].fields, 0, dict[str, None]()
+    for name, value in first.items() if isinstance(first, dict) else ():
+        if not isinstance(value, WRITTEN):  # a type of a Parquet file that is not read
+            raise DataError(f"{path}: the column {name!r} is of the type {value}, which is not written", "leave it out")
     for row in below_header(path, itertools.chain(sample, rows), columns, diagnostics):
         n_rows += row_values(row, columns, specs, path, diagnostics) is not None
         for name, value in row.fields.items() if isinstance(row.fields, dict) else ():
             names.setdefault(name)
             if isinstance(value, str) and (issue := encoding_issue(value)):
                 diagnostics.error(path, row.line, issue[0], f"in the column {name!r} {issue[1]}")
-    if diagnostics.n_issues or not n_rows:
-        _refuse(path, diagnostics)
+    if not n_rows and not diagnostics.n_issues:
+        diagnostics.error(path, 0, "empty file", "there is no row in this file")
+    diagnostics.raise_if_any(NOTHING_WRITTEN)
     if n_empty := diagnostics.counts["empty lines"]:
         diagnostics.notes.append(f"{path.name}: {n_empty:,} empty line{'s are' if n_empty > 1 else ' is'} left out")
     found = tuple(first if columns.has_header else names or (f"column_{i + 1}" for i in range(columns.n_fields)))
     if double := next((name for name in found if found.count(name) > 1), None):
         raise DataError(f"{path}: several columns have one name ({double!r})", "give each column a name of its own")
     return InputTable(path, columns, found, n_rows, diagnostics.notes, specs, form)
-
-
-def _refuse(path: Path, diagnostics: Diagnostics) -> NoReturn:
-    if not diagnostics.n_issues:
-        diagnostics.error(path, 0, "empty file", "there is no row in this file")
-    more = diagnostics.n_issues - 1
-    also = f" (and {more:,} more {'problem' if more == 1 else 'problems'})" if more else ""
-    raise DataError(f"{diagnostics.issues[0]}{also}", "mend it and give the command again; nothing was written")
 
 
 # --- what is written -------------------------------------------------------------------------------------------

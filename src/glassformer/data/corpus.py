@@ -1,7 +1,4 @@
-"""Token ids of a split as flat arrays with offsets, in memory.
-
-Large text is encoded once, to files, by `data encode`: `shards.py`.
-"""
+"""Token ids of a split as flat arrays with offsets, in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from glassformer.config import TextConfig
-from glassformer.data.shards import ShardIndex
 from glassformer.data.splits import Split
 from glassformer.text.backends import split_text
 from glassformer.text.ngrams import NgramVocabulary
@@ -102,11 +98,6 @@ class EncodedCorpus:
     def lengths(self) -> np.ndarray:
         """Return the number of tokens of each input (N,)."""
         return self.ids.lengths
-
-    @property
-    def is_running_text(self) -> bool:
-        """Return True for running text from the disk, which is read in windows."""
-        return isinstance(self.ids.flat, np.memmap)
 
     @property
     def targets(self) -> RaggedArray:
@@ -253,10 +244,8 @@ def kept_corpus(encode: Callable[[], EncodedCorpus], split: Split, *settings: st
 
 
 def fingerprint(split: Split) -> str:
-    """Return a hash of every text and target with its length; of shards, of their index."""
+    """Return a hash of every text and target with its length."""
     digest = hashlib.sha256()
-    if split.shards:
-        digest.update(split.shards.sha256.encode())
     for column in (split.text, split.answer or []):
         digest.update(f"\0{len(column)}\0".encode())
         for text in column:
@@ -264,10 +253,3 @@ def fingerprint(split: Split) -> str:
             digest.update(len(data).to_bytes(8, "little"))
             digest.update(data)
     return digest.hexdigest()
-
-
-def pretokenized_corpus(index: ShardIndex, tokenizer: Tokenizer) -> EncodedCorpus:
-    """Return the shards as one running text; a DataError says that their tokenizer is another one."""
-    index.check_tokenizer(tokenizer)
-    stats = {"n": index.counts["documents"], "n_tokens": index.n_tokens, "n_unknown": index.counts["unknown"]}
-    return EncodedCorpus(RaggedArray(index.ids(), np.array([0, index.n_tokens])), stats=stats)

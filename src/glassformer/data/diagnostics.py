@@ -6,18 +6,18 @@ parallel files. Problems are collected, not raised, so that one pass tells all. 
 
 from __future__ import annotations
 
-import codecs
-import hashlib
 import io
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from glassformer.data.sources import DAMAGED, is_columnar, is_pipe, open_source, unreadable
+from glassformer.data.sources import DAMAGED, is_columnar, open_source, unreadable
 from glassformer.errors import DataError, UsageError
+from glassformer.utils.atomic_io import sha256_file
+from glassformer.utils.formatting import counted
 
 Grade = Literal["stop", "look", "know"]
 Result = TypeVar("Result")
@@ -46,10 +46,11 @@ class Finding:
         return f"{self.matter}; {self.remedy}" if self.remedy else self.matter
 
 
-RETURNS_ALONE = "lines end in carriage returns alone, as in files of the classic Mac OS; save it with line feeds"
+RETURNS_ALONE = "line ends", "lines end in carriage returns alone; save it with line feeds"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a surrogate pair; Python also reads bytes that it cannot decode as such."""
 MAX_KEPT = 1000
 """Problems kept with their message; the rest are only counted."""
-UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
@@ -91,33 +92,30 @@ class Diagnostics:
         form: how they are written.
         issues: the first MAX_KEPT errors, in the order they were met.
         n_issues: all of them.
-        n_unreadable: lines of which nothing could be decoded.
+        cut: files of which an error ended the reading.
         counts: harmless things by name, such as "CRLF line ends".
         notes: what a person should be told, such as which columns were chosen.
         hashes: path as given → sha256 of its bytes, as they are stored.
-        pipes: paths whose bytes could be read once.
     """
 
     form: TableForm = TableForm()
     issues: list[DataIssue] = field(default_factory=list)
     n_issues: int = 0
-    n_unreadable: int = 0
+    cut: set[Path] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
-    pipes: list[str] = field(default_factory=list)
-
-    def read(self, path: Path, sha256: str) -> None:
-        """Note that a file was read to its end."""
-        self.hashes[path.as_posix()] = sha256
-        if is_pipe(path) and path.as_posix() not in self.pipes:
-            self.pipes.append(path.as_posix())
 
     def error(self, path: Path, line: int, kind: str, message: str) -> None:
         """Note an error."""
         self.n_issues += 1
         if len(self.issues) < MAX_KEPT:
             self.issues.append(DataIssue(str(path), line, kind, message, "row" if is_columnar(path) else "line"))
+
+    def stop(self, path: Path, line: int, kind: str, message: str) -> None:
+        """Note an error behind which nothing of the file is read."""
+        self.error(path, line, kind, message)
+        self.cut.add(path)
 
     def noted(self, check: Callable[[Any, Path], Result], answers: Any, path: Path) -> Result | None:
         """Return what a function of all answers of a file gives; None where it raises a DataError, which is noted."""
@@ -128,20 +126,17 @@ class Diagnostics:
             self.error(path, 0, "label", f"{error.message.removeprefix(f'{path}: ')}{advice}")
             return None
 
-    def raise_if_any(self) -> None:
+    def raise_if_any(self, hint: str = "") -> None:
         """Raise a DataError of the first error's file and line, if there was one, with the number of others."""
         if self.issues:
             more = self.n_issues - 1
-            also = f" (and {more:,} more {'problem' if more == 1 else 'issues'})" if more else ""
-            hint = "`glassformer data check` with the same flags lists everything" if more else ""
-            raise DataError(f"{self.issues[0]}{also}", hint)
+            also = f" (and {counted(more, 'more problems')})" if more else ""
+            check = "`glassformer data check` with the same flags lists everything" if more else ""
+            raise DataError(f"{self.issues[0]}{also}", hint or check)
 
 
 def read_lines(path: Path, diagnostics: Diagnostics) -> list[str]:
-    """Read all lines of a file without their ends. A byte order mark and carriage returns are removed and counted.
-
-    A line that cannot be read is empty in the list, so that the others keep their numbers.
-    """
+    """Read all lines of a file without their ends. A byte order mark and carriage returns are removed and counted."""
     return [line for _, line in numbered_lines(path, diagnostics)]
 
 
@@ -151,7 +146,7 @@ def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, 
     for number, line in _lines(path, diagnostics):
         yield number, line.removesuffix("\n")
     if number == 0 and diagnostics.n_issues == before:
-        diagnostics.error(path, 0, "empty file", "the file is empty")
+        diagnostics.stop(path, 0, "empty file", "the file is empty")
 
 
 def read_document(path: Path, diagnostics: Diagnostics) -> str:
@@ -162,73 +157,53 @@ def read_document(path: Path, diagnostics: Diagnostics) -> str:
 
 
 def _lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, str]]:
-    r"""Yield (number from 1, line), with "\n" where the file has it."""
+    r"""Yield (number from 1, line), with "\n" where the file has it, up to one that cannot be read."""
     if message := unreadable(path):
-        diagnostics.error(path, 0, "missing", message)
+        diagnostics.stop(path, 0, "missing", message)
         return
-    digest, number = hashlib.sha256(), 0
-    with open_source(path, digest) as source:
-        try:
-            lines = _as_utf8(path, source, diagnostics.form.encoding)
-            for number, (line, following) in enumerate(pairwise(chain(lines, [b""])), start=1):
-                raw = line.removesuffix(b"\n")
-                if number == 1 and raw.startswith(UTF16_MARKS):
-                    diagnostics.error(path, 1, "encoding", "the file is UTF-16: --encoding utf-16")
-                    return
-                if number == 1 and not following and b"\r" in raw[:-1] and b"\0" not in raw:
-                    diagnostics.error(path, 1, "line ends", RETURNS_ALONE)
-                    return
-                while raw.startswith(codecs.BOM_UTF8):  # further down where files were put together
-                    raw = raw[len(codecs.BOM_UTF8) :]
-                    diagnostics.counts["byte order marks"] += 1
-                if raw.endswith(b"\r"):
-                    raw = raw[:-1]
-                    diagnostics.counts["CRLF line ends"] += 1
-                yield number, _decoded(raw, path, number, diagnostics) + "\n" * line.endswith(b"\n")
-        except DAMAGED as error:
-            diagnostics.error(path, number + 1, "gzip", f"the gzip file is damaged or cut short here ({error})")
-            return
-        except UnicodeError as error:
-            what = f"the file is not in {diagnostics.form.encoding} ({error})"
-            diagnostics.error(path, number + 1, "encoding", what)
-            return
-    diagnostics.read(path, digest.hexdigest())
-
-
-def _as_utf8(path: Path, file: BinaryIO, encoding: str) -> Iterable[bytes]:
-    """Return the lines of a file in UTF-8, whatever it is in; raise UsageError for an encoding that does not exist."""
+    number, encoding, counts = 0, diagnostics.form.encoding, diagnostics.counts
     try:
-        is_utf8 = codecs.lookup(encoding).name == "utf-8"
-        text = file if is_utf8 else io.TextIOWrapper(file, encoding, newline="\n")
-    except LookupError:  # or one of Python's that is no encoding of text, such as rot13
+        with open_source(path) as file:
+            text = io.TextIOWrapper(file, encoding, errors="surrogateescape", newline="\n")
+            for number, line in enumerate(text, start=1):
+                end = "\n" * line.endswith("\n")
+                line = line.removesuffix("\n")
+                while line.startswith("\ufeff"):  # further down where files were put together
+                    line = line[1:]
+                    counts["byte order marks"] += 1
+                if issue := _why_no_text(line, encoding) or (number == 1 and line.count("\r") > 2 and RETURNS_ALONE):
+                    diagnostics.stop(path, number, *issue)
+                    return
+                counts["CRLF line ends"] += line.endswith("\r")
+                yield number, line.removesuffix("\r") + end
+    except DAMAGED as error:
+        diagnostics.stop(path, number + 1, "gzip", f"the gzip file is damaged or cut short ({error})")
+    except UnicodeError as error:
+        diagnostics.stop(path, number + 1, "encoding", f"the file is not in {encoding} ({error})")
+    except LookupError:  # or an encoding of Python's that is none of text, such as rot13
         message = f"{path}: there is no encoding {encoding!r}"
         raise UsageError(message, "name one of Python's, such as cp1252, utf-16, shift_jis") from None
-    return (line.encode() if isinstance(line, str) else line for line in text)
-
-
-def _decoded(raw: bytes, path: Path, number: int, diagnostics: Diagnostics) -> str:
-    """Return the line as text; "" after recording why it cannot be decoded."""
-    if b"\0" in raw:
-        where = f"byte {raw.index(0) + 1} of the line is NUL"
-        kind, what = "nul", f"{where}, which no text holds (in UTF-16: --encoding utf-16-le)"
     else:
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            found = f"byte {error.start + 1} of the line (0x{raw[error.start]:02X}) is not UTF-8"
-            kind, what = "encoding", f"{found}; --encoding names another, such as cp1252"
-    diagnostics.n_unreadable += 1
-    if kind != "encoding" or not any(each.kind == kind and each.path == str(path) for each in diagnostics.issues):
-        diagnostics.error(path, number, kind, what)  # of other bytes one line for the file
-    return ""
+        diagnostics.hashes[path.as_posix()] = sha256_file(path)
+
+
+def _why_no_text(line: str, encoding: str) -> tuple[str, str] | None:
+    """Return the issue of a line that holds NUL, or bytes that are not in the encoding of the file."""
+    if found := _SURROGATE.search(line):
+        at, byte = len(line[: found.start()].encode(encoding)) + 1, ord(found[0]) & 0xFF
+        other = "utf-16" if byte in (0xFE, 0xFF) else "cp1252"
+        where = f"byte {at} of the line (0x{byte:02X}) is not {encoding.upper()}"
+        return "encoding", f"{where}; --encoding names another, such as {other}"
+    if "\0" in line:
+        where = f"byte {line.index(chr(0)) + 1} of the line is NUL"
+        return "nul", f"{where}, which no text holds (in UTF-16: --encoding utf-16-le)"
+    return None
 
 
 def encoding_issue(text: str) -> tuple[str, str] | None:
     """Return the issue of a string that JSON can escape but no text file can hold."""
     if "\0" in text:
         return "nul", "the text holds NUL (\\u0000)"
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
+    if _SURROGATE.search(text):
         return "encoding", "the text holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text"
     return None

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.data.diagnostics import Diagnostics, Finding
-from glassformer.data.shards import ShardIndex
 from glassformer.errors import DataError
-from glassformer.text.tokenizer import Tokenizer
 
 LINE_CHARS = 32
 """Shorter lines of running text recur by chance, and are not compared."""
@@ -25,10 +23,8 @@ class Overlap(NamedTuple):
     n: int
 
 
-def overlap_with_training(split: Split, train: Split, running_text: bool) -> Overlap | None:
-    """Return the overlap of a part with the training part; None if it is encoded ahead and its text not kept."""
-    if train.shards or split.shards:
-        return None
+def overlap_with_training(split: Split, train: Split, running_text: bool) -> Overlap:
+    """Return the overlap of a part with the training part."""
     known, units = ([*_long_lines(part)] if running_text else part.text for part in (train, split))
     return Overlap(sum(map({*known}.__contains__, units)), len(units))
 
@@ -57,7 +53,6 @@ class Split:
         text: inputs: texts, source sentences, documents.
         answer: target of each text as written, a label or a sentence; None for texts alone and running text.
         source: origin of the texts, for messages ("aclImdb/train").
-        shards: pretokenized running text, in place of `text`, which is then empty.
 
     Raises:
         DataError: `text` and `answer` have different lengths.
@@ -66,7 +61,6 @@ class Split:
     text: list[str]
     answer: list[str] | None = None
     source: str = ""
-    shards: ShardIndex | None = None
 
     def __post_init__(self) -> None:
         if self.answer is not None and len(self.answer) != len(self.text):
@@ -76,7 +70,7 @@ class Split:
             )
 
     def __len__(self) -> int:
-        return self.shards.counts["documents"] if self.shards else len(self.text)
+        return len(self.text)
 
     @property
     def answers(self) -> list[str]:
@@ -104,10 +98,8 @@ class TextData:
         notes: messages for the user (the columns, sizes of a seeded split, …).
         hashes: SHA-256 of what was read, by file name.
         extra_tokens: tokens the tokenizer must keep whole, such as the locale tags of `dates`.
-        tokenizer: tokenizer of a pretokenized training part.
         columns: the columns that were read of the training table, as JSON data; empty for other data.
         counts: what was met while reading, by name: "empty lines", "other files not read".
-        pipes: paths that could be read once.
         findings: what a reader must know before believing a score.
     """
 
@@ -117,10 +109,8 @@ class TextData:
     notes: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     extra_tokens: tuple[str, ...] = ()
-    tokenizer: Tokenizer | None = None
     columns: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    pipes: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     def splits(self) -> dict[str, Split]:
@@ -130,9 +120,9 @@ class TextData:
 
 
 def with_reading(data: TextData, diagnostics: Diagnostics) -> TextData:
-    """Return `data` with the notes, counts, hashes and pipes of its reading."""
+    """Return `data` with the notes, counts and hashes of its reading."""
     counts, notes = dict(+Counter(diagnostics.counts)), [*dict.fromkeys(diagnostics.notes)]
-    return replace(data, notes=notes, hashes=diagnostics.hashes, counts=counts, pipes=diagnostics.pipes)
+    return replace(data, notes=notes, hashes=diagnostics.hashes, counts=counts)
 
 
 def check_texts_differ(train: Split) -> None:

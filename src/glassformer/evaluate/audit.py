@@ -23,7 +23,6 @@ from glassformer.data.datasets.columns import DataSchema, Rows
 from glassformer.data.datasets.labels import label_of_number, labels_of
 from glassformer.data.datasets.local_files import data_parts, read_parts
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.sources import pipes_kept
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import bag_of_words_vectorizer, window_features
 from glassformer.evaluate.duplicates import near_duplicates, normalised, numbered
@@ -281,7 +280,6 @@ def audit(parts: Mapping[str, Rows], target: str, separator: str = ";", notes: S
     return report
 
 
-@pipes_kept()
 def audit_data(schema: DataSchema, data: DataConfig) -> AuditReport:
     """Read all parts of the data as training does, and audit them.
 

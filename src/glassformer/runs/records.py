@@ -133,7 +133,6 @@ class DataRecord:
         base: the run it begins from, path and sha256 of its weights, and their validation metric where it was computed;
             empty where they are random.
         columns: the columns that were read of the training table. counts: what was met in the files, by name.
-        pipes: paths that could be read once.
         scale: where targets are numbers, mean and sd of those of training; else empty.
     """
 
@@ -150,7 +149,6 @@ class DataRecord:
     base: JsonObject = field(default_factory=dict)
     columns: JsonObject = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    pipes: list[str] = field(default_factory=list)
     scale: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -16,7 +16,6 @@ from pathlib import Path, PurePosixPath
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.columns import Columns, DataSchema
 from glassformer.data.datasets.local_files import load_text_data
-from glassformer.data.sources import is_pipe
 from glassformer.data.splits import TextData
 from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.runs.folder import RunFolder
@@ -48,15 +47,12 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
 
     Raises:
         ChangedDataError: a file has changed since, and that is not allowed.
-        DataError, UsageError: the data is not there, can be read once only, or is damaged.
+        DataError, UsageError: the data is not there, or is damaged.
     """
     if RunFolder(path).imported:
         raise DataError(f"{path} was imported, and has no data of its own", "give test files")
     record = RunFolder(path).read_data()
     named = _named_files(data)
-    if once := [name for name in named if _could_be_read_once(name, record)]:
-        message = f"{once[0]} was a pipe when the run was trained, and its data is not kept"
-        raise DataError(message, "train on a file to use its splits later, or name a test file")
     try:
         text = load_text_data(schema, data, known_columns(record))
     except UsageError:
@@ -105,8 +101,3 @@ def _named_files(data: DataConfig) -> list[str]:
         return []
     names = [getattr(data.files, f.name) for f in fields(FilesConfig) if f.name.endswith("_file")]
     return [name for name in names if name]
-
-
-def _could_be_read_once(name: str, record: DataRecord) -> bool:
-    path = Path(name)
-    return is_pipe(path) or (path.as_posix() in record.pipes and not path.is_file())

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from glassformer.config import Config, DecodeConfig, FilesConfig
 from glassformer.config.validation import TASK_NAMES
 from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus, kept_corpus, pretokenized_corpus
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus, kept_corpus
 from glassformer.data.datasets.columns import Columns, ColumnSpecs, DataSchema, text_specs
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
@@ -91,7 +91,7 @@ class Task(ABC):
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> Task:
         """Return the task with `tokenizer`, or with one trained on the training split."""
         texts = data.train.text + (data.train.answers if cls.schema.parallel else [])
-        tokenizer = tokenizer or data.tokenizer or Tokenizer.train(texts, config.text, data.extra_tokens)
+        tokenizer = tokenizer or Tokenizer.train(texts, config.text, data.extra_tokens)
         return cls(config, tokenizer, cls.classes_of(data.train))
 
     def initialise_output(self, model: nn.Module, corpus: EncodedCorpus) -> None:
@@ -140,12 +140,10 @@ class Task(ABC):
         return self.schema
 
     def encode(self, split: Split, *, training: bool) -> EncodedCorpus:
-        """Return a split as ids in memory; pretokenized data is mapped from its files.
+        """Return a split as ids in memory.
 
         With `training`, examples may be left out, such as pairs that are too long.
         """
-        if split.shards is not None:
-            return pretokenized_corpus(split.shards, self.tokenizer)
         text = self.config.text
 
         def encoded() -> EncodedCorpus:

@@ -37,8 +37,6 @@ from glassformer.text.backends import SPECIAL_TOKENS
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import fenced
 
-CHARACTERS = 3
-"""Of a token, about, in pieces."""
 MOST_BLOCKS, LEAST_CHARS = 500, 200
 """Into so many blocks a text is cut at most, and none is shorter: neighbours within a sentence are not independent."""
 
@@ -133,8 +131,7 @@ class LanguageModelling(Task):
 
         RESULTS.md has what the first 100,000 characters of Shakespeare say of it: fewer pieces are worse.
         """
-        shards = data.train.shards
-        n = max(1, shards.counts["tokens"] * CHARACTERS if shards else sum(map(len, data.train.text)))
+        n = max(1, sum(map(len, data.train.text)))
         pieces = int(min(16_000, max(1000, round(1500 * (n / 1e6) ** 0.5, -2))))
         return {
             "vocab_size": WORD_VOCAB_SIZE if config.text.tokenizer == "word" else pieces,

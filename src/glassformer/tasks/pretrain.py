@@ -146,15 +146,6 @@ class Pretrain(Task):
                     if surfaces is not None:
                         surfaces.append_surfaces(forms[start : start + length])
 
-    def encode(self, split: Split, *, training: bool) -> EncodedCorpus:
-        """Return texts as ids; running text from shards in windows of `max_len`, which may span documents."""
-        corpus = super().encode(split, training=training)
-        if not corpus.is_running_text:
-            return corpus
-        n = len(corpus.ids.flat)
-        offsets = np.append(np.arange(0, n, self.config.text.max_len), n)
-        return replace(corpus, ids=RaggedArray(corpus.ids.flat, offsets))
-
     def batches(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Iterator[Batch]:
         """Yield batches with the same masked tokens at every call and on every rank.
 

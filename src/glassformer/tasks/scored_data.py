@@ -50,8 +50,8 @@ def scored_data(
     else:
         read = load_run_data(path, task.schema, data, allow_changed=allow_changed)
         split, notes, train, changed = read.text.splits().get(name), read.text.notes, read.text.train, read.changed
-        if split is None or split.shards is not None:
-            message = f"this run has no {name} split whose text is kept"
+        if split is None:
+            message = f"this run has no {name} split"
             raise DataError(message, 'score the validation split: --split valid (split="valid"); or give test files')
     for note in notes:
         logger.info(note)
@@ -76,8 +76,7 @@ def _facts(split: Split, name: str, train: Split | None, changed: list[str], run
         logger.warning(of_texts(n_empty, len(split), "empty"))
     if name == "train" or train is None or changed:
         return facts
-    if (overlap := overlap_with_training(split, train, running_text)) is None:
-        return facts
+    overlap = overlap_with_training(split, train, running_text)
     if overlap.n_shared:
         logger.warning(overlap_text("validation" if name == "valid" else "test", overlap, running_text))
     return facts | {"also_in_training": overlap.n_shared, "compared_with_training": overlap.n}

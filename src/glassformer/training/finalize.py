@@ -158,7 +158,7 @@ def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Ev
     predictions = scores.pop("predictions")
     if probe := _score_probe(context, split, folder):
         scores["baselines"]["probe"] = probe
-    if (overlap := overlap_with_training(split, data.train, len(context.train) == 1)) is not None:
-        scores["also_in_training"], scores["compared_with_training"] = overlap
+    overlap = overlap_with_training(split, data.train, len(context.train) == 1)
+    scores["also_in_training"], scores["compared_with_training"] = overlap
     evaluation = Evaluation(context.task.name, name, {"precision": context.precision} | scores)
     return folder.write_evaluation(evaluation, predictions)

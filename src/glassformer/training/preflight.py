@@ -106,7 +106,6 @@ def preflight(context: RunContext, pace: Pace, model: nn.Module) -> DataRecord:
         },
         columns=data.columns,
         counts=data.counts,
-        pipes=data.pipes,
         base=_base(context),
         scale={name: x for name, x in task.decision.to_json().items() if name in ("mean", "sd")},
     )
@@ -156,7 +155,7 @@ def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
 
 def _of_corpus(task: Task, corpus: EncodedCorpus) -> dict[str, Any]:
     """Return what was counted while a part was encoded, and its unknown tokens."""
-    stats, running = corpus.stats, len(corpus) == 1 or corpus.is_running_text
+    stats, running = corpus.stats, len(corpus) == 1
     columns = task.token_columns(corpus)
     return {
         **{name: n for name, n in stats.items() if name in COUNTS},

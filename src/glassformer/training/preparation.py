@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from glassformer.config import Config
-from glassformer.config.recipes import BUDGETS, dump_config, override, remaining_auto
+from glassformer.config.recipes import BUDGETS, dump_config, override
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.splits import TextData, check_texts_differ
 from glassformer.distributed.process_group import ProcessGroup
@@ -45,7 +45,6 @@ def apply_auto_config(config: Config, task_type: type[Task], data: TextData) -> 
     Raises:
         UsageError: the task cannot choose one of them automatically.
     """
-    config, data = _as_pretokenized(config, data)
     if not config.auto:
         return config, data
     suggested, reason = task_type.suggest_settings(data, config)
@@ -58,17 +57,6 @@ def apply_auto_config(config: Config, task_type: type[Task], data: TextData) -> 
     values = ", ".join(f"{name} {value:g}" for name, value in settings.items() if value is not None)
     note = f"{reason}: {values} (chosen automatically; override with flags)"
     return override(config, settings, "auto"), replace(data, notes=[*data.notes, note])
-
-
-def _as_pretokenized(config: Config, data: TextData) -> tuple[Config, TextData]:
-    """Return the configuration with the text settings of pretokenized data, which brings its tokenizer."""
-    if (shards := data.train.shards) is None:
-        return config, data
-    settings = shards.text | {"ngrams": 0, "bigrams": 0}
-    changed = [f"{name} {value}" for name, value in settings.items() if getattr(config.text, name) != value]
-    notes = [*data.notes, f"taken from {shards.path}: {', '.join(changed)}"] if changed else data.notes
-    remaining = remaining_auto(config, settings)
-    return replace(config, text=replace(config.text, **settings), auto=remaining), replace(data, notes=notes)
 
 
 logger = logging.getLogger(__name__)

@@ -67,7 +67,7 @@ MiB = 1 << 20
 LIMITS = {
     "settings": MiB // 4,  # config.toml, seeds.json
     "findings": MiB,
-    "record": 16 * MiB,  # the JSON files of a run, of a model, of shards
+    "record": 16 * MiB,  # the JSON files of a run, of a model
     "log": 64 * MiB,  # metrics.jsonl
     "predictions": 128 * MiB,
     "text": 16 * MiB,  # model cards and reports

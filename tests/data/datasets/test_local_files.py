@@ -14,7 +14,6 @@ from tests.helpers.for_each import for_each
 from tests.helpers.reading import written
 
 from glassformer.config import DataConfig, FilesConfig
-from glassformer.data.datasets import documents
 from glassformer.data.datasets.labels import visible
 from glassformer.data.datasets.local_files import load, load_test, load_text_data
 from glassformer.data.splits import Split
@@ -90,7 +89,7 @@ def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
     assert all(text.startswith("short") for text in data.train.text)
     with pytest.raises(UsageError, match="no column 'summry'") as caught:
         load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path, text_column="summry")))
-    assert "--text-column summary" in caught.value.hint
+    assert "its columns: text, summary, stars" in caught.value.message
 
 
 def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_path):
@@ -263,17 +262,6 @@ def test_running_text_has_no_examples_to_limit(tmp_path):
     with pytest.raises(UsageError, match="limit counts examples") as caught:
         load_text_data(TASKS["lm"].schema, DataConfig(limit=100, files=FilesConfig(train_file=book)))
     assert "--steps" in caught.value.hint
-
-
-def test_of_large_text_a_person_is_told_how_to_train_from_the_disk(tmp_path, monkeypatch):
-    path = write(tmp_path / "book.txt", "a line\n" * 100)
-    data = DataConfig(files=FilesConfig(train_file=path))
-    assert not any("data encode" in note for note in load(TASKS["lm"].schema, data).notes)
-    monkeypatch.setattr(documents, "LARGE_CHARS", 500)
-    assert any(
-        "700 characters are held in memory" in note and "data encode" in note
-        for note in load(TASKS["lm"].schema, data).notes
-    )
 
 
 def test_too_little_text_and_an_empty_folder(tmp_path):

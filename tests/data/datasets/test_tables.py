@@ -81,7 +81,7 @@ def test_an_unclear_one_is_refused_until_a_flag_says_it(tmp_path: Path, content:
 def test_a_flag_that_names_a_cell_makes_it_a_header(tmp_path: Path) -> None:
     content = table(ROWS, ("comment_text", "verdict"))
     assert len(read(tmp_path, content, label_column="Verdict").examples) == 24
-    assert "did you mean --label-column verdict?" in read(tmp_path, content, label_column="verdic").message
+    assert "its columns: comment_text, verdict" in read(tmp_path, content, label_column="verdic").message
 
 
 @pytest.mark.parametrize("second", [HEADER, ("Text", "LABEL"), (" text ", "label"), ("\u200btext", "label")])
@@ -94,7 +94,7 @@ def test_headers_of_files_put_together_are_left_out_and_counted(
     assert found.examples == sorted(ROWS)
     assert found.report.counts["repeated headers left out"] == 2
     assert found.report.counts.get("byte order marks", 0) == 3 * bool(mark)
-    assert found.noted("2 rows are headers again and left out")
+    assert found.noted("a header came again and was left out (line 10, 19)")
 
 
 def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
@@ -136,7 +136,10 @@ def test_columns_are_named_by_header_or_number(tmp_path: Path) -> None:
     assert read(tmp_path, backwards, text_column="2", label_column="1").examples == sorted(ROWS)
     content = table([("row", *row) for row in ROWS], ("Text", "text", "label"))
     assert read(tmp_path, content, text_column="text").examples == sorted(ROWS)
-    assert "name one column" in read(tmp_path, backwards, text_column="1", label_column="1").message
+    assert (
+        "--label-column names the column of the text"
+        in read(tmp_path, backwards, text_column="1", label_column="1").message
+    )
 
 
 def test_a_long_text_that_is_not_read_is_named(tmp_path: Path) -> None:
@@ -173,10 +176,10 @@ PREMISES = [(f"the dog {i} ran home", f"an animal {i} moved", "xyz"[i % 3]) for 
         (
             PREMISES,
             ("premise", "hypothesis", "label"),
-            "--text-column premise (of pairs of texts also --pair-column hypo",
+            "name what is read: --text-column … (of pairs of texts also --pair-column)",
         ),
-        ([("7", *row) for row in ROWS], ("nr", "was", "label"), "--text-column was"),
-        ([("7", *row) for row in ROWS], None, "--label-column 3 --text-column 2"),
+        ([("7", *row) for row in ROWS], ("nr", "was", "label"), "--text-column …"),
+        ([("7", *row) for row in ROWS], None, "--text-column … --label-column …"),
         (
             [(text, "01"[len(text) % 2], "10"[len(text) % 2]) for text, _ in ROWS],
             ("text", "rude", "odd"),
@@ -186,6 +189,31 @@ PREMISES = [(f"the dog {i} ran home", f"an animal {i} moved", "xyz"[i % 3]) for 
 )
 def test_what_is_not_known_is_named_at_once(tmp_path: Path, rows: Any, header: Any, hint: str) -> None:
     assert hint in read(tmp_path, table(rows, header)).message
+
+
+def test_a_number_beyond_the_columns_is_named(tmp_path: Path) -> None:
+    for content in (table(ROWS, ("comment_text", "verdict")), table(ROWS)):
+        found = read(tmp_path, content, text_column="9")
+        assert "there is no column '9'; there are 2 columns count them from 1: --text-column" in found.message
+
+
+def test_labels_of_json_are_a_name_or_a_list(tmp_path: Path) -> None:
+    content = "".join(json.dumps({"text": text, "labels": {"pos": 1}}) + "\n" for text, _ in ROWS)
+    for task in ("classify", "multilabel"):
+        found = read(tmp_path, content, "a.jsonl", task)
+        assert "'labels' is an object; write the name of the label, or a list of names" in found.message
+
+
+@pytest.mark.parametrize("labels", [("0", "1", "-1"), ("a", "b", "9999")])
+def test_codes_of_a_label_that_is_not_known_are_noted(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    assert read(tmp_path, table(reviews(*labels), HEADER)).noted("spelled as a missing value", f"{labels[2]!r} (8)")
+
+
+def test_a_limit_that_leaves_one_class_is_refused_by_the_check(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(table(ROWS, HEADER), encoding="utf-8")
+    data = DataConfig(limit=1, files=FilesConfig(train_file=str(tmp_path / "a.csv")))
+    [problem] = check_data(TASKS["classify"].schema, data).errors
+    assert "two or more labels are needed" in problem.message
 
 
 def test_decimal_commas_are_one_line(tmp_path: Path) -> None:
@@ -315,11 +343,6 @@ def test_a_carriage_return_in_a_row(tmp_path: Path) -> None:
     assert "a.csv:2: a carriage return stands outside quotes" in found.message
 
 
-def test_one_name_for_two_json_fields(tmp_path: Path) -> None:
-    content = "".join('{{"text": "{}", "label": "pos", "label": "{}"}}\n'.format(*row) for row in ROWS)
-    assert "the field 'label' stands twice" in read(tmp_path, content, "a.jsonl").message
-
-
 # --- encodings -------------------------------------------------------------------------------------------------
 
 
@@ -351,7 +374,7 @@ def test_one_example_a_class(tmp_path: Path) -> None:
 def test_a_folder_or_device_is_called_so(tmp_path: Path, task: str) -> None:
     schema = TASKS[task].schema
     (tmp_path / "folder").mkdir()
-    for path, message in ((str(tmp_path / "folder"), "this is a folder"), ("/dev/null", "this is a device")):
+    for path, message in ((str(tmp_path / "folder"), "this is a folder"), ("/dev/null", "a pipe or a device")):
         if Path(path).exists():
             with pytest.raises(DataError, match=message):
                 load_text_data(schema, DataConfig(files=FilesConfig(train_file=path)))

@@ -85,11 +85,9 @@ def test_tags_in_iob2_and_plain_ones_are_read(tags: str, tmp_path: Path) -> None
     assert found[1] == [tags] and not found[2].issues
 
 
-def test_words_that_running_text_would_cut_are_counted(tmp_path: Path) -> None:
-    found = read(write(tmp_path / "a.conll", "Dr. B-X\nLee I-X\nsaw O\n\nit O\nis O\n\n'll O\n"))[2]
-    assert found.counts["sentences whose words running text cuts otherwise"] == 2
-    whole = read(write(tmp_path / "b.conll", "Lee B-X\ndon't O\n3.5 O\n! O\n"))[2]
-    assert not +whole.counts and whole.notes == ["b.conll: words are 1, tags are 2; first example: 'Lee' | 'B-X'"]
+def test_what_was_read_is_noted(tmp_path: Path) -> None:
+    found = read(write(tmp_path / "b.conll", "Lee B-X\ndon't O\n3.5 O\n! O\n"))[2]
+    assert not +found.counts and found.notes == ["b.conll: words are 1, tags are 2; first example: 'Lee' | 'B-X'"]
 
 
 @pytest.mark.parametrize("suffix", [".conll", ".jsonl"])
@@ -118,13 +116,14 @@ def test_the_columns_of_training_are_read_again(suffix: str, tmp_path: Path) -> 
         ("Anna\tX\tB-X\n\n-DOCSTART- -X- -X- O\n\nsees\tX\tO\n", ["Anna", "sees"], 0),
         ("-DOCSTART- (1 X)\n\nAnna\tB-X\t\nsees\tO\t\n", ["Anna sees"], 0),
         ("text N\nand V\n\nof V\ntext N\n", ["text and", "of text"], 0),
+        ("# made by hand\n# 2024\nword\ttag\n\nAnna\tB-X\nsees\tO\n", ["Anna sees"], 3),
     ],
 )
 def test_headers_and_comments_are_no_words(lines: str, texts: list[str], n: int, tmp_path: Path) -> None:
     found, _, diagnostics = read(write(tmp_path / "a.conll", lines))
     assert (found, diagnostics.issues) == (texts, [])
     assert diagnostics.counts["headers and comments"] == n
-    assert any("is a header or a comment, no word" in note for note in diagnostics.notes) == bool(n)
+    assert any("headers and comments, which are no words" in note for note in diagnostics.notes) == bool(n)
 
 
 @for_each("first", ["1212", "789", "aaa"])
@@ -165,6 +164,12 @@ def test_rejected_annotations_are_refused(mark: dict[str, Any], tmp_path: Path) 
         ("a.jsonl", '{"tokens": "ab", "words": 3}\n', 1, "name them), but there is 'tokens', 'words'"),
         ("a.jsonl", '{"words": "ab c", "tags": "O O"}\n', 1, "are expected"),
         ("a.jsonl", '["ab c", {"entities": [[0, 2, "X"]]}]\n', 1, "a JSON object is expected, not list"),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "spans": [], "entities": [[0, 2, "X"]]}\n',
+            1,
+            "'entities' is not: --label-column",
+        ),
         ("a.jsonl", '{"text": "ab c", "labels": [], "entities": [[0, 2, "X"]]}\n', 1, "are expected"),
         ("a.jsonl", '{"tokens": [{"text": "ab", "start": 0}], "tags": ["O"]}\n', 1, "are a list of strings"),
     ],
@@ -198,7 +203,7 @@ def test_what_is_no_span_of_words_is_refused(spans: Any, message: str, tmp_path:
 
 
 def test_other_files_and_columns_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="tagged sentences are in a"):
+    with pytest.raises(UsageError, match="tagged sentences are in"):
         read(write(tmp_path / "a.csv", "text,tags\n"))
     with pytest.raises(UsageError, match="columns have numbers"):
         read(write(tmp_path / "a.conll", CONLL), tags="ner")
@@ -242,3 +247,10 @@ def test_a_check_counts_words_and_spans_by_label(tmp_path: Path) -> None:
     assert report.ok and report.sizes == {"train": 3, "valid": 3}
     wanted = {"train: words": 6, "train: words tagged O": 2, "train: spans of PER": 2, "train: spans of LOC": 1}
     assert wanted.items() <= report.counts.items()
+
+
+def test_a_word_that_may_be_a_comment_is_shown_first(tmp_path: Path) -> None:
+    comments = "".join(f"# text = a film of {i} hours\na D\nfilm N\n\n" for i in range(20))
+    found, _, diagnostics = read(write(tmp_path / "a.conll", comments, "# SYM\nb N\n"))
+    assert len(found) == 21 and diagnostics.counts["headers and comments"] == 21
+    assert "no words: '# SYM', '# text = a film of 0 hours'" in diagnostics.notes[0]

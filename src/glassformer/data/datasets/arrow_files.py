@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.sources import MAX_UNPACKED_BYTES, is_pipe, unreadable
+from glassformer.data.sources import MAX_UNPACKED_BYTES, unreadable
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import sha256_file
 
@@ -41,14 +41,6 @@ def pyarrow_for(path: Path) -> Any:
     return pyarrow
 
 
-def schema_of(path: Path) -> Any:
-    """Return the schema of a file; raise DataError where it cannot be read."""
-    diagnostics = Diagnostics()
-    for batch in read_batches(path, diagnostics):
-        return batch.schema
-    diagnostics.raise_if_any()
-
-
 def read_batches(path: Path, diagnostics: Diagnostics) -> Iterator[Any]:
     """Yield checked record batches of at most BATCH_ROWS rows.
 
@@ -58,10 +50,10 @@ def read_batches(path: Path, diagnostics: Diagnostics) -> Iterator[Any]:
         DataError: the file unpacks to too much.
     """
     pa, n = pyarrow_for(path), 0
-    if what := "this is a pipe, and columns are read from a file" if is_pipe(path) else unreadable(path):
-        diagnostics.error(path, 0, "missing", what)
+    if what := unreadable(path):
+        diagnostics.stop(path, 0, "missing", what)
         return
-    diagnostics.read(path, sha256_file(path))
+    diagnostics.hashes[path.as_posix()] = sha256_file(path)
     most = left = max(MAX_UNPACKED_BYTES, MOST_TIMES * path.stat().st_size)
     try:
         with pa.OSFile(str(path), "rb") as file:
@@ -104,35 +96,37 @@ def _unpacked_bytes(pa: Any, column: Any) -> int:
 
 
 def read_fields(path: Path, diagnostics: Diagnostics) -> Iterator[dict[str, Any]]:
-    """Yield rows as dictionaries of what a task can read: texts, numbers, truth values, and lists of them.
+    """Yield rows as dictionaries of texts, numbers, truth values, lists of them, and times, which are written as text.
 
     A column of another type is named in a note, and its values are the type. Numbers of a `ClassLabel` are replaced by
     the names of its classes.
     """
-    names, unread, classes = list[str](), dict[str, Any](), dict[str, Any]()
+    pa, names, unread, classes = pyarrow_for(path), list[str](), dict[str, Any](), dict[str, Any]()
     for batch in read_batches(path, diagnostics):
         if not names:
             if len({*batch.schema.names}) < len(batch.schema):
-                diagnostics.error(path, 0, "columns", "several columns have one name")
+                diagnostics.stop(path, 0, "columns", "several columns have one name")
                 return
-            unread = {field.name: field.type for field in batch.schema if not _is_read(field.type)}
+            unread = {field.name: field.type for field in batch.schema if not _is_read(pa, field.type)}
             names = [name for name in batch.schema.names if name not in unread]
             classes = {name: of for name, of in _classes_of(batch.schema.metadata or {}).items() if name in names}
             notes = [f"{name} is of the type {kind}, which is not read" for name, kind in unread.items()]
             notes += [f"{name} has the classes {', '.join(of.values())}" for name, of in classes.items()]
             diagnostics.notes.extend(f"{path.name}: {note}" for note in notes)
             if not names:
-                diagnostics.error(path, 0, "columns", f"no column holds text ({notes[0]})")
+                diagnostics.stop(path, 0, "columns", f"no column holds text ({notes[0]})")
                 return
-        for row in batch.select(names).to_pylist():
+        columns = (batch.column(name) for name in names)
+        columns = [column.cast(pa.string()) if pa.types.is_temporal(column.type) else column for column in columns]
+        for row in pa.RecordBatch.from_arrays(columns, names).to_pylist():
             for name, of in classes.items():
                 row[name] = [*map(of.get, row[name])] if isinstance(row[name], list) else of.get(row[name])
             yield row | unread
 
 
-def _is_read(kind: Any) -> bool:
+def _is_read(pa: Any, kind: Any) -> bool:
     inside = kind.value_type if str(kind).startswith(("dictionary<", "list<", "large_list<")) else kind
-    return str(inside).startswith(READ)
+    return str(inside).startswith(READ) or pa.types.is_temporal(kind)
 
 
 def _classes_of(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
@@ -144,21 +138,3 @@ def _classes_of(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
             if inner.get("_type") == "ClassLabel":
                 found[name] = dict(enumerate(map(str, inner["names"])))
     return found
-
-
-def python_rows(batch: Any, where: Path | str) -> list[dict[str, Any]]:
-    """Return the rows of a batch as Python values; times are text, for those of Python have no nanoseconds.
-
-    Durations are numbers of their unit, as text.
-
-    Raises:
-        DataError: a time within a list has no form as text.
-    """
-    pa = pyarrow_for(Path(where))
-    try:
-        as_text = pa.types.is_temporal
-        columns = [column.cast(pa.string()) if as_text(column.type) else column for column in batch.columns]
-        return pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
-    except (pa.ArrowException, ValueError) as error:
-        reason = str(error).splitlines()[0][:100]
-        raise DataError(f"{where}: a time cannot be written as text ({reason})", "leave the column out") from error

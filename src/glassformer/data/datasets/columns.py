@@ -9,7 +9,6 @@ every table that is read later.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import shlex
 from array import array
@@ -41,6 +40,8 @@ SAMPLE_ROWS = 1000
 """Rows read before columns are chosen."""
 REJECTED = {"answer": ("reject", "ignore"), "status": ("discarded",), "was_cancelled": ("true",)}
 """Fields by which Prodigy, Argilla and Label Studio mark an annotation that was rejected."""
+LONGEST_NAME = 100
+"""Characters from which a cell is not compared with a header."""
 WORDS_OF_TEXT = 3
 """Mean number of words from which a column that is not read is named, since it may hold the second text of pairs."""
 Clean: TypeAlias = Callable[[Path, Sequence[int], Sequence[str], str, Diagnostics], list[str]]
@@ -59,6 +60,8 @@ def answer_cell(value: Any, separator: str | None) -> str:
         if separator is None:
             raise ValueError("is a list; `multilabel` reads texts with several labels")
         return joined_labels(value, separator)
+    if isinstance(value, dict):
+        raise ValueError("is an object; write the name of the label, or a list of names")
     return label_of_number(value) if isinstance(value, bool | int | float | Decimal) else text_cell(value, separator)
 
 
@@ -88,7 +91,6 @@ class ColumnSpec:
         place: of a column of a table without a header its position in training, and the fields of its rows.
         cell: returns the value of a JSON field as a cell.
         doubt: returns why values are not taken for this column by its position; "" where they are.
-        recurs: returns whether a first cell is an answer as those below, and no header.
         clean: spells the cells of the column one way; None leaves them as they are.
     """
 
@@ -101,7 +103,6 @@ class ColumnSpec:
     place: tuple[int, int] | None = None
     cell: Callable[[Any, str | None], str] = text_cell
     doubt: Callable[[Sequence[str]], str] = lambda values: ""
-    recurs: Callable[[ColumnSpec, str, Sequence[str]], bool] = lambda spec, first, below: True
     clean: Clean | None = None
 
     @property
@@ -112,11 +113,6 @@ class ColumnSpec:
     def parts(self, cell: str) -> list[str]:
         """Return the labels of a cell, as they are compared."""
         return [plain(part) for part in (cell.split(self.separator) if self.separator else [cell])]
-
-
-def _label_recurs(spec: ColumnSpec, first: str, below: Sequence[str]) -> bool:
-    known = {part for cell in below for part in spec.parts(cell)}
-    return known.issuperset(spec.parts(first))
 
 
 ColumnSpecs = tuple[ColumnSpec, ...]
@@ -131,25 +127,12 @@ TEXT = ColumnSpec("text", "--text-column", tuple(_TEXTS.split()))
 FIRST = replace(TEXT, usual=(*_FIRSTS.split(), *TEXT.usual))
 SECOND = ColumnSpec("pair", "--pair-column", ())
 LABEL = ColumnSpec(
-    "label",
-    "--label-column",
-    tuple(_LABELS.split()),
-    cell=answer_cell,
-    doubt=few_values,
-    recurs=_label_recurs,
-    clean=clean_labels,
+    "label", "--label-column", tuple(_LABELS.split()), cell=answer_cell, doubt=few_values, clean=clean_labels
 )
 LABELS = replace(
     LABEL, usual=("labels", "tags", "categories", "topics", *LABEL.usual), separator=";", clean=clean_label_sets
 )
-NUMBER = replace(
-    LABEL,
-    name="number",
-    usual=tuple(_NUMBERS.split()),
-    doubt=all_numbers,
-    recurs=lambda spec, first, below: is_number(first),
-    clean=clean_numbers,
-)
+NUMBER = replace(LABEL, name="number", usual=tuple(_NUMBERS.split()), doubt=all_numbers, clean=clean_numbers)
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
 
@@ -198,22 +181,20 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
     """
     rows = read_rows(path, diagnostics)
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    columns = choose_columns(path, sample, specs, diagnostics) if sample else None
-    if columns is None:
+    if not sample or path in diagnostics.cut or (columns := choose_columns(path, sample, specs, diagnostics)) is None:
         deque(rows, maxlen=0)  # to the end, so that every error is reported
         return Rows([], [], [], path, (None,) * len(specs))
     lines, texts, answers = array("q"), list[str](), list[str]()
-    header = next(row.fields for row in sample if row.fields) if columns.has_header else []
-    names = ["" if i in columns.keys else plain(name) for i, name in enumerate(header)]
-    marked = bool(specs[1:]) and not REJECTED.keys().isdisjoint(names)
+    names, last = [plain(name) for name in sample[0].fields] if columns.has_header else [], specs[-1]
+    read = [plain(name or "") for name in columns.headers]
     for row in below_header(path, itertools.chain(sample, rows), columns, diagnostics):
-        if marked and (rejected := why_rejected(dict(zip(names, row.fields, strict=False)), ())):
+        fields = row.fields if isinstance(row.fields, dict) else dict(zip(names, row.fields, strict=False))
+        if len(specs) > 1 and (rejected := why_rejected(fields, read)):
             diagnostics.error(path, row.line, "label", rejected)
         elif (values := row_values(row, columns, specs, path, diagnostics)) is not None:
             lines.append(row.line)
             texts.append(values[0])
             answers += values[1:]
-    last = specs[-1]
     sides = [side for text in texts for side in text.split(f" {SEPARATOR} ")]
     count_missing(path, sides if last.clean else sides + answers, diagnostics)
     if last.clean is not None:
@@ -246,11 +227,9 @@ class _Sample:
         return shlex.quote(self.names[i]) if self.header else str(i + 1)
 
     def shown(self) -> str:
-        return f"its columns: {', '.join(self.names)}" if self.header else "it has no header (if it has: --header yes)"
-
-    def long_texts(self, free: Sequence[int]) -> list[int]:
-        n_words = {i: sum(len(cell.split()) for cell in self.column(i)) for i in free}
-        return [i for i in free if self.rows and n_words[i] >= WORDS_OF_TEXT * len(self.rows)]
+        if self.header:
+            return f"its columns: {', '.join(self.names)}"
+        return "it has no header (if it has: --header yes)"
 
 
 def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> Columns | None:
@@ -268,6 +247,10 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
         there = f"{needed}, but there {'is' if len(names) == 1 else 'are'} {len(names)}{also}"
         diagnostics.error(path, sample[0].line, "columns", there)
         return None
+    for spec in specs:
+        if spec.position is not None and spec.position not in range(len(names)):
+            message = f"{path}: there is no column {spec.requested!r}; there are {counted(len(names), 'columns')}"
+            raise UsageError(message, f"count them from 1: {spec.flag}")
     if of_json:
         below = [[_shown(row.fields.get(name)) for name in names] for row in sample if isinstance(row.fields, dict)]
     else:
@@ -292,28 +275,24 @@ def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]],
     below = [row for row in below if [plain(cell) for cell in row] != lowered]  # without a header that comes again
     values = [{part for row in below for part in last.parts(row[i])} for i in range(len(names))]
     usual = [
-        [i for i, name in enumerate(lowered) if spec.position in (None, i) and name in spec.usual] for spec in specs
+        {i for i, name in enumerate(lowered) if spec.position in (None, i) and name in spec.usual} for spec in specs
     ]
     if all(any(lowered[i] not in values[i] for i in places) for places in usual):
         return True
+    n_spaced = [sum(" " in cell.strip() for cell in column) for column in zip(*below, strict=True)]
     single = not any(" " in name.strip() for name in names)  # words above texts of several
-    doubtful = (
-        single
-        and len(below) > 1
-        and all(2 * sum(" " in row[i].strip() for row in below) > len(below) for i in range(len(names)))
-    )
-    doubtful |= any(name in spec.usual for spec in specs for name in lowered)
-    doubtful |= any(spec.trained and not spec.requested for spec in specs)
-    if all(spec.place is not None for spec in specs) or not doubtful:
-        known = [i for i in (last.position, last.place and last.place[0]) if i is not None]
-        places = [i for i in known or range(len(names)) if i < len(names)]
-        places = [i for i in places if not last.doubt([row[i] for row in (names, *below)])]
-        if places and last.recurs(last, names[places[-1]], [row[places[-1]] for row in below]):
-            return False
+    of_words = single and len(below) > 1 and 2 * min(n_spaced) > len(below)
+    trained = any(spec.trained and not spec.requested for spec in specs)
+    doubtful = of_words or trained or any(name in spec.usual for spec in specs for name in lowered)
+    if all(spec.place for spec in specs) or not doubtful:
+        known = next((i for i in (last.position, last.place and last.place[0]) if i is not None), None)
+        places = range(len(names)) if known is None else range(len(names))[known : known + 1]
+        for i in [i for i in places if not last.doubt([row[i] for row in (names, *below)])][-1:]:
+            if last.doubt is not few_values or values[i].issuperset(last.parts(names[i])):
+                return False
     shown = ", ".join(repr(name[:40]) for name in names[:6])
-    hint = _hint(table, specs, [next(iter(places), None) for places in usual])
-    message = f"{path}: its first row may be a header or an example ({shown})"
-    raise UsageError(message, f"say which: --header yes or --header no{hint and f'; if yes: {hint}'}")
+    hint = f"say which: --header yes or --header no; if yes, name what is read: {_hint(table, specs, usual)}"
+    raise UsageError(f"{path}: its first row may be a header or an example ({shown})", hint)
 
 
 def _named(spec: ColumnSpec, names: Sequence[str]) -> int | None:
@@ -330,7 +309,7 @@ def _places(table: _Sample, specs: ColumnSpecs) -> tuple[int, ...]:
     path, names, header = table.path, table.names, table.header
     lowered, places = [plain(name) for name in names], list[int | None]()
     for spec in specs:
-        place = spec.position if spec.position in range(len(names)) else _named(spec, names) if header else None
+        place = spec.position if spec.position is not None else _named(spec, names) if header else None
         if place is None and (spec.requested or (spec.trained and len(names) > 1)):
             raise _absent(table, spec)
         if place is None and not header and spec.place and spec.place[1] == len(names):
@@ -343,6 +322,9 @@ def _places(table: _Sample, specs: ColumnSpecs) -> tuple[int, ...]:
             if (twice := names.count(names[place]) if exact else lowered.count(lowered[place])) > 1:
                 message = f"{path}: {twice} columns have the name {names[place]!r}"
                 raise DataError(message, "give each column a name of its own")
+        if place is not None and place in places:
+            other = specs[places.index(place)].name
+            raise UsageError(f"{path}: {spec.flag} names the column of the {other}", "name another for one")
         places.append(place)
     unknown = " and ".join(spec.name for spec, place in zip(specs, places, strict=True) if place is None)
     hint = f"name what is read, or give numbers from 1: {_hint(table, specs, places)}"
@@ -356,37 +338,24 @@ def _places(table: _Sample, specs: ColumnSpecs) -> tuple[int, ...]:
                 i, doubt = doubts.popitem()
                 raise UsageError(f"{path}: the {specs[k].name} is not known; column {i + 1} has {doubt}", hint)
             places[k] = place
-    found = [i for i in places if i is not None]
-    if len({*found}) < len(found):
-        first, second = (spec.flag for spec, i in zip(specs, found, strict=True) if found.count(i) > 1)
-        raise UsageError(f"{path}: {first} and {second} name one column", "name another for one")
-    return tuple(found)
+    return tuple(i for i in places if i is not None)
 
 
 def _absent(table: _Sample, spec: ColumnSpec) -> UsageError:
     """Return the error of a column that a flag or training names, and that is not there."""
     wanted = spec.requested or spec.trained or ""
     trained = "" if spec.requested else ", which the training data has"
-    close = difflib.get_close_matches(wanted, table.names, 1) if spec.requested and table.header else []
-    near = f"did you mean {spec.flag} {shlex.quote(close[0])}?" if close else ""
-    hint = near or f"name it, or give its number from 1: {spec.flag}"
+    hint = f"name it, or give its number from 1: {spec.flag}"
     return UsageError(f"{table.path}: there is no column {wanted!r}{trained}; {table.shown()}", hint)
 
 
-def _hint(table: _Sample, specs: ColumnSpecs, places: Sequence[int | None]) -> str:
-    """Return the flags that name the columns that are not known, as their values suggest."""
-    free, flags = [i for i in range(len(table.names)) if i not in places], list[str]()
-    binary = [table.called(i) for i in free if {cell.strip() for cell in table.column(i)} == {"0", "1"}]
-    if specs[-1].clean and places[-1] is None and len(binary) > 1:
+def _hint(table: _Sample, specs: ColumnSpecs, found: Sequence[object]) -> str:
+    """Return the flags that name the columns that were not found, or what to write instead of columns of 0 and 1."""
+    binary = [table.called(i) for i in range(len(table.names)) if {*map(str.strip, table.column(i))} == {"0", "1"}]
+    if specs[-1].clean and found[-1] in (None, set()) and len(binary) > 1:
         return f"{', '.join(binary)} hold 0 and 1: write the names of each text's labels into one column, parted by ;"
-    answers_first = sorted(range(len(specs)), key=lambda k: specs[k].clean is None)
-    for spec in (specs[k] for k in answers_first if places[k] is None and free):
-        fits = [i for i in free if not spec.doubt(table.column(i))] or free
-        free.remove(i := (fits if spec.clean else table.long_texts(free)[:1] or fits)[-1])
-        flags.append(f"{spec.flag} {table.called(i)}")
-    if flags and may_be_pairs(specs) and (second := table.long_texts(free)):
-        flags.append(f"(of pairs of texts also {SECOND.flag} {table.called(second[0])})")
-    return " ".join(flags)
+    flags = [f"{spec.flag} …" for spec, place in zip(specs, found, strict=True) if place in (None, set())]
+    return " ".join(flags) + f" (of pairs of texts also {SECOND.flag})" * may_be_pairs(specs)
 
 
 def may_be_pairs(specs: ColumnSpecs) -> bool:
@@ -400,10 +369,11 @@ def _note(table: _Sample, places: Sequence[int], specs: ColumnSpecs, diagnostics
     shown = ", ".join(f"{spec.name} is column {called[i]}" for spec, i in zip(specs, places, strict=True))
     first = " | ".join(repr(table.rows[0][i][:30]) for i in places) if table.rows else "none"
     notes = [f"{'' if table.header else 'no header; '}{shown}; first example: {first}"]
-    if may_be_pairs(specs):
-        others = table.long_texts([i for i in range(len(called)) if i not in places])
-        way = f"if it is the second text of a pair: {SECOND.flag}"
-        notes += [f"column {called[i]} is not read; {way} {called[i]}" for i in others]
+    for i in range(len(called)) if may_be_pairs(specs) and table.rows else ():
+        if i not in places and sum(len(cell.split()) for cell in table.column(i)) >= WORDS_OF_TEXT * len(table.rows):
+            notes.append(
+                f"column {called[i]} is not read; if it is the second text of a pair: {SECOND.flag} {called[i]}"
+            )
     diagnostics.notes += [f"{table.path.name}: {note}" for note in notes]
 
 
@@ -416,28 +386,22 @@ def _shown(value: Any) -> str:
 
 def below_header(path: Path, rows: Iterator[Row], columns: Columns, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows below the header; one that comes again, as where files were put together, is counted and noted."""
-    header, repeated = list[str](), array("q")
+    header, seen = list[str](), list[int]()
     for i, row in enumerate(rows):
-        if not columns.has_header or isinstance(row.fields, dict):
+        short = columns.has_header and (i == 0 or max(map(len, row.fields)) < LONGEST_NAME)
+        found = [plain(cell) for cell in row.fields] if short else []
+        header = header or found
+        if not header or sorted(found) != sorted(header):
             yield row
-        elif i == 0:
-            header = [plain(name) for name in row.fields]
-        elif (
-            sum(map(len, row.fields)) < 2 * sum(map(len, header)) + 99  # texts are longer
-            and sorted(found := [plain(cell) for cell in row.fields]) == sorted(header)
-        ):
-            if found == header:
-                repeated.append(row.line)
-            else:
-                order = f"a second header has the columns in another order ({', '.join(row.fields)})"
-                diagnostics.error(path, row.line, "columns", f"{order}; read the files apart")
+        elif found == header:
+            seen.append(row.line)
         else:
-            yield row
-    if repeated:
+            order = f"a second header has the columns in another order ({', '.join(row.fields)})"
+            diagnostics.error(path, row.line, "columns", f"{order}; read the files apart")
+    if repeated := seen[1:]:
         diagnostics.counts["repeated headers left out"] += len(repeated)
-        what = "1 row is a header" if len(repeated) == 1 else f"{len(repeated):,} rows are headers"
         where = ", ".join(f"{line:,}" for line in repeated[:5]) + ", …" * (len(repeated) > 5)
-        diagnostics.notes.append(f"{path.name}: {what} again and left out (line {where})")
+        diagnostics.notes.append(f"{path.name}: a header came again and was left out (line {where})")
 
 
 def row_values(
@@ -448,9 +412,6 @@ def row_values(
         are = "is" if columns.n_fields == 1 else "are"
         message = f"{counted(columns.n_fields, 'columns')} {are} expected, but there are {len(row.fields)}"
         diagnostics.error(path, row.line, "columns", message)
-        return None
-    if len(specs) > 1 and (rejected := why_rejected(row.fields, columns.keys)):
-        diagnostics.error(path, row.line, "label", rejected)
         return None
     values = list[str]()
     for key, spec in zip(columns.keys, specs, strict=True):
@@ -476,11 +437,12 @@ def row_values(
     return tuple(values)
 
 
-def why_rejected(fields: list[str] | dict[str, Any], read: Sequence[int | str]) -> str:
-    """Return that an annotator rejected an object or a row, where a field that is not read says so; else ""."""
-    found = fields if isinstance(fields, dict) else {}
-    wrong = next((n for n, marks in REJECTED.items() if n not in read and str(found.get(n)).casefold() in marks), None)
-    return f"{wrong!r} is {found[wrong]!r}, so this annotation was rejected; remove it" if wrong else ""
+def why_rejected(fields: Mapping[str, Any], read: Sequence[str]) -> str:
+    """Return that an annotator rejected a row, where a field that is not read says so; else ""."""
+    for name, marks in REJECTED.items():
+        if name not in read and str(fields.get(name)).casefold() in marks:
+            return f"{name!r} is {fields[name]!r}, so this annotation was rejected; remove it"
+    return ""
 
 
 # --- what a task and a run read --------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """How a number is written: 3, -0.5, 1e6."""
 MISSING = frozenset("nan <na> nat - #n/a #ref! #value! #name? #div/0! #null! #num! inf -inf +inf infinity".split())
 """How pandas, SNLI and Excel write a missing value, or numbers that are none: refused as labels."""
-PERHAPS_MISSING = frozenset("na n/a none null nil ? . -- unknown unlabeled (blank)".split())
-"""How else a missing value is written; a class may be called so too."""
+PERHAPS_MISSING = frozenset("na n/a none null nil ? . -- unknown unlabeled (blank) -1 -9 -99 -999 9999".split())
+"""How else a missing value, or a label that is not known, is written; a class may be called so too."""
 SEPARATORS = re.compile(r"[,;|/+&]")
 """What else parts the labels of a cell."""
 VECTOR = "is a vector of 0 and 1; write the names of the labels"
@@ -160,11 +160,9 @@ def joined_labels(labels: Iterable[object], separator: str) -> str:
     """Return the labels of a JSON list as a cell of a table holds them.
 
     Raises:
-        ValueError: one is no string and no number, or holds the separator; or they are a vector of 0 and 1.
+        ValueError: one is no string and no number, or holds the separator.
     """
-    labels, cells = list(labels), list[str]()
-    if len(labels) > 1 and all(label in (0, 1) and not isinstance(label, str) for label in labels):
-        raise ValueError(VECTOR)
+    cells = list[str]()
     for label in labels:
         cell = label_of_number(label) if isinstance(label, bool | int | float | Decimal) else label
         if not isinstance(cell, str):

@@ -18,7 +18,6 @@ from typing import TypeAlias
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.columns import (
     Columns,
-    ColumnSpec,
     ColumnSpecs,
     DataSchema,
     Rows,
@@ -27,11 +26,10 @@ from glassformer.data.datasets.columns import (
     read_table,
     with_second,
 )
-from glassformer.data.datasets.documents import cut_running_text, note_tables, read_documents, read_texts
-from glassformer.data.datasets.labels import count_missing, labels_of, rarest_labels, visible
+from glassformer.data.datasets.documents import cut_running_text, note_markup, read_documents, read_texts
+from glassformer.data.datasets.labels import count_missing, rarest_labels, visible
 from glassformer.data.diagnostics import Diagnostics, TableForm, read_lines
-from glassformer.data.shards import INDEX, ShardIndex, is_pretokenized, load_tokenizer
-from glassformer.data.sources import TABLES, format_of, is_pipe, pipes_kept, suffix_of
+from glassformer.data.sources import suffix_of
 from glassformer.data.splits import Split, TextData, group_split, limited, with_reading
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.formatting import counted
@@ -48,7 +46,6 @@ BUILT_IN = {
 """The file beside this one that reads a data set, its function, and what the texts come with."""
 
 
-@pipes_kept()
 def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> TextData:
     """Load the texts of `data.dataset` for a task.
 
@@ -65,7 +62,7 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None =
         wanted = HOLDS.get(schema.target, f"texts with {schema.target}s")
         what = f'data set "{data.dataset}" holds {HOLDS[held]}, and {schema.task} needs {wanted}'
         raise UsageError(what, hint=f"start from a recipe for {schema.task}")
-    if data.limit is not None and (schema.columns is None or is_pretokenized(data.files.train_file)):
+    if data.limit is not None and schema.columns is None:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
     if data.dataset == "files":
         text = load(schema, data, known)
@@ -89,39 +86,21 @@ def load(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> 
         UsageError: files are not named, or named in a form the task has no use for.
         DataError: something is wrong in them; with file and line.
     """
-    diagnostics = Diagnostics(form=form_of(data.files))
-    parts, source = data_parts(schema, data), str(data.files.train_file or data.files.src_file)
-    splits, shards = dict[str, Split](), None
-    if is_pretokenized(data.files.train_file):
-        shards = _read_shards(schema, Path(source), diagnostics)
-        splits["train"] = Split([], source=source, shards=shards)
-        schema, parts = replace(schema, columns=None), parts | {"train": None}  # the other parts are running text, too
-    rows = read_parts(schema, parts, data, diagnostics, known)
+    diagnostics = Diagnostics()
+    source = str(data.files.train_file or data.files.src_file)
+    rows = read_parts(schema, data_parts(schema, data), data, diagnostics, known)
     diagnostics.raise_if_any()
-    splits |= {name: part.split() for name, part in rows.items()}
-    columns = rows["train"].resolved if "train" in rows else None
+    splits, columns = {name: part.split() for name, part in rows.items()}, rows["train"].resolved
     if "valid" not in splits and data.use_test_as_validation and "test" in splits:
         splits["valid"] = splits["test"]
+    elif "valid" not in splits and schema.columns is None:
+        splits |= cut_running_text(splits["train"].text, data, source, "test" in splits, diagnostics)
     elif "valid" not in splits:
-        if shards:
-            splits["valid"] = Split(shards.read_held_out(), source=f"{source} (held out)")
-            what = f"{len(splits['valid'].text):,} pieces held out when {source} was encoded"
-            diagnostics.notes.append(f"validation: {what}")
-        elif schema.columns is None:
-            splits |= cut_running_text(splits["train"].text, data, source, "test" in splits, diagnostics)
-        else:
-            splits |= _set_aside(schema, splits["train"], data, diagnostics)
-    if not splits["valid"].text:
-        message = f"{source} was encoded without held-out text, so there is nothing to validate on"
-        raise DataError(message, "give --valid-file, or encode with a --valid-fraction")
+        splits |= _set_aside(schema, splits["train"], data, diagnostics)
     text = TextData(splits["train"], splits["valid"], splits.get("test"), columns=columns.to_json() if columns else {})
-    tokenizer = load_tokenizer(Path(source)) if shards else None
-    if shards and tokenizer:
-        shards.check_tokenizer(tokenizer)
-    return with_reading(replace(text, tokenizer=tokenizer), diagnostics)
+    return with_reading(text, diagnostics)
 
 
-@pipes_kept()
 def load_test(
     schema: DataSchema, data: DataConfig, known: Columns | None = None, diagnostics: Diagnostics | None = None
 ) -> Split:
@@ -133,7 +112,6 @@ def load_test(
         UsageError, DataError: as `load`; also for an answer the model does not know.
     """
     diagnostics = Diagnostics() if diagnostics is None else diagnostics
-    diagnostics.form = form_of(data.files)
     part = data_parts(schema, data, need_train=False)["test"] or _part(replace(data.files, train_file=None), "train")
     if part is None:
         hint = "name the files: --test-file, or of translations --src-file and --ref-file"
@@ -164,15 +142,13 @@ def read_parts(
     Problems go to `diagnostics`, including those that the task finds in the targets; rows with others are dropped.
     """
     rows: dict[str, Rows] = {}
-    diagnostics.form = form_of(data.files)
-    specs = tuple(
-        replace(
-            spec,
-            requested=getattr(data.files, spec.flag[2:].replace("-", "_")),
-            separator=spec.separator and data.files.label_separator,
-        )
-        for spec in _columns_of(schema, data, known)
-    )
+    files, specs = data.files, schema.columns or ()
+    diagnostics.form = TableForm(files.header, files.delimiter, files.quotes, files.encoding)
+    if may_be_pairs(specs) and (files.pair_column is not None or (known is not None and len(known.headers) > 2)):
+        specs = with_second(specs)
+    requested = {spec: getattr(files, spec.flag[2:].replace("-", "_")) for spec in specs}
+    separators = {spec: spec.separator and files.label_separator for spec in specs}
+    specs = tuple(replace(spec, requested=requested[spec], separator=separators[spec]) for spec in specs)
     for name, part in parts.items():
         if part:
             rows[name] = _read_part(schema, part, as_trained(specs, known), diagnostics)
@@ -181,22 +157,9 @@ def read_parts(
         if not part.text and not diagnostics.n_issues:
             diagnostics.error(part.path, 0, "empty file", "there is no example in this file")
     train = rows.get("train")
-    cut_short = {problem.path for problem in diagnostics.issues if problem.kind == "quote"}
-    if train is None or (train.text and str(train.path) not in cut_short):  # answers not read are not unknown
+    if train is None or (train.text and train.path not in diagnostics.cut):  # answers not read are not unknown
         schema.check(rows, diagnostics)
     return rows
-
-
-def form_of(files: FilesConfig) -> TableForm:
-    """Return how files are written, as the flags say."""
-    return TableForm(files.header, files.delimiter, files.quotes, files.encoding)
-
-
-def _columns_of(schema: DataSchema, data: DataConfig, known: Columns | None) -> ColumnSpecs:
-    """Return the columns of the schema, with one of second texts where it is named, or a run was trained on pairs."""
-    columns = schema.columns or ()
-    pairs = data.files.pair_column is not None or (known is not None and len(known.headers) > 2)
-    return with_second(columns) if pairs and may_be_pairs(columns) else columns
 
 
 def _read_part(
@@ -208,26 +171,18 @@ def _read_part(
             return Rows(texts, [], range(1, len(texts) + 1), part, (None,))
         if schema.read is not None:
             return schema.read(part, specs, diagnostics)
-        if len(specs) == 1 and _is_lines(part, specs[0]):
+        if len(specs) == 1 and (part.is_dir() or suffix_of(part) == ".txt"):
             return read_texts(part, diagnostics)
         return read_table(part, specs, diagnostics)
     src, tgt = ([*map(visible, read_lines(path, diagnostics))] for path in part)
-    note_tables([*zip(part, (src, tgt), strict=True)], diagnostics)
+    for path, lines in zip(part, (src, tgt), strict=True):
+        note_markup(path, lines, diagnostics)
     count_missing(part[0], src + tgt, diagnostics)
     n = min(len(src), len(tgt))
-    if len(src) != len(tgt) and n:
+    if len(src) != len(tgt) and diagnostics.cut.isdisjoint(part):
         counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"
         diagnostics.error(part[0], n + 1, "line counts", f"{counted}; parallel files pair them line by line")
     return Rows(src[:n], tgt[:n], range(1, n + 1), part[0])
-
-
-def _is_lines(path: Path, spec: ColumnSpec) -> bool:
-    """Return True for texts one a line; of a pipe, whose lines may have commas, unless it is JSON or has a column."""
-    if path.is_dir() or suffix_of(path) == ".txt":
-        return True
-    if not is_pipe(path) or suffix_of(path) in TABLES:
-        return False
-    return format_of(path) == ".txt" or (spec.requested is None and format_of(path) != ".jsonl")
 
 
 def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: Diagnostics) -> dict[str, Split]:
@@ -247,13 +202,7 @@ def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: 
         ) from None
     share = f"{len(held_out):,} of {len(train):,} examples of {train.source}"
     diagnostics.notes.append(f"validation: {share} set aside (seed {data.split_seed})")
-    rest, valid = train.take(rest), train.take(held_out, f"{train.source} (set aside)")
-    unseen = {label for answer in train.answers for label in labels_of(answer)} if labels else set[str]()
-    if unseen := sorted(unseen.difference(*map(labels_of, valid.answers if labels else ()))):
-        names = ", ".join(unseen[:5]) + ", …" * (len(unseen) > 5)
-        have = f"{counted(len(unseen), 'labels')} {'has' if len(unseen) == 1 else 'have'}"
-        diagnostics.notes.append(f"validation: {have} too few examples to be in it ({names})")
-    return {"train": rest, "valid": valid}
+    return {"train": train.take(rest), "valid": train.take(held_out, f"{train.source} (set aside)")}
 
 
 def _part(files: FilesConfig, name: str) -> Part:
@@ -268,19 +217,3 @@ def _part(files: FilesConfig, name: str) -> Part:
         message = f"--{present} is named without --{missing}".replace("_", "-")
         raise UsageError(message, "parallel files go in pairs")
     return (src, tgt) if src and tgt else table
-
-
-def _read_shards(schema: DataSchema, path: Path, diagnostics: Diagnostics) -> ShardIndex:
-    """Return the index of shards whose files are whole.
-
-    Raises:
-        UsageError: the task does not read running text.
-        DataError: the shards are unfinished or damaged.
-    """
-    if schema.target:
-        message = f"{path} holds running text, and {schema.task} needs texts with {schema.target}s"
-        raise UsageError(message, "use shards for lm and pretrain, and a table here")
-    index = ShardIndex.read(path)
-    index.verify()
-    diagnostics.hashes[(path / INDEX).as_posix()] = index.sha256
-    return index

@@ -16,7 +16,6 @@ from glassformer.data.diagnostics import Diagnostics
 
 LARGEST = 1e300
 """Numbers beyond it are refused: their sums and differences would be infinite."""
-QUANTILES = {"min": 0.0, "q25": 0.25, "median": 0.5, "q75": 0.75, "max": 1.0}
 
 
 def is_number(cell: str) -> bool:
@@ -49,16 +48,6 @@ def clean_numbers(
         for i in commas:  # no line for each of them
             cells[i] = "0"
     return cells
-
-
-def summary(cells: Sequence[str]) -> dict[str, float]:
-    """Return mean, standard deviation and `QUANTILES` of the cells that are numbers; nothing where there are none."""
-    numbers = np.array([float(cell) for cell in cells if is_number(cell)])
-    if not len(numbers):
-        return {}
-    mean, sd = mean_and_sd(numbers)
-    quantiles = zip(QUANTILES, np.quantile(numbers, [*QUANTILES.values()]).tolist(), strict=True)
-    return {"mean": mean, "sd": sd, **dict(quantiles)}
 
 
 def mean_and_sd(numbers: np.ndarray) -> tuple[float, float]:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.diagnostics import RETURNS_ALONE, Diagnostics, numbered_lines
-from glassformer.data.sources import format_of, is_columnar, unreadable
+from glassformer.data.diagnostics import Diagnostics, numbered_lines
+from glassformer.data.sources import TABLES, is_columnar, suffix_of, unreadable
 from glassformer.errors import UsageError
+from glassformer.utils.formatting import counted
 
 LARGEST_FIELD = 1 << 30
 """Characters; `csv` refuses fields over 131,072 unless told."""
@@ -26,7 +27,7 @@ HEAD_LINES, HEAD_ROWS = 1000, 101
 """Lines that are read before the delimiter is known, and the rows among them that it must part alike."""
 ADVICE = 'double the quotes in texts (""), or, if quotes are characters: --quotes no'
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_SEPARATOR = re.compile(r'"?sep=(\\t|[^\w"]|"[^\w"]")"?[,;\t ]*', re.IGNORECASE)
+_NAMES_DELIMITER = re.compile(r'"?sep=(\\t|[^\w"]|"[^\w"]")"?[,;\t ]*', re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -41,37 +42,51 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a table with its header; empty lines are skipped and counted.
 
     Raises:
-        UsageError: the file's name does not show its format (of a pipe, its first line does: `format_of`).
+        UsageError: the file's name does not show its format.
     """
-    if is_columnar(path):
+    suffix = suffix_of(path)
+    if path.exists() and (message := unreadable(path)):
+        diagnostics.stop(path, 0, "missing", message)
+    elif is_columnar(path):
         from glassformer.data.datasets.arrow_files import read_fields
 
         yield from itertools.starmap(Row, enumerate(read_fields(path, diagnostics), start=1))
-        return
-    if path.exists() and (message := unreadable(path)):
-        diagnostics.error(path, 0, "missing", message)
-        return
-    match format_of(path):
-        case ".csv" | ".tsv" | ".tab":
-            rows = _delimited_rows(path, diagnostics)
-        case ".jsonl" | ".ndjson":
-            rows = _json_rows(path, diagnostics)
-        case other:
-            raise UsageError(
-                f"{path}: a table's name ends in .csv, .tsv or .jsonl, .parquet or .arrow, not {other or 'nothing'!r}",
-                hint="rename the file after what it holds",
-            )
-    before = diagnostics.n_unreadable  # a line that could not be decoded came as an empty one
-    n_empty = 0
-    for row in rows:
-        if row.fields == []:
-            n_empty += 1
-        else:
-            yield row
-    diagnostics.counts["empty lines"] += max(0, n_empty - (diagnostics.n_unreadable - before))
+    elif suffix in TABLES:
+        for row in (_json_rows if suffix in TABLES[3:] else _delimited_rows)(path, diagnostics):
+            diagnostics.counts["empty lines"] += row.fields == []
+            if row.fields != []:
+                yield row
+    else:
+        what = f"{path}: a table's name ends in .csv, .tsv or .jsonl, .parquet or .arrow, not {suffix or 'nothing'!r}"
+        raise UsageError(what, hint="rename the file after what it holds")
 
 
 # --- CSV and TSV -----------------------------------------------------------------------------------------------
+
+
+def _delimited_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
+    """Yield the rows of a CSV or TSV, behind the line that names its delimiter if there is one.
+
+    Raises:
+        UsageError: two delimiters part the first rows into as many fields, or --delimiter is not one character.
+    """
+    numbered, form, is_csv = numbered_lines(path, diagnostics), diagnostics.form, suffix_of(path) == ".csv"
+    head = list(itertools.islice(numbered, HEAD_LINES))
+    lines = [line for _, line in head if line.strip()]
+    given = form.delimiter and form.delimiter.replace("\\t", "\t")
+    if given is not None and not re.fullmatch(r'[^"\r\n]', given):
+        raise UsageError(f"--delimiter is one character, not {given!r}", "name it, such as --delimiter ';'")
+    if named := _NAMES_DELIMITER.fullmatch(lines[0]) if lines else None:
+        head.remove(next(each for each in head if each[1] == lines[0]))
+        diagnostics.counts["lines that name the delimiter"] += 1
+        given = given or named[1].replace("\\t", "\t").strip('"')
+    delimiter = given or ("" if is_csv else "\t")
+    quotes = form.quotes == "yes" if form.quotes else is_csv or delimiter != "\t"
+    delimiter = delimiter or _delimiter(path, lines, quotes)
+    if named or delimiter != ("," if is_csv else "\t"):
+        parted = f"{path.name}: columns are parted by {DELIMITERS.get(delimiter, repr(delimiter))}"
+        diagnostics.notes.append(f"{parted}{', as its first line says' * bool(named)}")
+    yield from (_quoted_rows if quotes else _plain_rows)(path, itertools.chain(head, numbered), delimiter, diagnostics)
 
 
 def _delimiter(path: Path, lines: list[str], quotes: bool) -> str:
@@ -101,36 +116,6 @@ def _widths(lines: list[str], delimiter: str, quotes: bool) -> list[int]:
     return widths
 
 
-def _delimited_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
-    """Yield the rows of a CSV or TSV, behind the line that names its delimiter if there is one.
-
-    Raises:
-        UsageError: two delimiters part the first rows into as many fields, or --delimiter is not one character.
-    """
-    numbered, form = numbered_lines(path, diagnostics), diagnostics.form
-    head = list(itertools.islice(numbered, HEAD_LINES))
-    lines = [line for _, line in head if line.strip()]
-    given = form.delimiter and form.delimiter.replace("\\t", "\t")
-    if given is not None and not re.fullmatch(r'[^"\r\n]', given):
-        raise UsageError(f"--delimiter is one character, not {given!r}", "name it, such as --delimiter ';'")
-    if lines and "\r" in lines[0]:
-        diagnostics.error(path, next(number for number, line in head if line.strip()), "line ends", RETURNS_ALONE)
-        return
-    usual = "," if format_of(path) == ".csv" else "\t"
-    named = _named_delimiter(lines[0]) if lines else None
-    delimiter = given or named or ("\t" if usual == "\t" else None)
-    quotes = form.quotes == "yes" if form.quotes else (usual, delimiter) != ("\t", "\t")
-    delimiter = delimiter or _delimiter(path, lines, quotes)
-    parted = f"{path.name}: columns are parted by {DELIMITERS.get(delimiter, repr(delimiter))}"
-    if named:
-        head.remove(next(each for each in head if each[1].strip()))
-        diagnostics.counts["lines that name the delimiter"] += 1
-        diagnostics.notes.append(f"{parted}, as its first line says")
-    elif delimiter != usual:
-        diagnostics.notes.append(parted)
-    yield from (_quoted_rows if quotes else _plain_rows)(path, itertools.chain(head, numbered), delimiter, diagnostics)
-
-
 def _plain_rows(
     path: Path, lines: Iterable[tuple[int, str]], delimiter: str, diagnostics: Diagnostics
 ) -> Iterator[Row]:
@@ -138,11 +123,9 @@ def _plain_rows(
     n_quoted = 0
     for number, line in lines:
         fields = line.split(delimiter) if line else []
-        if '"' in line:
-            n_quoted += sum(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
+        n_quoted += sum(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
         yield Row(number, fields)
     if n_quoted and diagnostics.form.quotes is None:
-        diagnostics.counts["fields in quotes, which are characters"] += n_quoted
         fields = "1 field begins and ends" if n_quoted == 1 else f"{n_quoted:,} fields begin and end"
         kept = "with a quote, kept as a character; if they hold fields, as in a CSV: --quotes yes"
         diagnostics.notes.append(f"{path.name}: {fields} {kept}")
@@ -161,27 +144,25 @@ def _quoted_rows(
             yield line + "\n"
 
     rows = csv.reader(feed(), delimiter=delimiter, strict=True)
-    n_breaks, width = 0, 0
-    while True:
+    n_breaks, width, problem = 0, 0, ""
+    while not problem:
         taken.clear()
         try:
-            fields = next(rows, None)
-            problem = ""
+            if (fields := next(rows, None)) is None:
+                break
+            width = width or len(fields)
+            problem = _quote_problem(taken, fields, delimiter, width, diagnostics.form.quotes == "yes")
         except csv.Error as error:
             fields, end = [], "" if len(taken) == 1 else f", seen at line {taken[-1][0]}"
             problem = f"{_reason(error)} in the row that begins here{end}"
-        if fields is None:
-            break
-        begins, width = taken[0][0], width or len(fields)
-        if problem := problem or _quote_problem(taken, fields, delimiter, width, diagnostics.form.quotes == "yes"):
-            diagnostics.error(path, begins, "quote", problem)
-            break
-        n_breaks += sum("\n" in field for field in fields)
-        yield Row(begins, fields)
+        if problem and path not in diagnostics.cut:  # else the row is not whole
+            diagnostics.stop(path, taken[0][0], "quote", problem)
+        elif not problem:
+            n_breaks += sum("\n" in field for field in fields)
+            yield Row(taken[0][0], fields)
     if n_breaks:
-        diagnostics.counts["fields over several lines"] += n_breaks
-        what = "1 quoted field goes" if n_breaks == 1 else f"{n_breaks:,} quoted fields go"
-        diagnostics.notes.append(f"{path.name}: {what} over several lines")
+        goes = "goes" if n_breaks == 1 else "go"
+        diagnostics.notes.append(f"{path.name}: {counted(n_breaks, 'quoted fields')} {goes} over several lines")
 
 
 def _quote_problem(
@@ -192,17 +173,15 @@ def _quote_problem(
     A text that begins with a quote opens a field, which ends at the next quote, perhaps many rows below. Such a row
     differs from a text of several lines in this: its lines, taken alone, are rows of the table.
     """
-    lines = [line.split(delimiter) for _, line in taken if line.strip()]
-    alike = [len(cells) == width and not any(cell.startswith(" ") for cell in cells[1:]) for cells in lines]
-    n_quotes = sum(line.count('"') for _, line in taken)
-    none_stray = n_quotes == sum(2 + 2 * field.count('"') for field in fields)  # all fields are in quotes
-    if certain or none_stray or width == 1 or len(taken) == 1 or not all(alike):
+    if certain or width == 1 or len(taken) == 1:
         return ""
-    return (
-        f"a quoted field goes over lines {taken[0][0]:,} to {taken[-1][0]:,}, and these are rows of {width} columns "
-        'themselves; double the quotes in texts (""), or, if quotes are characters: --quotes no; if this is one text: '
-        "--quotes yes"
-    )
+    lines = [line.split(delimiter) for _, line in taken if line.strip()]
+    alike = all(len(cells) == width and not any(cell.startswith(" ") for cell in cells[1:]) for cells in lines)
+    n_quotes = sum(line.count('"') for _, line in taken)
+    if not alike or n_quotes == sum(2 + 2 * field.count('"') for field in fields):  # all fields are in quotes
+        return ""
+    what = f"a quoted field goes over lines {taken[0][0]:,} to {taken[-1][0]:,}, and these are rows of {width} columns"
+    return f"{what} themselves; {ADVICE}; if this is one text: --quotes yes"
 
 
 def _reason(error: csv.Error) -> str:
@@ -213,40 +192,19 @@ def _reason(error: csv.Error) -> str:
     return f"a stray quote ({error}); {ADVICE}"
 
 
-def _named_delimiter(line: str) -> str | None:
-    """Return the delimiter that a line like `sep=;` names; None for other lines."""
-    match = _SEPARATOR.fullmatch(line)
-    return match and ("\t" if match.group(1) == "\\t" else match.group(1).strip('"'))
-
-
 # --- JSON Lines ------------------------------------------------------------------------------------------------
 
 
 def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     for number, line in numbered_lines(path, diagnostics):
-        if not line.strip():
-            yield Row(number, [])
-            continue
         try:
-            value = _DECODER.decode(line)
+            value = json.loads(line) if line.strip() else []
         except (ValueError, RecursionError) as error:
             where = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
             diagnostics.error(path, number, "json", f"this is not JSON ({getattr(error, 'msg', error)}{where})")
             continue
-        if isinstance(value, dict):
+        if isinstance(value, dict) or not line.strip():
             yield Row(number, value)
         else:
             what = f"a JSON object is expected, not {type(value).__name__}; write one object a line, such as"
             diagnostics.error(path, number, "json", f'{what} {{"text": "…", "label": "…"}}')
-
-
-def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; raise ValueError if a field stands twice in it."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        seen = [key for key, _ in pairs]
-        raise ValueError(f"the field {next(key for key in seen if seen.count(key) > 1)!r} stands twice")
-    return fields
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object_of)

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.datasets.columns import Columns, ColumnSpec, ColumnSpecs, Rows, few_values, plain, why_rejected
-from glassformer.data.datasets.labels import normalised_label, note_spellings
+from glassformer.data.datasets.labels import MAX_SHOWN, normalised_label, note_spellings
 from glassformer.data.datasets.numbers import is_number
 from glassformer.data.datasets.tables import read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue, numbered_lines
-from glassformer.data.sources import format_of, is_columnar
+from glassformer.data.sources import is_columnar, suffix_of
 from glassformer.errors import UsageError
 from glassformer.text.tags import OUTSIDE
 from glassformer.text.words import read_running
@@ -40,7 +40,7 @@ JUDGED_WORDS = 50
 """Words from which a last column of many values is no column of tags."""
 GUIDE = 'the guide "Tag each word of a text" converts other forms'
 
-_IOB2 = re.compile(r"O|[BI]-(.+)")
+_IOB2 = re.compile(r"O|[BI]-.+")
 _OTHER_FORM = re.compile(r"(\w+=)?([BIESLUM]|[BIESLUM][-–—_:/.|<(].+|.+[-–—_:/.|(][BIESLU]\)?)", re.IGNORECASE)
 """Tags of spans in another spelling: S-PER, B_PER, b-per, PER-B, name=B-PER, or a bare B."""
 
@@ -74,8 +74,6 @@ class _Sentences:
             return
         self.written.update(tags)
         self.diagnostics.counts["words with spaces, written with _"] += sum(len(part) > 1 for part in parts)
-        cut_otherwise = " ".join(read_running(joined).words) != joined
-        self.diagnostics.counts["sentences whose words running text cuts otherwise"] += cut_otherwise
         self.texts.append(joined)
         self.answers.append("\n".join(clean))
         self.lines.append(line)
@@ -93,26 +91,20 @@ class _Sentences:
 
     def _refuse_other_forms(self) -> None:
         """Report the first tag that is of spans and no IOB2: one in another spelling, or one that continues no span."""
-        names = {*map(normalised_label, self.written)}
-        spelled = {*filter(_OTHER_FORM.fullmatch, names)}
-        others = {*map(str.casefold, names - spelled)}
-        of_spans = len(others) < 2 or len(others) <= sum(len(name) > 1 for name in spelled)
+        names = {*map(normalised_label, self.written)} - {OUTSIDE, OUTSIDE.lower()}
+        spelled = {name for name in names if _OTHER_FORM.fullmatch(name)}
         iob2 = any(name[:2] in ("B-", "I-") for name in names)
-        if not of_spans and not iob2:
+        if not iob2 and len(spelled) <= len(names - spelled):
             return  # plain tags, as parts of speech
         for line, text, answer in zip(self.lines, self.texts, self.answers, strict=True):
-            before = OUTSIDE
-            for word, tag in zip(text.split(), answer.split("\n"), strict=True):
-                found = _IOB2.fullmatch(tag)
-                is_other = not found and (iob2 or _OTHER_FORM.fullmatch(tag))
-                if is_other or (found and tag[0] == "I" and before[2:] != found[1]):
-                    why = f"{tag!r} continues no span" if found else f"{tag!r} is no IOB2"
-                    message = (
-                        f"{why}, at the word {word[:40]!r}; write B-X at its first word, I-X at the others, O outside"
-                    )
-                    self.diagnostics.error(self.path, line, "label", f"{message}: {GUIDE}")
+            tags = answer.split("\n")
+            for before, tag, word in zip([OUTSIDE, *tags], tags, text.split(), strict=False):
+                begun = tag[:2] != "I-" or before[2:] == tag[2:]
+                if not begun or not _IOB2.fullmatch(tag):
+                    why = f"{tag!r} {'is no IOB2' if begun else 'continues no span'}, at the word {word[:40]!r}"
+                    form = "write B-X at its first word, I-X at the others, O outside"
+                    self.diagnostics.error(self.path, line, "label", f"{why}; {form}: {GUIDE}")
                     return
-                before = tag
 
 
 def read_tagged(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
@@ -124,17 +116,15 @@ def read_tagged(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Row
         UsageError: the file's name does not show its format, or fields compete.
     """
     sentences = _Sentences(path, diagnostics)
-    suffix = format_of(path)
+    suffix = suffix_of(path)
     if suffix in (".jsonl", ".ndjson") or is_columnar(path):
         _read_objects(path, specs, sentences)
     elif suffix in COLUMN_SUFFIXES:
         _read_columns(path, specs, sentences)
     else:
-        raise UsageError(
-            f"{path}: tagged sentences are in a .conll file, a word and its tag a line, or in .jsonl, not "
-            f"{suffix or 'without a suffix'!r}",
-            'write a sentence as {"words": […], "tags": […]} on a line of .jsonl, or rename a file of the first kind',
-        )
+        what = f"tagged sentences are in .conll, a word and its tag a line, or in .jsonl, not {suffix or 'nothing'!r}"
+        hint = 'write a sentence as {"words": […], "tags": […]} on a line of .jsonl, or rename a file of the first kind'
+        raise UsageError(f"{path}: {what}", hint)
     return sentences.rows()
 
 
@@ -146,32 +136,29 @@ def _read_columns(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None
     of_conllu, diagnostics = path.name.lower().removesuffix(".gz").endswith(".conllu"), sentences.diagnostics
     named, usual = [*map(_column, specs)], CONLLU_COLUMNS if of_conllu else (0, -1)
     word, tag = (usual[i] if at is None else at for i, at in enumerate(named))
-    width, every, sentence, broken = 0, list[list[str]](), list[list[str]](), False
-    begins = 0
+    width, every, sentence, begins = 0, list[list[str]](), list[list[str]](), 0
     for number, fields in [*_lines_of_words(path, of_conllu, word, tag, diagnostics), (0, [])]:
         if fields:
             begins, width = begins or number, width or max(2, word + 1, tag + 1, len(fields))
             if len(fields) != width:
                 message = f"{width} columns are expected, as a word and its tag or more, but there are {len(fields)}"
                 diagnostics.error(path, number, "columns", message)
-                broken = True
             sentence.append(fields)
             continue
-        if sentence and not broken:
+        if sentence and all(len(of_word) == width for of_word in sentence):
             every += sentence
             sentences.add(begins, [of_word[word] for of_word in sentence], [of_word[tag] for of_word in sentence])
-        begins, sentence, broken = 0, [], False
+        begins, sentence = 0, []
     if not every:
         return
     sentences.resolved = Columns((word, tag % width), (None, None), width)
     words, doubt = [of_word[word] for of_word in every], few_values([of_word[tag] for of_word in every])
-    n_repeated = sum(map(str.__eq__, words, words[1:]))
-    if (named[0], of_conllu) == (None, False) and (all(map(is_number, words)) or 2 * n_repeated > len(words)):
-        message = "the first column counts the words, or repeats; --text-column names that of the words, as 2"
-        diagnostics.error(path, 0, "columns", message)
-    if (named[1], of_conllu) == (None, False) and len(every) >= JUDGED_WORDS and doubt:
-        message = f"the last column is none of tags, with {doubt}; --label-column names that of the tags, as 2"
-        diagnostics.error(path, 0, "columns", message)
+    counts = all(map(is_number, words)) or 2 * sum(map(str.__eq__, words, words[1:])) > len(words)
+    first = "the first column counts the words, or repeats" if counts and named[0] is None else ""
+    last = f"the last column is none of tags, with {doubt}" if len(every) >= JUDGED_WORDS and doubt else ""
+    for what, spec in ((first, specs[0]), (last if named[1] is None else "", specs[1])):
+        if what and not of_conllu:
+            diagnostics.error(path, 0, "columns", f"{what}; {spec.flag} names that of the {spec.name}, as 2")
 
 
 def _column(spec: ColumnSpec) -> int | None:
@@ -187,29 +174,34 @@ def _lines_of_words(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the columns of each line with a word; none for one that ends a sentence.
 
-    A line at the start of a sentence is none with a word if it begins with #, or is the first and has a usual name of
-    the words' column, and no other line has its tag; -DOCSTART- is never one. Both are counted, and the first is shown.
+    -DOCSTART- ends one. At its start a line that begins with #, and the first other line of the file where it has a
+    usual name of the words' column, are words only if another line has their tag. Others are counted and shown.
     """
     lines = [(number, line.strip()) for number, line in numbered_lines(path, diagnostics)]
-    by_tabs = "\t" in next((line for _, line in lines if line and line[0] not in "#-"), "")
-    rows = [(number, [*map(str.strip, line.split("\t"))] if by_tabs else line.split()) for number, line in lines]
-    tags = Counter(fields[tag] for _, fields in rows if len(fields) > max(tag, 1) and fields[0][:1] != "#")
-    at_start = True
-    for (number, fields), (_, line) in zip(rows, lines, strict=True):
-        heads = number == lines[0][0] and len(fields) > max(word, 1) and plain(fields[word]) in HEADERS
-        is_tag = len(fields) > 1 and (tags[fields[tag]] > heads or _IOB2.fullmatch(fields[tag]))
-        if not line or line.startswith(DOCUMENT_START):
+    lines = [(number, "" if line.startswith(DOCUMENT_START) else line) for number, line in lines]
+    first = next((i for i, (_, line) in enumerate(lines) if line and line[0] != "#"), 0)
+    by_tabs = any("\t" in line for _, line in lines[first : first + 1])
+    rows = [[*map(str.strip, line.split("\t"))] if by_tabs else line.split() for _, line in lines]
+    tags = Counter(row[tag] for row in rows if len(row) > max(tag, 1) and row[0][:1] != "#")
+    at_start, left_out = True, dict[str, bool]()
+    for i, ((number, line), row) in enumerate(zip(lines, rows, strict=True)):
+        heads = i == first and len(row) > word and plain(row[word]) in HEADERS
+        is_row = len(row) == len(rows[first]) > max(tag, 1) and not of_conllu
+        is_word = is_row and (tags[row[tag]] > heads or _IOB2.fullmatch(row[tag]))
+        if not line:
             at_start = True
             yield number, []
-        elif at_start and (heads or line[0] == "#") and (of_conllu or not is_tag):
-            if not diagnostics.counts["headers and comments"]:
-                diagnostics.notes.append(f"{path.name}: line {number} is a header or a comment, no word: {line[:60]!r}")
+        elif at_start and (heads or line[0] == "#") and not is_word:
+            left_out[line] = is_row
             diagnostics.counts["headers and comments"] += 1
-        elif of_conllu and not fields[0].isdigit():
+        elif of_conllu and not row[0].isdigit():
             diagnostics.counts["lines of CoNLL-U that are no word"] += 1  # parts of one, or left out of the sentence
         else:
             at_start = False
-            yield number, fields
+            yield number, row
+    if left_out:
+        shown = ", ".join(repr(line[:60]) for line in sorted(left_out, key=lambda line: not left_out[line])[:MAX_SHOWN])
+        diagnostics.notes.append(f"{path.name}: headers and comments, which are no words: {shown}")
 
 
 # --- JSON Lines -----------------------------------------------------------------------------------------------
@@ -226,18 +218,17 @@ def _read_objects(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None
             if rejected := why_rejected(fields, keys):
                 raise ValueError(rejected)
             if words is None or answer is None:
-                has = ", ".join(map(repr, fields)) or "no field"
                 what = (
                     "tokens with tags, or a text with spans, are expected (--text-column and --label-column name them)"
                 )
-                raise ValueError(f"{what}, but there is {has}; {GUIDE}")
+                raise ValueError(f"{what}, but there is {', '.join(map(repr, fields)) or 'no field'}; {GUIDE}")
+            if answer == [] and fields.get("entities") and keys[1] != "entities":
+                raise ValueError(f"{keys[1]!r} is empty, and 'entities' is not: {specs[1].flag} names one; {GUIDE}")
             words, tags = _of_spans(words, answer) if isinstance(words, str) else (words, answer)
             for what, values in (("words", words), ("tags", tags)):
-                other = (
-                    next((v for v in values if not isinstance(v, str)), None) if isinstance(values, list) else values
-                )
-                if other is not None:
-                    of = f"{str(other)[:40]} is of type {type(other).__name__}"
+                wrong = [v for v in values if not isinstance(v, str)] if isinstance(values, list) else [values]
+                if wrong:
+                    of = f"{str(wrong[0])[:40]} is of type {type(wrong[0]).__name__}"
                     raise ValueError(f"the {what} are a list of strings, and {of}; {GUIDE}")
         except ValueError as error:
             diagnostics.error(path, row.line, "label", str(error))

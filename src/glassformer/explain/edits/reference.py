@@ -88,8 +88,7 @@ def reference_means(subject: Subject, split: Split, records: Mapping[str, Step])
     task, wanted = subject.task, {id for id, record in records.items() if has_mean(record)}
     totals: dict[str, Tensor] = {}  # without token axes
     counts: dict[str, int] = {}  # of tokens, or of texts for steps without tokens
-    if split.shards is None:
-        split = split.take(_spread(sorted(range(len(split)), key=lambda i: len(split.text[i])), N_TEXTS))
+    split = split.take(_spread(sorted(range(len(split)), key=lambda i: len(split.text[i])), N_TEXTS))
     with tuned(subject.device), torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)  # for the masked tokens
         corpus = task.encode(split, training=False)
