@@ -252,4 +252,3 @@ def test_lowercasing_is_known_of_every_kind(kind: str, lowercase: bool, extra: t
     config = TextConfig(tokenizer=kind, vocab_size=400, lowercase=lowercase)
     tokenizer = Tokenizer.train(["Some Text", "more TEXT"], config, extra)
     assert tokenizer.lowercases == lowercase
-    assert tokenizer.marks_start == (kind == "bpe" and not extra)

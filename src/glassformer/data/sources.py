@@ -26,9 +26,6 @@ DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
 COLUMN_FILES = (".parquet", ".arrow", ".feather")
 """Files of columns, which pyarrow reads."""
-OTHER_SUFFIXES = {*COLUMN_FILES, *".json .ipynb .html .htm .xml .rtf .xlsx .xls .docx .doc .pdf .zip .tar".split()}
-OTHER_MAGIC = (b"PK\x03\x04", b"%PDF-", b"PAR1", b"{\\rtf", b"\x89PNG")
-"""What is not plain text, by its suffix and by its first bytes; other bytes that are no text are refused as read."""
 
 
 def suffix_of(path: Path) -> str:
@@ -66,14 +63,6 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
         message = f"{path}: unpacks to more than {MAX_UNPACKED_BYTES:,} bytes"
         raise DataError(message, "unpack it, and give the plain file")
     yield io.BytesIO(content)
-
-
-def other_format(path: Path) -> str:
-    """Return what a file is that is not plain text, by its suffix or its first bytes; "" for plain text."""
-    first = b""
-    with contextlib.suppress(*DAMAGED, OSError), open_source(path) as file:  # reported when it is read
-        first = file.read(16)
-    return "no plain text" if suffix_of(path) in OTHER_SUFFIXES or first.startswith(OTHER_MAGIC) else ""
 
 
 def is_json_object(line: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.data.diagnostics import Diagnostics, Finding
+from glassformer.data.diagnostics import Finding
 from glassformer.errors import DataError
 
 LINE_CHARS = 32
@@ -117,12 +117,6 @@ class TextData:
         """Return the existing parts by name."""
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
         return {name: split for name, split in parts.items() if split is not None}
-
-
-def with_reading(data: TextData, diagnostics: Diagnostics) -> TextData:
-    """Return `data` with the notes, counts and hashes of its reading."""
-    counts, notes = dict(+Counter(diagnostics.counts)), [*dict.fromkeys(diagnostics.notes)]
-    return replace(data, notes=notes, hashes=diagnostics.hashes, counts=counts)
 
 
 def check_texts_differ(train: Split) -> None:

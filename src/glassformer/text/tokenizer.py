@@ -265,12 +265,6 @@ class Tokenizer:
         normalizer = self._backend.normalizer
         return normalizer is not None and normalizer.normalize_str("A").removeprefix(backends.SPACE) == "a"
 
-    @cached_property
-    def marks_start(self) -> bool:
-        """Return True if a text begins with the mark of a space, so that its first word is as after a space."""
-        normalizer = self._backend.normalizer
-        return normalizer is not None and normalizer.normalize_str("A").startswith(backends.SPACE)
-
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids` without special tokens. How exact it is depends on the kind (see the class)."""
         kept = [i for i in map(int, ids) if i not in self.special_ids]

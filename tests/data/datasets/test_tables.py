@@ -176,7 +176,7 @@ PREMISES = [(f"the dog {i} ran home", f"an animal {i} moved", "xyz"[i % 3]) for 
         (
             PREMISES,
             ("premise", "hypothesis", "label"),
-            "name what is read: --text-column … (of pairs of texts also --pair-column)",
+            "number from 1: --text-column … (of pairs of texts also --pair-column)",
         ),
         ([("7", *row) for row in ROWS], ("nr", "was", "label"), "--text-column …"),
         ([("7", *row) for row in ROWS], None, "--text-column … --label-column …"),

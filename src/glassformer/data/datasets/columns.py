@@ -14,7 +14,7 @@ import shlex
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -146,13 +146,9 @@ class Columns:
     n_fields: int = 0
     has_header: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the columns as JSON data, as a run keeps them."""
-        return asdict(self)
-
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Columns | None:
-        """Return what `to_json` returned; None where the data was no table."""
+        """Return columns that a run keeps as JSON; None where the data was no table."""
         if not value:
             return None
         return Columns(tuple(value["keys"]), tuple(value["headers"]), value["n_fields"], value["has_header"])
@@ -291,7 +287,7 @@ def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]],
             if last.doubt is not few_values or values[i].issuperset(last.parts(names[i])):
                 return False
     shown = ", ".join(repr(name[:40]) for name in names[:6])
-    hint = f"say which: --header yes or --header no; if yes, name what is read: {_hint(table, specs, usual)}"
+    hint = f"say which: --header yes or --header no; if yes, {_hint(table, specs, usual)}"
     raise UsageError(f"{path}: its first row may be a header or an example ({shown})", hint)
 
 
@@ -327,7 +323,7 @@ def _places(table: _Sample, specs: ColumnSpecs) -> tuple[int, ...]:
             raise UsageError(f"{path}: {spec.flag} names the column of the {other}", "name another for one")
         places.append(place)
     unknown = " and ".join(spec.name for spec, place in zip(specs, places, strict=True) if place is None)
-    hint = f"name what is read, or give numbers from 1: {_hint(table, specs, places)}"
+    hint = _hint(table, specs, places)
     if unknown and len(names) != len(specs):
         what = f"{path}: there is no column that is known to hold the {unknown}"
         raise UsageError(f"{what}; {table.shown()}", hint)
@@ -354,8 +350,9 @@ def _hint(table: _Sample, specs: ColumnSpecs, found: Sequence[object]) -> str:
     binary = [table.called(i) for i in range(len(table.names)) if {*map(str.strip, table.column(i))} == {"0", "1"}]
     if specs[-1].clean and found[-1] in (None, set()) and len(binary) > 1:
         return f"{', '.join(binary)} hold 0 and 1: write the names of each text's labels into one column, parted by ;"
-    flags = [f"{spec.flag} …" for spec, place in zip(specs, found, strict=True) if place in (None, set())]
-    return " ".join(flags) + f" (of pairs of texts also {SECOND.flag})" * may_be_pairs(specs)
+    flags = " ".join(f"{spec.flag} …" for spec, place in zip(specs, found, strict=True) if place in (None, set()))
+    also = f" (of pairs of texts also {SECOND.flag})" if may_be_pairs(specs) else ""
+    return f"name what is read, by header or number from 1: {flags}{also}"
 
 
 def may_be_pairs(specs: ColumnSpecs) -> bool:

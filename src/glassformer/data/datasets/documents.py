@@ -13,7 +13,7 @@ import numpy as np
 from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import Rows
 from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document
-from glassformer.data.sources import TABLES, is_json_object, not_read, other_format, read_folder, suffix_of
+from glassformer.data.sources import is_json_object, not_read, read_folder, suffix_of
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
 
@@ -29,8 +29,8 @@ _MARKUP = re.compile(r"<[A-Za-z/!?][^<>]*>")
 
 def read_documents(path: Path, diagnostics: Diagnostics) -> list[str]:
     """Read the text of a file, or of every .txt in a folder and its subfolders, in the order of their names."""
-    if path.is_file() and (kind := f"a table ({suffix_of(path)})" if suffix_of(path) in TABLES else other_format(path)):
-        what = f"this is {kind}, and running text is expected; save the text as .txt"
+    if path.is_file() and suffix_of(path) != ".txt":
+        what = f"running text is in .txt files, not {suffix_of(path) or 'without a suffix'}; save the text as one"
         diagnostics.error(path, 0, "format", what)
         return [""]
     files = _files_in(path, diagnostics) if path.is_dir() else [path]

@@ -10,7 +10,7 @@ reports everything.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
@@ -30,7 +30,7 @@ from glassformer.data.datasets.documents import cut_running_text, note_markup, r
 from glassformer.data.datasets.labels import count_missing, rarest_labels, visible
 from glassformer.data.diagnostics import Diagnostics, TableForm, read_lines
 from glassformer.data.sources import suffix_of
-from glassformer.data.splits import Split, TextData, group_split, limited, with_reading
+from glassformer.data.splits import Split, TextData, group_split, limited
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.formatting import counted
 
@@ -97,8 +97,9 @@ def load(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> 
         splits |= cut_running_text(splits["train"].text, data, source, "test" in splits, diagnostics)
     elif "valid" not in splits:
         splits |= _set_aside(schema, splits["train"], data, diagnostics)
-    text = TextData(splits["train"], splits["valid"], splits.get("test"), columns=columns.to_json() if columns else {})
-    return with_reading(text, diagnostics)
+    read = {"notes": [*dict.fromkeys(diagnostics.notes)], "counts": dict(+diagnostics.counts)}
+    read |= {"hashes": diagnostics.hashes, "columns": asdict(columns) if columns else {}}
+    return TextData(splits["train"], splits["valid"], splits.get("test"), **read)
 
 
 def load_test(
