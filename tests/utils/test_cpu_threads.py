@@ -6,7 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -20,11 +20,11 @@ class Machine:
     """One whose programs use what a test says; a second goes by at every look."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.at = Usage(0.0, 0.0, 0.0)
+        self.at, self.threads = Usage(0.0, 0.0, 0.0), 2
+        monkeypatch.setattr(cpu_threads, "usage", lambda: self.at)
         monkeypatch.setattr(cpu_threads.time, "monotonic", lambda: self.at.clock)
-
-    def look(self) -> Usage:
-        return self.at
+        monkeypatch.setattr(torch, "get_num_threads", lambda: self.threads)
+        monkeypatch.setattr(torch, "set_num_threads", partial(setattr, self, "threads"))
 
     def passes(self, others: float, own: float = 1.0, seconds: float = 1.0) -> None:
         now = self.at
@@ -43,63 +43,32 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         (2, 2, 0.0, 2),
         (2, 2, 0.4, 2),
         (2, 2, 0.7, 1),
-        (2, 2, 1.0, 1),
         (2, 2, 2.0, 1),  # never none
-        (8, 8, 1.0, 7),
         (8, 8, 2.6, 5),
         (16, 8, 6.0, 8),  # two threads a core, and enough of them are free
         (16, 8, 9.0, 7),
     ],
 )
 def test_others_keep_their_cores(machine: Machine, cores: int, most: int, others: float, expected: int) -> None:
-    chosen = Threads(most, cores, machine.look)
+    chosen, machine.threads = Threads(most, cores), most
     machine.passes(others, own=2.0)
-    assert chosen.suitable() == expected
+    assert chosen.adjust() == machine.threads == expected
 
 
 def test_it_takes_its_threads_back_and_does_not_go_to_and_fro(machine: Machine) -> None:
-    chosen = Threads(2, 2, machine.look)
+    chosen = Threads(2, 2)
     seen = []
     for others in (0.0, 0.6, 0.4, 0.3, 0.1, 0.4, 0.3, 0.6):
         machine.passes(others)
-        seen.append(chosen.suitable())
-    assert seen == [2, 1, 1, 1, 2, 2, 2, 1]
+        seen.append(chosen.adjust())
+    assert seen == [2, 1, 1, 1, 2, 2, 2, 1] and machine.threads == 1
 
 
 def test_it_looks_once_a_second(machine: Machine) -> None:
-    chosen = Threads(2, 2, machine.look)
-    machine.passes(2.0, seconds=0.5)
-    assert chosen.suitable() == 2
-    machine.passes(2.0, seconds=0.5)
-    assert chosen.suitable() == 1
-
-
-def test_what_others_did_while_nothing_was_computed_here_does_not_count(machine: Machine) -> None:
-    chosen = Threads(2, 2, machine.look)
-    machine.passes(1.0)
-    assert chosen.suitable() == 1
-    machine.passes(2.0, own=0.01, seconds=5.0)
-    assert chosen.suitable() == 2
-    machine.passes(2.0)
-    assert chosen.suitable() == 1
-
-
-@pytest.fixture
-def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    yield
-    torch.set_num_threads(before)
-
-
-def test_torch_computes_with_that_many(two_threads: None, machine: Machine) -> None:
-    """On a machine of two cores whose second is taken."""
-    threads = Threads(2, 2, machine.look)
-    machine.passes(1.0)
-    assert threads.adjust() == torch.get_num_threads() == 1
-    machine.passes(0.0)
-    assert threads.adjust() == torch.get_num_threads() == 2
+    chosen = Threads(2, 2)
+    for expected in (2, 1):
+        machine.passes(2.0, seconds=0.5)
+        assert chosen.adjust() == expected
 
 
 def test_this_process_is_not_another() -> None:

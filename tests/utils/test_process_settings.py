@@ -1,4 +1,4 @@
-"""Settings of the process, held by threads: who needs the same computes at once, who needs others waits for a turn."""
+"""Settings of the process: one thread at a time computes under its own, the others wait for their turn."""
 
 from __future__ import annotations
 
@@ -63,48 +63,27 @@ def test_nobody_computes_under_the_settings_of_another() -> None:
     in_threads(*[lambda s=s: work(s) for s in (MEDIUM, HIGHEST) * 4])
 
 
-def test_equal_settings_are_held_at_once_and_other_ones_in_turn() -> None:
-    turns, both, order = Turns(), threading.Barrier(2, timeout=30), list[str]()
+def test_the_others_wait_in_line_and_get_their_turn_where_work_gives_way() -> None:
+    turns, order = Turns(), list[str]()
+
+    def other() -> None:
+        with turns.hold(HIGHEST):
+            order.append("other")
+
+    second = threading.Thread(target=other)
     with turns.hold(MEDIUM):
-
-        def same() -> None:
-            with turns.hold(MEDIUM):
-                order.append("same")
-                both.wait()
-
-        def other() -> None:
-            with turns.hold(HIGHEST):
-                order.append("other")
-
-        first = threading.Thread(target=same)
-        first.start()
-        both.wait()
-        first.join()
-        second = threading.Thread(target=other)
         second.start()
-        while not turns._waiting:
+        while not turns._next.locked():
             pass
         order.append("gives way")
         turns.give_way()
         assert torch.get_float32_matmul_precision() == "medium"
-        order.append("goes on")
-    second.join()
-    assert order == ["same", "gives way", "other", "goes on"]
-
-
-def test_who_holds_and_waits_for_another_thread_stops_neither() -> None:
-    turns = Turns(wait_seconds=0.05)
-
-    def other() -> None:
-        with turns.hold(HIGHEST):
-            assert torch.get_float32_matmul_precision() == "highest"
-
-    with turns.hold(MEDIUM):
-        in_threads(other)
-        assert torch.get_float32_matmul_precision() == "medium"
+        order.append("continues")
         with turns.released():
             in_threads(other)
         assert torch.get_float32_matmul_precision() == "medium"
+    second.join()
+    assert order == ["gives way", "other", "continues", "other"]
 
 
 def test_an_error_or_an_interruption_leaves_nothing_held() -> None:
@@ -112,15 +91,16 @@ def test_an_error_or_an_interruption_leaves_nothing_held() -> None:
     with pytest.raises(ZeroDivisionError), turns.hold(MEDIUM), turns.hold(HIGHEST):
         raise ZeroDivisionError
 
-    def interrupt(*_: object) -> bool:
-        raise KeyboardInterrupt
+    class Interrupted:
+        def acquire(self) -> None:
+            raise KeyboardInterrupt
 
-    with turns.hold(MEDIUM):
-        turns._changed.wait_for = interrupt  # type: ignore[method-assign]
-        with pytest.raises(KeyboardInterrupt), turns.hold(HIGHEST):
-            pytest.fail("it was not interrupted")
-        assert torch.get_float32_matmul_precision() == "medium"
-    assert turns._n_threads == 0 and turns.current == Settings.read()
+        def release(self) -> None:
+            pass
+
+    with pytest.raises(KeyboardInterrupt), turns.hold(MEDIUM), turns.released():
+        turns._turn = Interrupted()  # type: ignore[assignment]
+    assert turns.current == Settings.read()
 
 
 def test_a_thread_knows_its_own_precision() -> None:

@@ -18,22 +18,17 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LOOK_SECONDS = 1.0
 """Between two looks at what others use: long beside a scheduler's slice, short for who waits."""
-IDLE = 0.2
-"""Cores of its own: who used fewer since the last look was not computing, and what others did then says nothing of
-now."""
 GIVE_UP, TAKE_BACK = 0.5, 0.2
 """Cores that others must use beyond those left to them before a thread is given up, and at most before it is taken
 back. The gap keeps the number from going to and fro; both were chosen for two cores, where it matters most."""
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """Seconds since some moment: of the clock, and of processor time of all programs and of this process."""
 
     clock: float
@@ -64,34 +59,26 @@ class Threads:
 
     Args:
         most: threads on an idle machine. n_cores: logical cores, which others share.
-        usage_now: what has been used so far; another one in tests.
     """
 
-    def __init__(self, most: int, n_cores: int, usage_now: Callable[[], Usage] = usage) -> None:
-        self.most, self.now, self._n_cores, self._usage_now = most, most, n_cores, usage_now
-        self._last = usage_now()
+    def __init__(self, most: int, n_cores: int) -> None:
+        self.most, self.now, self._n_cores, self._last = most, most, n_cores, usage()
 
     def adjust(self) -> int:
-        """Have torch compute with the number of threads that suits now, and return it; cheap enough for every step."""
+        """Have torch compute with the number of threads that suits now, and return it; cheap enough for every step.
+
+        It is chosen anew each second, from what others used since the last time.
+        """
         import torch
 
-        if torch.get_num_threads() != (n := self.suitable()):
-            torch.set_num_threads(n)
-        return n
-
-    def suitable(self) -> int:
-        """Return the number of threads to use now, from what others used since it was last determined, a second ago."""
         if time.monotonic() - self._last.clock >= LOOK_SECONDS:
-            seen, before = self._usage_now(), self._last
-            seconds, own = seen.clock - before.clock, seen.own - before.own
-            free = self._n_cores - max(0.0, seen.all - before.all - own) / seconds
-            if own < IDLE * seconds:
-                self.now = self.most  # it begins anew
-            elif int(free + GIVE_UP) < self.now:
-                self.now = max(1, int(free + GIVE_UP))
-            else:
-                self.now = max(self.now, min(self.most, int(free + TAKE_BACK)))
-            self._last = seen
+            before, self._last = self._last, usage()
+            seconds, busy, own = (now - then for now, then in zip(self._last, before, strict=True))
+            free = self._n_cores - max(0.0, busy - own) / seconds
+            fewer, more = int(free + GIVE_UP), min(self.most, int(free + TAKE_BACK))
+            self.now = max(1, fewer if fewer < self.now else max(self.now, more))
+            if torch.get_num_threads() != self.now:
+                torch.set_num_threads(self.now)
         return self.now
 
 
