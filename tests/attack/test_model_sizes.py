@@ -34,19 +34,8 @@ def normalizer(**values: Any) -> Edit:
     return lambda content: content.update(normalizer=values)
 
 
-GROWS = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
 TOKENIZERS: dict[str, Edit] = {
-    "a text that grows": normalizer(type="Sequence", normalizers=[GROWS] * 6),
-    "a pattern that backtracks": normalizer(type="Replace", pattern={"Regex": "(a+)+$"}, content=""),
-    "a pattern of its own": lambda c: c["pre_tokenizer"].update(pattern={"Regex": "(a|aa)+$"}),
     "a precompiled map": normalizer(type="Precompiled", precompiled_charsmap="AAAA"),
-    "a known component elsewhere": normalizer(type="Prepend", prepend="x"),
-    "another pre-tokenizer": lambda c: c.update(pre_tokenizer={"type": "Metaspace"}),
-    "no pre-tokenizer": lambda c: c.update(pre_tokenizer=None),
-    "another decoder": lambda c: c.update(decoder={"type": "Fuse"}),
-    "another unknown token": lambda c: c["model"].update(unk_token="film"),
-    "an added token with spaces": lambda c: c["added_tokens"][4].update(rstrip=True),
-    "an unknown pre-tokenizer": lambda c: c.update(pre_tokenizer={"type": "UnicodeScripts"}),
     "merges dropped by chance": lambda c: c["model"].update(dropout=0.5),
     "an id beyond the vocabulary": lambda c: c["model"]["vocab"].update(film=10**6),
     "a negative id": lambda c: c["model"]["vocab"].update(film=-1),

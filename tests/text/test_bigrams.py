@@ -15,7 +15,6 @@ from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import UsageError
 from glassformer.models import TextClassifier
 from glassformer.nn.ngram_embeddings import BigramEmbedding
-from glassformer.text import ngrams
 from glassformer.text.ngrams import FEWEST, common_bigrams
 from glassformer.text.tokenizer import Tokenizer
 
@@ -23,16 +22,10 @@ CONFIG = TextConfig(tokenizer="word", vocab_size=200, lowercase=True, ngrams=50,
 TEXTS = ["not good", "Not good at all", "it is not good", "not bad , not bad", "not bad", "so not bad", "refund funds"]
 
 
-@given(
-    texts=st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=20),
-    most=st.integers(1, 20),
-    chunk=st.sampled_from([1, 7, 1 << 21]),
-)
-def test_pairs_are_those_in_the_most_texts(texts: list[list[int]], most: int, chunk: int) -> None:
-    """However the counting is cut in pieces; and never with a special token (here those below 3)."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ngrams, "_CHUNK", chunk)
-        found = common_bigrams(texts, vocab_size=10, special=3, max_bigrams=most)
+@given(texts=st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=20), most=st.integers(1, 20))
+def test_pairs_are_those_in_the_most_texts(texts: list[list[int]], most: int) -> None:
+    """And never with a special token (here those below 3)."""
+    found = common_bigrams(texts, vocab_size=10, special=3, max_bigrams=most)
     counts = Counter(pair for text in texts for pair in {p for p in pairwise(text) if min(p) >= 3})  # texts, not times
     listed = sorted(((-n, pair) for pair, n in counts.items() if n >= FEWEST))
     assert found == [pair for _, pair in listed[:most]]

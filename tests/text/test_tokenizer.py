@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from tests.helpers.for_each import for_each
 
 from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.text.long_text import truncate
 from glassformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 KINDS = ["word", "char", "byte-bpe", "bpe"]
@@ -214,6 +216,23 @@ def test_half_a_surrogate_pair_is_a_data_error_that_says_where():
         TRAINED["byte-bpe"].offsets("\udfff")
 
 
+@pytest.mark.parametrize("keep", ["head", "tail", "head+tail"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_is_cut_to_the_ids_of_the_whole(kind, keep):
+    tokenizer, texts = TRAINED[kind], ["a cat", "the cat's hat " * 400, "", "dogs"]
+    ids, cut = tokenizer.encode_batch(texts), tokenizer.encode_cut(texts, 7, keep)
+    assert [one.ids for one in cut] == [truncate(each, 7, keep) for each in ids]
+    assert [one.was_cut for one in cut] == [len(each) > 7 for each in ids]
+
+
+def test_a_word_of_any_length_is_trained_on(caplog):
+    """In parts: each merge visits the whole of a word that holds it, which takes quadratic time."""
+    unbroken = "".join(random.Random(1).choices("ACGT", k=1 << 18))
+    tokenizer = Tokenizer.train([unbroken, "a cat"], TextConfig(tokenizer="bpe", vocab_size=400))
+    assert "words of more than 1,024 characters are cut" in caplog.text
+    assert tokenizer.decode(tokenizer.encode(unbroken[:5000])) == unbroken[:5000]
+
+
 def test_pieces_are_readable():
     tokenizer = TRAINED["byte-bpe"]
     assert tokenizer.tokens(tokenizer.encode("the 本\n"))[-5:] == ["▁", "<E6>", "<9C>", "<AC>", "\\n"]
@@ -223,6 +242,7 @@ def test_pieces_are_readable():
 
 FORK = """
 import os
+import random
 from glassformer.config import TextConfig
 from glassformer.text.tokenizer import Tokenizer
 texts = ["a b c d e"] * 200

@@ -14,7 +14,6 @@ from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
 from glassformer.text.special_tokens import NONE, SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.tokenizer_file import check_parts
 
 KEYS = {
     "pad": ("pad_token",),
@@ -153,7 +152,6 @@ def _around(content: dict[str, Any], where: object) -> tuple[tuple[int, ...], tu
     for step in [processor, *(steps if isinstance(steps, list) else [None])]:
         if not isinstance(step, dict) or step.get("type") not in POST_PROCESSORS:
             raise CheckpointError(f"{where}: its post_processor is of a type that is not known here")
-    check_parts(content, where)
     try:
         backend = tokenizers.Tokenizer.from_str(json.dumps({**content, "padding": None, "truncation": None}))
         plain, whole = list[int](), list[int]()

@@ -56,6 +56,7 @@ PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]",
 MOST_CHARACTERS, MAX_PART = 1 << 10, 1 << 20
 """Characters of a word that merges are trained on at a time: each merge visits the whole of a word that holds it.
 And characters of a text: a longer one is given to the backend in parts, cut between words."""
+_LONG_RUN = re.compile(rf"\S{{{MOST_CHARACTERS + 1}}}|\s{{{MOST_CHARACTERS + 1}}}")
 SPACE = "▁"  # U+2581, the mark for a space inside a token
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]  # they spell a character that has no token of its own
 
@@ -71,33 +72,26 @@ PIECES = (
 )
 
 
-def train_backend(texts: Iterable[str], config: TextConfig, extra_tokens: tuple[str, ...]) -> tokenizers.Tokenizer:
+def train_backend(texts: Sequence[str], config: TextConfig, extra_tokens: tuple[str, ...]) -> tokenizers.Tokenizer:
     """Train the kind `config.tokenizer` names, with the errors of `Tokenizer.train`; extra tokens come last."""
-    trained_size = config.vocab_size - len(extra_tokens)
-    counted = _Texts(texts, extra_tokens, MOST_CHARACTERS if config.tokenizer in ("bpe", "byte-bpe") else None)
-    counted.marks_start = config.tokenizer == "bpe" and not extra_tokens
+    if not any(map(str.strip, texts)):
+        raise DataError("there is no text to train the tokenizer on", "check that the training texts are not empty")
+    size, mark_start = config.vocab_size - len(extra_tokens), config.tokenizer == "bpe" and not extra_tokens
+    parts = list(_parts(texts, extra_tokens, mark_start))
     match config.tokenizer:
         case "word":
-            backend = _train_word(counted, config, trained_size)
+            backend = _train_word(parts, config, size)
         case "char":
-            backend = _train_char(counted, config)
+            backend = _train_char(parts, config)
         case "byte-bpe":
-            backend = _train_byte_bpe(counted, config, trained_size)
+            backend = _train_byte_bpe(parts, config, size)
         case "bpe":
-            backend = _train_bpe(counted, config, trained_size, mark_start=not extra_tokens)
+            backend = _train_bpe(parts, config, size, mark_start)
         case "imported":
             message = "text.tokenizer imported is that of a pretrained model, and none is named"
             raise UsageError(message, "add --init-from with a folder that glassformer import wrote")
         case other:
             raise UsageError(f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe')
-    if not counted.any_text:
-        hint = "check that the training texts are not empty"
-        raise DataError("there is no text to train the tokenizer on", hint)
-    if counted.n_cut:
-        logger.warning(
-            f"the text has words of more than {MOST_CHARACTERS:,} characters: the tokenizer was trained on parts of "
-            f"them, cut at {counted.n_cut:,} places"
-        )
     backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in extra_tokens])
     n_tokens = backend.get_vocab_size(with_added_tokens=True)
     if config.tokenizer != "char" and n_tokens > config.vocab_size:
@@ -156,55 +150,11 @@ def readable_bytes(token: str) -> str:
         return f"<{raw.hex().upper()}>"
 
 
-@cache
-def written_backends() -> list[tokenizers.Tokenizer]:
-    """Return a backend of every form that training makes, with an empty vocabulary."""
-    found = list[tokenizers.Tokenizer]()
-    for config in (TextConfig(lowercase=False), TextConfig(lowercase=True)):
-        found += [_word_backend(config), _char_backend({}, config), _byte_bpe_backend(config)]
-        found += [_bpe_backend(config, mark_start) for mark_start in (False, True)]
-    return found
-
-
-def _word_backend(config: TextConfig) -> tokenizers.Tokenizer:
-    vocabulary = {token: i for i, token in enumerate(SPECIAL_TOKENS)}
-    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
-    breaks = normalizers.Replace(Regex(BREAKS), " ")
-    backend.normalizer = normalizers.Sequence([breaks, *_lowercase(config)])
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)
-    return backend
-
-
-def _char_backend(vocabulary: dict[str, int], config: TextConfig) -> tokenizers.Tokenizer:
-    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
-    backend.normalizer = normalizers.Sequence(_lowercase(config))
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    backend.decoder = decoders.Fuse()
-    return backend
-
-
-def _byte_bpe_backend(config: TextConfig) -> tokenizers.Tokenizer:
-    backend = tokenizers.Tokenizer(models.BPE())
-    backend.normalizer = normalizers.Sequence(_lowercase(config))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    backend.decoder = decoders.ByteLevel()
-    return backend
-
-
-def _bpe_backend(config: TextConfig, mark_start: bool) -> tokenizers.Tokenizer:
-    backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
-    marks = [normalizers.Prepend(SPACE)] if mark_start else []
-    backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
-    strip = [decoders.Strip(" ", 1, 0)] if mark_start else []
-    decoders_used = [decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), *strip]
-    backend.decoder = decoders.Sequence(decoders_used)
-    return backend
-
-
 def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
     """Train on the most frequent words and punctuation marks; the line breaks of HTML reviews count as spaces."""
-    backend = _word_backend(config)
+    backend = tokenizers.Tokenizer(models.WordLevel({token: i for i, token in enumerate(SPECIAL_TOKENS)}, UNK))
+    backend.normalizer = normalizers.Sequence([normalizers.Replace(Regex(BREAKS), " "), *_lowercase(config)])
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "removed", invert=True)
     trainer = trainers.WordLevelTrainer(
         vocab_size=size, min_frequency=1, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
@@ -216,21 +166,24 @@ def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenize
     """Train on every character of the texts, in the order of Unicode."""
     alphabet = {character for text in texts for character in (text.lower() if config.lowercase else text)}
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])}
-    backend = _char_backend(vocabulary, config)
+    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, UNK))
+    backend.normalizer = normalizers.Sequence(_lowercase(config))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    backend.decoder = decoders.Fuse()
     backend.add_special_tokens(list(SPECIAL_TOKENS))
     return backend
 
 
-def _train_byte_bpe(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
+def _train_byte_bpe(texts: Sequence[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
     """Train merges over bytes, as in GPT-2: every text can be encoded, nothing is unknown."""
-    backend = _byte_bpe_backend(config)
-    backend.train_from_iterator(
-        texts, _bpe_trainer(size, SPECIAL_TOKENS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    )
-    return backend
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.normalizer = normalizers.Sequence(_lowercase(config))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    backend.decoder = decoders.ByteLevel()
+    return _with_merges(backend, texts, size, SPECIAL_TOKENS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
 
 
-def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: bool) -> tokenizers.Tokenizer:
+def _train_bpe(texts: Sequence[str], config: TextConfig, size: int, mark_start: bool) -> tokenizers.Tokenizer:
     """Train merges over characters (Sennrich et al. 2016), spaces written into the tokens as "▁".
 
     No character is ever unknown: one that training saw less than twice is spelled in UTF-8, a token a byte, as
@@ -239,12 +192,31 @@ def _train_bpe(texts: Iterable[str], config: TextConfig, size: int, mark_start: 
     With `mark_start` a text begins with a mark too, so that a word is the same token there as after a space.
     Not with extra tokens: they cut the text into parts, each of which would get a mark of its own.
     """
-    backend = _bpe_backend(config, mark_start)
-    texts = list(texts)
+    backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
+    marks = [normalizers.Prepend(SPACE)] if mark_start else []
+    backend.normalizer = normalizers.Sequence([*_lowercase(config), *marks, normalizers.Replace(" ", SPACE)])
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), "isolated")
+    strip = [decoders.Strip(" ", 1, 0)] if mark_start else []
+    backend.decoder = decoders.Sequence(
+        [decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), *strip]
+    )
     n_letters = _n_letters(map(backend.normalizer.normalize_str, texts), size - len(SPECIAL_TOKENS) - 256)
     # As special tokens the bytes are never found in text, like the five.
-    trainer = _bpe_trainer(size, [*SPECIAL_TOKENS, *BYTE_TOKENS], limit_alphabet=n_letters)
-    backend.train_from_iterator(texts, trainer)
+    return _with_merges(backend, texts, size, [*SPECIAL_TOKENS, *BYTE_TOKENS], limit_alphabet=n_letters)
+
+
+def _with_merges(
+    backend: tokenizers.Tokenizer, texts: Sequence[str], size: int, special: Sequence[str], **alphabet: Any
+) -> tokenizers.Tokenizer:
+    """Train merges. A pair must occur twice to be merged, since a single occurrence does not generalise."""
+    pieces = backend.pre_tokenizer
+    if any(map(_LONG_RUN.search, texts)):
+        logger.warning(f"words of more than {MOST_CHARACTERS:,} characters are cut while the tokenizer is trained")
+        short = pre_tokenizers.Split(Regex(rf"[\s\S]{{1,{MOST_CHARACTERS}}}"), "isolated")
+        backend.pre_tokenizer = pre_tokenizers.Sequence([pieces, short])
+    settings = {"vocab_size": max(size, 0), "min_frequency": 2, "special_tokens": list(special)}
+    backend.train_from_iterator(texts, trainers.BpeTrainer(**settings, **alphabet, show_progress=False))
+    backend.pre_tokenizer = pieces
     return backend
 
 
@@ -255,67 +227,23 @@ def _n_letters(texts: Iterable[str], max_letters: int) -> int:
     return sum(count >= least for count in counts)
 
 
-def _bpe_trainer(size: int, special: Sequence[str], **alphabet: Any) -> trainers.BpeTrainer:
-    """Make a BPE trainer. A pair must occur twice to be merged, since a single occurrence does not generalise."""
-    settings = {"vocab_size": max(size, 0), "min_frequency": 2, "special_tokens": list(special)}
-    return trainers.BpeTrainer(**settings, **alphabet, show_progress=False)
-
-
 def _lowercase(config: TextConfig) -> list[normalizers.Normalizer]:
     return [normalizers.Lowercase()] if config.lowercase else []
 
 
-class _Texts:
-    """The texts, extra tokens cut out (they need no letters of their own), noting whether there was any.
+def _parts(texts: Sequence[str], extra_tokens: tuple[str, ...], mark_start: bool) -> Iterator[str]:
+    """Yield texts without extra tokens, which need no letters; a long one in parts that are cut before single spaces.
 
-    Words are cut into parts of `most_characters`; None leaves them whole.
-
-    Attributes:
-        n_cut: places where a word was cut.
-        marks_start: whether the backend puts a mark for a space before each text.
+    With `mark_start` the backend puts a mark for a space before each text: it is that of the space, which is left out.
     """
-
-    def __init__(self, texts: Iterable[str], extra_tokens: tuple[str, ...], most_characters: int | None = None) -> None:
-        self._texts, self._most_characters, self.n_cut = texts, most_characters or 0, 0
-        self.marks_start = False
-        # A run of one kind of characters is a word, and one of letters may hold marks (Hindi, Thai), which \W matches.
-        n = self._most_characters + 1
-        marks = "\u0300-\u036f\u0900-\u109f\u1780-\u17ff"
-        # No character is in both classes, or a run that is too short would be tried in 2^length ways.
-        runs = (rf"(?:[^\W\d_{marks}]|[{marks}])", r"\d", r"[^\w\s]", r"\s")
-        self._long_run = re.compile("|".join(f"{run}{{{n},}}" for run in runs))
-        self._extra = re.compile("|".join(map(re.escape, extra_tokens))) if extra_tokens else None
-        self.any_text = False
-
-    def __iter__(self) -> Iterator[str]:
-        for text in self._texts:
-            self.any_text = self.any_text or bool(text.strip())
-            for part in [text] if self._extra is None else self._extra.split(text):
-                for piece in self._pieces(part):
-                    yield from self._short_words(piece) if self._most_characters else [piece]
-
-    def _pieces(self, text: str) -> Iterator[str]:
-        """Yield a long text in parts that are cut before single spaces, which begin them."""
-        begin = 0
-        while len(text) - begin > MAX_PART and (found := _WORD_ENDS.search(text, begin + MAX_PART // 2)):
-            yield text[begin : found.start()]
-            # The mark that `bpe` puts before a text is this space's.
-            begin = found.start() + self.marks_start
-        yield text[begin:]
-
-    def _short_words(self, text: str) -> Iterator[str]:
-        """Yield a text in parts without a word of more than `_most_characters`, whose training takes quadratic time."""
-        if len(text) <= self._most_characters or not (found := self._long_run.search(text)):
-            yield text
-            return
-        begin = 0
-        while found:
-            for place in range(found.start() + self._most_characters, found.end(), self._most_characters):
-                self.n_cut += 1
-                yield text[begin:place]
-                begin = place
-            found = self._long_run.search(text, found.end())
-        yield text[begin:]
+    extra = re.compile("|".join(map(re.escape, extra_tokens))) if extra_tokens else None
+    for text in texts:
+        for part in [text] if extra is None else extra.split(text):
+            begin = 0
+            while len(part) - begin > MAX_PART and (found := _WORD_ENDS.search(part, begin + MAX_PART // 2)):
+                yield part[begin : found.start()]
+                begin = found.start() + mark_start
+            yield part[begin:]
 
 
 @cache

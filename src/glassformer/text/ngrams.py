@@ -18,29 +18,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Int
 
 FEWEST = 3
 """Texts that a pair must be in: what is in fewer says little of other texts."""
-_CHUNK = 1 << 21
-"""Pairs that are counted at a time."""
-
-
-def bigrams_of_texts(
-    texts: Sequence[str],
-    encode: Callable[[Sequence[str]], list[list[int]]],
-    token_of: Callable[[int], str | None],
-    vocab_size: int,
-    special: int,
-    max_bigrams: int,
-) -> list[str]:
-    """Return the most frequent bigrams of texts as "token token", encoding 1,024 texts at a time."""
-    ids = (ids for start in range(0, len(texts), 1024) for ids in encode(texts[start : start + 1024]))
-    pairs = common_bigrams(ids, vocab_size, special, max_bigrams)
-    return [f"{token_of(first)} {token_of(second)}" for first, second in pairs]
 
 
 def common_bigrams(
@@ -50,35 +33,14 @@ def common_bigrams(
 
     Ids below `special` are special tokens, which are in no pair.
     """
-    keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    waiting: list[np.ndarray] = []
-    n_waiting = 0
-
-    def count() -> None:
-        nonlocal keys, counts, n_waiting
-        new, times = np.unique(np.concatenate(waiting), return_counts=True) if waiting else (keys[:0], counts[:0])
-        both, where = np.unique(np.concatenate([keys, new]), return_inverse=True)
-        counts = np.bincount(where, np.concatenate([counts, times]), len(both)).astype(np.int64)
-        keys, n_waiting = both, 0
-        waiting.clear()
-
+    found = [np.zeros(0, np.int64)]
     for text in texts:
-        pairs = keys_of(np.asarray(text, np.int64), vocab_size, special)
-        waiting.append(np.unique(pairs))
-        n_waiting += len(pairs)
-        if n_waiting >= _CHUNK:
-            count()
-    count()
+        ids = np.asarray(text, np.int64)
+        first, second = ids[:-1], ids[1:]
+        found.append(np.unique((first * vocab_size + second)[(first >= special) & (second >= special)]))
+    keys, counts = np.unique(np.concatenate(found), return_counts=True)
     order = np.argsort(-counts, kind="stable")[:max_bigrams]
-    chosen = keys[order[counts[order] >= FEWEST]]
-    return [divmod(int(key), vocab_size) for key in chosen]
-
-
-def keys_of(ids: Int[np.ndarray, " L"], vocab_size: int, special: int) -> Int[np.ndarray, " P"]:
-    """Return first · vocab_size + second for each pair of neighbours without a special token."""
-    first, second = ids[:-1], ids[1:]
-    words = (first >= special) & (second >= special)
-    return (first * vocab_size + second)[words]
+    return [divmod(int(key), vocab_size) for key in keys[order[counts[order] >= FEWEST]]]
 
 
 LENGTHS = (3, 4, 5)

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from glassformer.errors import CheckpointError
-from glassformer.text.long_text import Part, not_text
 from glassformer.text.special_tokens import SIDES, SpecialTokens
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.tokenizer_file import check_ids, read_backend, readable
+from glassformer.text.tokenizer_file import check_ids, encoded, read_backend
 
 
 class PairedTokenizer(Tokenizer):
@@ -34,7 +33,7 @@ class PairedTokenizer(Tokenizer):
         if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, dict) for side in sides):
             raise CheckpointError(f"{where}: {SIDES} should be two tokenizers, of the source and of the target")
         super().__init__(read_backend(content, where), special)
-        check_ids(content, special.n_ids, special.ids, where)
+        check_ids(self._backend, special.n_ids, special.ids, where)
         self._sides, self._side = [read_backend(side, where) for side in sides], 0
         for side in self._sides:
             side.encode_special_tokens = True
@@ -48,35 +47,20 @@ class PairedTokenizer(Tokenizer):
         return other
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        texts = list(texts)
         return [[self._ids.get(piece, self.unk_id) for piece, _ in pieces] for pieces in self._pieces(texts)]
-
-    def parts(self, text: str, surfaces: bool = False) -> Iterator[Part]:
-        [ids] = self.encode_batch([text])
-        yield Part(ids, [""] * len(ids) if surfaces else [])
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         [pieces] = self._pieces([text])
         return [span for _, span in pieces]
 
-    def _pieces(self, texts: list[str]) -> Iterator[list[tuple[str, tuple[int, int]]]]:
+    def _pieces(self, texts: Sequence[str]) -> Iterator[list[tuple[str, tuple[int, int]]]]:
         """Yield the pieces of each text, and the characters that each covers."""
-        try:
-            codes = [self._code(text) for text in texts]
-            rest = [text[n:] for text, n in zip(texts, codes, strict=True)]
-            with readable("the tokenizer"):
-                encodings = self._sides[self._side].encode_batch(rest, add_special_tokens=False)
-        except (AttributeError, TypeError, UnicodeEncodeError) as error:
-            raise not_text(texts) from error
-        for text, n, encoding in zip(texts, codes, encodings, strict=True):
+        # The characters of a language code before each text.
+        codes = [text.find("<<") + 2 if text.startswith(">>") and "<<" in text else 0 for text in texts]
+        rest = [text[n:] for text, n in zip(texts, codes, strict=True)]
+        for text, n, encoding in zip(texts, codes, encoded(self._sides[self._side], rest), strict=True):
             spans = [(start + n, end + n) for start, end in encoding.offsets]
-            code = [(text[:n], (0, n))] if n else []
-            yield code + list(zip(encoding.tokens, spans, strict=True))
-
-    def _code(self, text: str) -> int:
-        """Return the number of characters of a language code before a text."""
-        end = text.find("<<") if text.startswith(">>") else -1
-        return end + 2 if end >= 0 else 0
+            yield [(text[:n], (0, n))] * bool(n) + list(zip(encoding.tokens, spans, strict=True))
 
     def _content(self) -> dict[str, Any]:
         return super()._content() | {SIDES: [json.loads(side.to_str()) for side in self._sides]}

@@ -1,7 +1,5 @@
 """From text to ids and back: one thin wrapper around Hugging Face `tokenizers`, for the four kinds here.
 
-A file is checked before the library reads it: `tokenizer_file.py`.
-
 A tokenizer is trained on the training split alone and lives in one `tokenizer.json`, from which everything,
 its kind included, is restored. How each kind cuts text is in `backends.py`; [BOS] and [EOS] are put around
 sequences where batches are made, not here.
@@ -10,6 +8,7 @@ sequences where batches are made, not here.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,17 +23,14 @@ from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
-from glassformer.text.long_text import CutText, LongTextEncoder, Part, cut_long, not_text, truncate
-from glassformer.text.ngrams import NgramVocabulary, bigrams_of_texts, surface_forms
+from glassformer.text.long_text import CutText, truncate
+from glassformer.text.ngrams import NgramVocabulary, common_bigrams, surface_forms
 from glassformer.text.special_tokens import KEY, PAIRS, SIDES, SpecialTokens
-from glassformer.text.tokenizer_file import check_ids, read_backend, readable
+from glassformer.text.tokenizer_file import check_ids, encoded, read_backend
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS
 
 __all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer"]
-
-LONG = 1 << 17
-"""Characters from which on a text is encoded in parts."""
 
 
 class Tokenizer:
@@ -89,9 +85,8 @@ class Tokenizer:
         Raises:
             CheckpointError: a part is none that is known, or an id has no row in the embedding.
         """
-        content = safe_read.parse_json(text.encode(), str(where))
-        backend = read_backend(content, where)
-        check_ids(content, special.n_ids, special.ids, where)
+        backend = read_backend(safe_read.parse_json(text.encode(), str(where)), where)
+        check_ids(backend, special.n_ids, special.ids, where)
         return Tokenizer(backend, special)
 
     @property
@@ -134,8 +129,10 @@ class Tokenizer:
             words = (word for _, some in trained.encode_with_surfaces(texts) for word in some)
             more += [f" {ngram}" for ngram in NgramVocabulary.train(words, config.ngrams).ngrams]
         if config.bigrams:
-            known = trained.encode_batch, trained._backend.id_to_token, trained.vocab_size
-            more += bigrams_of_texts(texts, *known, len(SPECIAL_TOKENS), config.bigrams)
+            chunks = (texts[start : start + 1024] for start in range(0, len(texts), 1024))
+            ids = itertools.chain.from_iterable(map(trained.encode_batch, chunks))
+            pairs = common_bigrams(ids, trained.vocab_size, len(SPECIAL_TOKENS), config.bigrams)
+            more += [" ".join(map(trained._backend.id_to_token, pair)) for pair in pairs]
         return Tokenizer(backends.with_more(trained._backend, more)) if more else trained
 
     def without_ngrams(self) -> Tokenizer:
@@ -155,57 +152,21 @@ class Tokenizer:
         Raises:
             DataError: a text holds half a surrogate pair, so it is not Unicode text.
         """
-        texts = list(texts)
-        long = {i for i, text in enumerate(texts) if isinstance(text, str) and len(text) > LONG}
-        short = ["" if i in long else text for i, text in enumerate(texts)] if long else texts
-        ids = [encoding.ids for encoding in self._encodings(short, offsets=False)]
-        for i in long:
-            ids[i] = [token for part in self.parts(texts[i]) for token in part.ids]
-        return ids
-
-    def _encodings(self, texts: Sequence[str], offsets: bool = True) -> list[tokenizers.Encoding]:
-        """Return what the library gives for texts; without `offsets` faster."""
-        encode = self._backend.encode_batch if offsets else self._backend.encode_batch_fast
-        try:
-            with readable("the tokenizer"):
-                return encode(texts, add_special_tokens=False)
-        except (TypeError, UnicodeEncodeError) as error:
-            raise not_text(texts) from error
-
-    def parts(self, text: str, surfaces: bool = False) -> Iterator[Part]:
-        """Yield the ids of a text in parts, at bounded memory where it has borders; surface forms where asked for."""
-        try:
-            with readable("the tokenizer"):
-                yield from self._long_texts.parts(text, surfaces)
-        except UnicodeEncodeError as error:
-            raise not_text([text]) from error
-
-    @cached_property
-    def _long_texts(self) -> LongTextEncoder:
-        return LongTextEncoder(self, self._backend)
+        return [encoding.ids for encoding in encoded(self._backend, texts, offsets=False)]
 
     def encode_cut(self, texts: Sequence[str], max_len: int, keep: str = "head") -> list[CutText]:
-        """Return the ids of each text cut to `max_len`, as `limits.truncate` cuts, and whether there were more.
+        """Return the ids of each text cut to `max_len`, as `long_text.truncate` cuts, and whether there were more.
 
-        What belongs around a text is counted and there. Of a long text no more is encoded than is kept, as far as its
-        end can be reached otherwise.
+        What belongs around a text is counted and there.
 
         Raises:
             DataError: as in `encode_batch`.
         """
-        short = [text for text in texts if self.separator or not isinstance(text, str) or len(text) <= LONG]
-        encoded = iter(self.encode_with_surfaces(short) if self.ngrams else self.encode_batch(short))
+        found = self.encode_with_surfaces(texts) if self.ngrams else ((ids, []) for ids in self.encode_batch(texts))
         results, room = list[CutText](), self.room(max_len)
-        for text in texts:
-            if not self.separator and isinstance(text, str) and len(text) > LONG:
-                cut = cut_long(self.parts(text, bool(self.ngrams)), room, keep)
-                results.append(cut._replace(ids=self.framed(cut.ids), n_unknown=self.n_unknown(cut.ids)))
-                continue
-            found = next(encoded)
-            ids, words = found if isinstance(found, tuple) else (found, [])
+        for ids, words in found:
             kept, forms = self.truncate(ids, room, keep), self.truncate(ids, room, keep, words)
-            was_cut = len(kept) < len(ids)
-            results.append(CutText(self.framed(kept), forms, was_cut, self.n_unknown(kept)))
+            results.append(CutText(self.framed(kept), forms, len(kept) < len(ids), self.n_unknown(kept)))
         return results
 
     def truncate(self, ids: list[int], max_len: int, keep: str, values: list[Any] | None = None) -> list[Any]:
@@ -226,21 +187,15 @@ class Tokenizer:
 
     def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         """Yield the ids of each text, and the surface form of each token (`ngrams.surface_forms`)."""
-        lowercase = self.lowercases
         for start in range(0, len(texts), 1024):  # offsets take far more memory than ids
-            some = list(texts[start : start + 1024])
-            short = ["" if isinstance(text, str) and len(text) > LONG else text for text in some]
-            for text, encoding in zip(some, self._encodings(short), strict=True):
-                if len(text) > LONG:
-                    found = list(self.parts(text, surfaces=True))
-                    yield [i for part in found for i in part.ids], [w for part in found for w in part.surfaces]
-                    continue
+            some = texts[start : start + 1024]
+            for text, encoding in zip(some, encoded(self._backend, some), strict=True):
                 surfaces = surface_forms(text, encoding.offsets)
-                yield encoding.ids, [word.lower() for word in surfaces] if lowercase else surfaces
+                yield encoding.ids, [word.lower() for word in surfaces] if self.lowercases else surfaces
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Return the ids of each of a few texts, and the characters that each token covers (`offsets`)."""
-        return [(encoding.ids, encoding.offsets) for encoding in self._encodings(list(texts))]
+        return [(encoding.ids, encoding.offsets) for encoding in encoded(self._backend, texts)]
 
     def id_of(self, role: str) -> int:
         """Return the id of a role ("pad", "unk", "bos", "eos", "mask"); negative where no token has it."""
@@ -287,7 +242,7 @@ class Tokenizer:
 
         Bytes of one character share its span; a marker that is not in the text has an empty one.
         """
-        return list(self._encodings([text])[0].offsets)
+        return encoded(self._backend, [text])[0].offsets
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`, atomically."""
@@ -333,12 +288,11 @@ class Tokenizer:
             if SIDES in content:
                 return import_module("glassformer.text.paired_tokenizer").PairedTokenizer(content, special, where)
             return Tokenizer.imported(json.dumps(content), special, where)
-        backend = read_backend(content, where, pretrained=False)
-        check_ids(content, None, frozenset(range(len(SPECIAL_TOKENS))), where)
+        backend = read_backend(content, where)
+        check_ids(backend, None, (), where)
         if (tokens := [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]) != list(SPECIAL_TOKENS):
             raise CheckpointError(f"{where}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {tokens}")
-        with readable(where):
-            return Tokenizer(backend)
+        return Tokenizer(backend)
 
     @cached_property
     def sha256(self) -> str:
