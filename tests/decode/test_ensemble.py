@@ -9,8 +9,10 @@ import torch
 from tests.helpers.uncached import recompute
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import Special, generate_ids, translate_ids
 from glassformer.decode.incremental import EnsembleDecoder, TranslationDecoder, lm_decoder, translation_decoder
+from glassformer.decode.sampling import generate_ids
+from glassformer.decode.search import Special
+from glassformer.decode.translate import translate_ids
 from glassformer.models.bf16 import cast_for_inference
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 

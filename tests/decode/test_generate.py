@@ -7,8 +7,7 @@ import torch
 from tests.helpers.uncached import recompute
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import generate_ids
-from glassformer.decode.sampling import sample_tokens, uniform_numbers
+from glassformer.decode.sampling import generate_ids, sample_tokens, uniform_numbers
 from glassformer.errors import UsageError
 from glassformer.text.long_text import window_start
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import sample
-from glassformer.decode.sampling import filter_mask, sample_tokens, uniform_numbers
+from glassformer.decode.sampling import filter_mask, sample, sample_tokens, uniform_numbers
 from glassformer.errors import DivergedError, UsageError
 from glassformer.text.long_text import window_start
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import beam_search
-from glassformer.decode.search import BLOCK, NEG_INF, _topk_extensions
+from glassformer.decode.search import BLOCK, NEG_INF, _topk_extensions, beam_search
 from glassformer.errors import DivergedError, UsageError
 
 

@@ -12,7 +12,9 @@ from tests.helpers.uncached import recompute
 from glassformer.config import DecodeConfig
 from glassformer.data.batches import length_buckets
 from glassformer.data.corpus import RaggedArray
-from glassformer.decode import Hypothesis, Special, TranslationDecoder, beam_search, translate_ids
+from glassformer.decode.incremental import TranslationDecoder
+from glassformer.decode.search import Hypothesis, Special, beam_search
+from glassformer.decode.translate import translate_ids
 from glassformer.errors import UsageError
 from glassformer.models.bf16 import cast_for_inference
 from glassformer.text.long_text import length_limit

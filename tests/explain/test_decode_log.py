@@ -9,7 +9,8 @@ import torch
 from tests.helpers.small import config_of, data_of
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode import TranslationDecoder, beam_search
+from glassformer.decode.incremental import TranslationDecoder
+from glassformer.decode.search import beam_search
 from glassformer.explain.predictions import SearchRecorder, translate
 from glassformer.models import Translator
 from glassformer.tasks import TASKS

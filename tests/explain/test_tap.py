@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from glassformer.errors import UsageError
 from glassformer.explain import Trace, trace
 from glassformer.explain.capture.sites import SITES
-from glassformer.nn import MultiHeadAttention
-from glassformer.nn.attention import Tap
+from glassformer.nn.attention import MultiHeadAttention, Tap
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +162,7 @@ def test_what_attention_reads_besides_its_queries_is_the_source() -> None:
     memory, x = torch.randn(1, 6, 8), torch.randn(1, 4, 8)
     for module, name in ((MultiHeadAttention(8, 2), ""), (model.decoder, "0.cross.")):
         with torch.no_grad(), trace(module) as t:
-            module(x, memory)
+            module(x, memory=memory)
         streams = {axis.name: axis.stream for axis in t[f"{name}weights"].axes}
         assert streams == {"head": None, "token": "text", "key": "source"}
         assert t[f"{name}k_proj"].inputs == (f"{name}memory",)

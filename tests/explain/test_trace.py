@@ -18,7 +18,9 @@ from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.explain import Trace, trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
-from glassformer.nn import EncoderLayer, FeedForward, LayerNorm, Mask, MultiHeadAttention, Residual, TokenEmbedding
+from glassformer.nn.attention import Mask, MultiHeadAttention
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.1)
 
@@ -298,7 +300,7 @@ def test_parts_alone_can_be_traced() -> None:
     assert torch.equal(t["out"].value, output[0])
     first, second = (Residual(LayerNorm(8), 0.0, True) for _ in "12")
     parts = MultiHeadAttention(8, 2), FeedForward(8, 16)
-    layer = randomise(EncoderLayer(*parts, self_residual=first, feed_forward_residual=second))
+    layer = randomise(Layer(*parts, self_residual=first, feed_forward_residual=second))
     t, output = traced(layer, x)
     assert t["self.residual"].inputs == ("self.input", "self.out")
     assert torch.equal(t["ff.residual"].value, output[0])

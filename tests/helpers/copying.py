@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from glassformer.nn import DecoderLayer, EncoderLayer, MultiHeadAttention
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.layers import Layer
 
 
 @torch.no_grad()
@@ -45,7 +46,7 @@ def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> N
     copy(ours.o_proj, theirs.out_proj)
 
 
-def copy_encoder_layer(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer) -> None:
+def copy_encoder_layer(ours: Layer, theirs: nn.TransformerEncoderLayer) -> None:
     copy_attention(ours.self_attention, theirs.self_attn)
     copy(ours.feed_forward.up_proj, theirs.linear1)
     copy(ours.feed_forward.down_proj, theirs.linear2)
@@ -53,7 +54,7 @@ def copy_encoder_layer(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer) -
     copy(ours.feed_forward_residual.norm, theirs.norm2)
 
 
-def copy_decoder_layer(ours: DecoderLayer, theirs: nn.TransformerDecoderLayer) -> None:
+def copy_decoder_layer(ours: Layer, theirs: nn.TransformerDecoderLayer) -> None:
     copy_attention(ours.self_attention, theirs.self_attn)
     copy_attention(ours.cross_attention, theirs.multihead_attn)
     copy(ours.feed_forward.up_proj, theirs.linear1)

@@ -12,6 +12,7 @@ from torch import nn
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.models.translator import BASE, BIG
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
 
@@ -98,7 +99,7 @@ def test_the_papers_sizes() -> None:
         return n * (encoder + decoder) + vocab_size * d
 
     with torch.device("meta"):
-        base, big = Translator.base(), Translator.big()
+        base, big = Translator(BASE, 37_000, 1024), Translator(BIG, 37_000, 1024)
     assert n_parameters(base) == by_hand(6, 512, 2048)
     assert n_parameters(big) == by_hand(6, 1024, 4096)
     assert n_parameters(base) == pytest.approx(65e6, rel=0.04)
@@ -142,11 +143,6 @@ def test_each_stack_is_initialised_by_its_own_depth() -> None:
     assert branch_end_sizes(translator.decoder.layers) == pytest.approx([scale] * 24, rel=0.02)
     model = LanguageModel(config, 20, 12)
     assert branch_end_sizes(model.decoder.layers) == pytest.approx([scale] * 16, rel=0.02)
-
-
-def test_one_class_is_refused() -> None:
-    with pytest.raises(ValueError, match="two classes"):
-        TextClassifier(SMALL, 20, 1, 12)
 
 
 def test_the_same_seed_gives_the_same_model() -> None:

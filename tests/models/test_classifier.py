@@ -16,7 +16,8 @@ from torch.nn import functional as F
 from glassformer.config import ModelConfig
 from glassformer.models import TextClassifier
 from glassformer.models.encoder_models import pool
-from glassformer.nn import LayerNorm, TokenEmbedding
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.layers import LayerNorm
 
 if TYPE_CHECKING:
     from transformers import BertForSequenceClassification

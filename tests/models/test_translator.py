@@ -14,7 +14,7 @@ from torch import nn
 
 from glassformer.config import ModelConfig
 from glassformer.models import Translator
-from glassformer.nn import MultiHeadAttention
+from glassformer.nn.attention import MultiHeadAttention
 
 if TYPE_CHECKING:
     from transformers import MarianMTModel

@@ -6,8 +6,7 @@ import pytest
 import torch
 from tests.helpers.for_each import for_each
 
-from glassformer.nn import DecoderCache, KVCache
-from glassformer.nn.cache import FIRST_CAPACITY
+from glassformer.nn.cache import FIRST_CAPACITY, DecoderCache, KVCache
 from glassformer.nn.embeddings import positions_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.nn import LearnedPositions, SinusoidalPositions, TokenEmbedding, sinusoidal
+from glassformer.nn.embeddings import LearnedPositions, SinusoidalPositions, TokenEmbedding, sinusoidal
 
 IDS, POSITIONS = torch.tensor([[3, 1, 3]]), torch.arange(3)[None]
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from tests.helpers.copying import copy, copy_decoder_layer, copy_encoder_layer, randomise
 from tests.helpers.for_each import for_each
 from torch import nn
 
-from glassformer.nn import (
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    FeedForward,
-    LayerNorm,
-    Mask,
-    MultiHeadAttention,
-    Residual,
-)
+from glassformer.nn.attention import Mask, MultiHeadAttention
 from glassformer.nn.cache import DecoderCache
+from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual, Stack
 
 D, H, F = 12, 3, 20
 REAL = torch.arange(6) < torch.tensor([6, 4])[:, None]
@@ -31,24 +21,19 @@ def residual(pre_norm: bool) -> Residual:
     return Residual(LayerNorm(D), 0.0, pre_norm)
 
 
-def encoder_layer(pre_norm: bool, activation: str = "relu") -> EncoderLayer:
-    return EncoderLayer(
+def layer(pre_norm: bool, activation: str = "relu", cross: bool = False) -> Layer:
+    return Layer(
         MultiHeadAttention(D, H),
         FeedForward(D, F, activation),
         self_residual=residual(pre_norm),
         feed_forward_residual=residual(pre_norm),
-    )
-
-
-def decoder_layer(pre_norm: bool, activation: str = "relu", cross: bool = True) -> DecoderLayer:
-    return DecoderLayer(
-        MultiHeadAttention(D, H),
-        MultiHeadAttention(D, H) if cross else None,
-        FeedForward(D, F, activation),
-        self_residual=residual(pre_norm),
+        cross_attention=MultiHeadAttention(D, H) if cross else None,
         cross_residual=residual(pre_norm) if cross else None,
-        feed_forward_residual=residual(pre_norm),
     )
+
+
+def decoder_layer(pre_norm: bool, activation: str = "relu") -> Layer:
+    return layer(pre_norm, activation, cross=True)
 
 
 @for_each("pre_norm", [True, False])
@@ -56,7 +41,7 @@ def decoder_layer(pre_norm: bool, activation: str = "relu", cross: bool = True) 
 @for_each("padded", [True, False])
 def test_encoder_layer_equals_torch(pre_norm: bool, activation: str, padded: bool) -> None:
     theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, activation, batch_first=True, norm_first=pre_norm)
-    ours = encoder_layer(pre_norm, activation)
+    ours = layer(pre_norm, activation)
     copy_encoder_layer(ours, randomise(theirs))
     x = torch.randn(2, 6, D)
     expected = theirs(x, src_key_padding_mask=~REAL if padded else None)
@@ -75,20 +60,20 @@ def test_decoder_layer_equals_torch(pre_norm: bool, activation: str, padded: boo
     copy_decoder_layer(ours, randomise(theirs))
     x, memory = torch.randn(2, 5, D), torch.randn(2, 6, D)
     expected = theirs(x, memory, tgt_mask=~PAST, memory_key_padding_mask=~REAL if padded else None)
-    output = ours(x, memory, mask=CAUSAL, memory_mask=Mask.of(padding_mask=REAL) if padded else None)
+    output = ours(x, CAUSAL, memory=memory, memory_mask=Mask.of(padding_mask=REAL) if padded else None)
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
 
 
 @for_each("pre_norm", [True, False])
 def test_encoder_and_decoder_equal_torch(pre_norm: bool) -> None:
     n = 3
-    layer = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=pre_norm)
+    other_encoder = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=pre_norm)
     other = nn.TransformerDecoderLayer(D, H, F, 0.0, batch_first=True, norm_first=pre_norm)
     norms = [nn.LayerNorm(D) if pre_norm else None for _ in range(2)]
-    encoder = randomise(nn.TransformerEncoder(layer, n, norms[0], enable_nested_tensor=False))
+    encoder = randomise(nn.TransformerEncoder(other_encoder, n, norms[0], enable_nested_tensor=False))
     decoder = randomise(nn.TransformerDecoder(other, n, norms[1]))
-    our_encoder = Encoder([encoder_layer(pre_norm) for _ in range(n)], LayerNorm(D) if pre_norm else None)
-    our_decoder = Decoder([decoder_layer(pre_norm) for _ in range(n)], LayerNorm(D) if pre_norm else None)
+    our_encoder = Stack([layer(pre_norm) for _ in range(n)], LayerNorm(D) if pre_norm else None)
+    our_decoder = Stack([decoder_layer(pre_norm) for _ in range(n)], LayerNorm(D) if pre_norm else None)
     for ours, theirs in zip(our_encoder.layers, encoder.layers, strict=True):
         copy_encoder_layer(ours, theirs)
     for ours, theirs in zip(our_decoder.layers, decoder.layers, strict=True):
@@ -99,27 +84,27 @@ def test_encoder_and_decoder_equal_torch(pre_norm: bool) -> None:
     x, y = torch.randn(2, 6, D), torch.randn(2, 5, D)
     memory = our_encoder(x)
     torch.testing.assert_close(memory, encoder(x), atol=1e-5, rtol=1e-5)
-    output = our_decoder(y, memory, mask=CAUSAL)
+    output = our_decoder(y, CAUSAL, memory=memory)
     torch.testing.assert_close(output, decoder(y, memory, tgt_mask=~PAST), atol=1e-5, rtol=1e-5)
 
 
 def test_encoder_layer_ends_in_a_norm_with_post_norm_only() -> None:
     x = torch.randn(2, 5, D) * 10 + 3
-    assert encoder_layer(pre_norm=False)(x).mean(-1).abs().max() < 1e-5
-    assert encoder_layer(pre_norm=True)(x).mean(-1).abs().max() > 1
+    assert layer(pre_norm=False)(x).mean(-1).abs().max() < 1e-5
+    assert layer(pre_norm=True)(x).mean(-1).abs().max() > 1
 
 
 def test_residual_with_pre_norm_rescales_nothing() -> None:
     """With sublayers that say nothing, a pre-norm layer is the identity; a post-norm layer still norms."""
     x = torch.randn(2, 5, D) * 10
     for pre_norm in (True, False):
-        layer = encoder_layer(pre_norm)
+        block = layer(pre_norm)
         with torch.no_grad():
-            for last in (layer.self_attention.o_proj, layer.feed_forward.down_proj):
+            for last in (block.self_attention.o_proj, block.feed_forward.down_proj):
                 last.weight.zero_()
                 last.bias.zero_()
         expected = x if pre_norm else LayerNorm(D)(LayerNorm(D)(x))
-        torch.testing.assert_close(layer(x), expected)
+        torch.testing.assert_close(block(x), expected)
 
 
 @for_each("pre_norm", [True, False])
@@ -133,45 +118,29 @@ def test_residual_drops_out_the_sublayer_alone(pre_norm: bool) -> None:
 
 
 def test_decoder_layer_reads_the_past_and_the_whole_memory() -> None:
-    layer = decoder_layer(pre_norm=True)
-    randomise(layer)
+    block = decoder_layer(pre_norm=True)
+    randomise(block)
     x, memory = torch.randn(1, 5, D, requires_grad=True), torch.randn(1, 6, D, requires_grad=True)
     # Only one feature: the sum over all of a norm's outputs has no gradient.
-    out = layer(x, memory, mask=CAUSAL)[0, 2, :1]
+    out = block(x, CAUSAL, memory=memory)[0, 2, :1]
     by_x, by_memory = torch.autograd.grad(out.sum(), (x, memory))
     assert by_x.abs().sum(-1).gt(0).tolist() == [[True, True, True, False, False]]
     assert by_memory.abs().sum(-1).gt(0).all()
-
-
-def test_decoder_layer_without_cross_attention_equals_an_encoder_layer() -> None:
-    layer = decoder_layer(pre_norm=True, cross=False)
-    encoder = encoder_layer(pre_norm=True)
-    encoder.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("cross")})
-    x = torch.randn(2, 5, D)
-    torch.testing.assert_close(layer(x, mask=CAUSAL), encoder(x, mask=Mask(PAST[None, None])))
-
-
-def test_decoder_layer_with_cross_attention_needs_a_memory() -> None:
-    with pytest.raises(ValueError, match="needs the encoder's output as `memory`"):
-        decoder_layer(pre_norm=True)(torch.randn(2, 5, D), mask=CAUSAL)
-    parts = MultiHeadAttention(D, H), MultiHeadAttention(D, H), FeedForward(D, F)
-    with pytest.raises(ValueError, match="cross_attention and cross_residual both or neither"):
-        DecoderLayer(*parts, self_residual=residual(True), feed_forward_residual=residual(True))
 
 
 @for_each("cached", [True, False])
 def test_decoder_shares_a_sentences_memory_in_its_beam(cached: bool) -> None:
     """Rows of a sentence, adjacent, attend to that sentence's memory as if it were repeated for each."""
     beam, n = 3, 2
-    decoder = Decoder([decoder_layer(pre_norm=True) for _ in range(2)], LayerNorm(D)).eval()
+    decoder = Stack([decoder_layer(pre_norm=True) for _ in range(2)], LayerNorm(D)).eval()
     memory, x = torch.randn(n, 6, D), torch.randn(n * beam, 4, D)
     causal, mask = Mask.of(causal=(4, 4)), Mask.of(padding_mask=REAL)
     for_each = Mask.of(padding_mask=REAL.repeat_interleave(beam, 0))
-    repeated = decoder(x, memory.repeat_interleave(beam, 0), mask=causal, memory_mask=for_each)
+    repeated = decoder(x, causal, memory=memory.repeat_interleave(beam, 0), memory_mask=for_each)
     if cached:
         cache = DecoderCache(2)
-        steps = [decoder(x[:, t : t + 1], memory, memory_mask=mask, cache=cache) for t in range(4)]
+        steps = [decoder(x[:, t : t + 1], cache=cache, memory=memory, memory_mask=mask) for t in range(4)]
         shared = torch.cat(steps, dim=1)
     else:
-        shared = decoder(x, memory, mask=causal, memory_mask=mask)
+        shared = decoder(x, causal, memory=memory, memory_mask=mask)
     torch.testing.assert_close(shared, repeated, atol=1e-5, rtol=1e-5)

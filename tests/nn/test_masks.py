@@ -1,14 +1,12 @@
-"""Tests of masks: True = may attend, in the forms of the explicit path and of torch's kernel."""
+"""Tests of masks: True = may attend, the conjunction of what is asked for."""
 
 from __future__ import annotations
 
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.for_each import for_each
-from torch.nn import functional as F
 
-from glassformer.nn import Mask, causal_mask
+from glassformer.nn.attention import Mask, causal_mask
 
 
 def test_causal_mask_is_the_lower_triangle() -> None:
@@ -50,17 +48,3 @@ def test_mask_of_is_causal_and_padded(causal, padded, seed) -> None:
 
 def test_mask_of_one_query_is_none() -> None:
     assert Mask.of(causal=(1, 5)) is None
-
-
-@for_each("n_queries", [2, 4])
-@for_each("more", ["nothing", "padding"])
-def test_sdpa_kwargs_are_one_exact_argument(n_queries: int, more: str) -> None:
-    """Never a mask and is_causal together; is_causal only where torch means by it what we mean."""
-    real = torch.tensor([[True, True, False, True]])
-    mask = Mask.of(causal=(n_queries, 4), padding_mask=real if more == "padding" else None)
-    assert mask is not None
-    kwargs = mask.sdpa_kwargs()
-    assert kwargs.keys() == ({"is_causal"} if more == "nothing" and n_queries == 4 else {"attn_mask"})
-    q, k, v = torch.randn(1, 2, n_queries, 8), *torch.randn(2, 1, 2, 4, 8).unbind()
-    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.allowed)
-    torch.testing.assert_close(F.scaled_dot_product_attention(q, k, v, **kwargs), expected)

@@ -11,7 +11,8 @@ from tests.helpers.for_each import for_each
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.nn import KVCache, Mask, MultiHeadAttention
+from glassformer.nn.attention import Mask, MultiHeadAttention
+from glassformer.nn.cache import KVCache
 from glassformer.nn.embeddings import Rotation
 
 

@@ -7,7 +7,7 @@ from tests.helpers.copying import randomise
 from tests.helpers.for_each import for_each
 from torch import nn
 
-from glassformer.nn import LayerNorm, RMSNorm
+from glassformer.nn.layers import LayerNorm, RMSNorm
 
 
 def test_layer_norm_parity_with_torch_and_the_formula() -> None:

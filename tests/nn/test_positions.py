@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 
-from glassformer.nn import LearnedPositions, Rotation, SinusoidalPositions, sinusoidal
+from glassformer.nn.embeddings import LearnedPositions, Rotation, SinusoidalPositions, sinusoidal
 
 
 @for_each("d_model", [1, 2, 7, 16, 512])

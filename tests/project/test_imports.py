@@ -238,18 +238,6 @@ def test_equation_1_fits_on_a_slide() -> None:
     assert n_lines <= 16, f"attention has {n_lines} lines"
 
 
-def test_no_name_of_nn_hides_a_module() -> None:
-    """`import glassformer.nn.attention as m` gives the module; the function is `glassformer.attention`."""
-    import glassformer
-    import glassformer.nn
-    import glassformer.nn.attention as module
-
-    modules = {path.stem for path in (PACKAGE / "nn").glob("*.py")}
-    assert not modules & set(glassformer.nn.__all__)
-    assert module.__name__ == "glassformer.nn.attention"
-    assert glassformer.attention is module.attention
-
-
 def test_the_repository_names_no_machine() -> None:
     """No path of one machine: what is written must hold anywhere."""
     tracked = [

@@ -17,8 +17,8 @@ from glassformer.explain import examine
 from glassformer.explain.examine import Activity, activity_of, observe
 from glassformer.models import language_model
 from glassformer.models.ensemble import members_of
-from glassformer.nn import FeedForward, MultiHeadAttention
-from glassformer.nn.attention import Mask, attention
+from glassformer.nn.attention import Mask, MultiHeadAttention, attention
+from glassformer.nn.layers import FeedForward
 from glassformer.report.findings import NotMade
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, StepMetrics

@@ -16,8 +16,7 @@ from torch import nn
 
 from glassformer.config.recipes import override
 from glassformer.data.datasets.numbers import is_number
-from glassformer.decode import Hypothesis
-from glassformer.decode.search import length_penalties
+from glassformer.decode.search import Hypothesis, length_penalties
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.tape import Check

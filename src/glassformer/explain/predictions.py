@@ -19,8 +19,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import Hypothesis, Special, beam_search, lm_decoder, sample, translate_ids, translation_decoder
-from glassformer.decode.search import SearchStep
+from glassformer.decode.incremental import lm_decoder, translation_decoder
+from glassformer.decode.sampling import sample
+from glassformer.decode.search import Hypothesis, SearchStep, Special, beam_search
+from glassformer.decode.translate import translate_ids
 from glassformer.errors import DivergedError, UsageError
 from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.explain.capture.tape import Step

@@ -38,7 +38,7 @@ from transformers.modeling_outputs import (
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
-from glassformer.models.encoder_models import TextRegressor, TokenClassifier
+from glassformer.models.encoder_models import TokenClassifier
 from glassformer.models.ensemble import Ensemble
 from glassformer.nn.embeddings import SinusoidalPositions, sinusoidal
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch
@@ -129,11 +129,9 @@ class GlassformerForSequenceClassification(GlassformerModel):
     """A classifier or regressor, or an ensemble of them; it pools over the tokens where `attention_mask` is 1."""
 
     def _build(self, config: GlassformerConfig) -> nn.Module:
-        c, v = config, config.vocab_size
-        pairs = [(0, i) for i in range(c.n_bigrams)]
-        if c.problem_type == REGRESSION:
-            return TextRegressor(_settings(c), v, 1, c.max_position_embeddings, c.n_ngrams, pairs)
-        sizes = v, int(c.num_labels or 2), c.max_position_embeddings, c.n_ngrams
+        c, pairs = config, [(0, i) for i in range(config.n_bigrams)]
+        n = 1 if c.problem_type == REGRESSION else int(c.num_labels or 2)
+        sizes = c.vocab_size, n, c.max_position_embeddings, c.n_ngrams
         return TextClassifier(_settings(c), *sizes, pairs, several=c.problem_type == MULTI_LABEL)
 
     def forward(

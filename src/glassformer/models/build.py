@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from glassformer.config import ModelConfig
-from glassformer.nn import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention, Residual
+from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import LearnedPositions, Rotation, SinusoidalPositions, TokenEmbedding
-from glassformer.nn.layers import FeedForward, LayerNorm, RMSNorm, SwiGLU
+from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual, RMSNorm, Stack, SwiGLU
 
 
 def encoder_flops(c: ModelConfig, length: float) -> float:
@@ -45,7 +44,7 @@ class _NoInitialisation(TorchFunctionMode):
     """Leaves out what no shape depends on, and for which torch would import its compiler on "meta"."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (F.relu, F.gelu, F.silu) or getattr(func, "__module__", "") == nn.init.__name__:
+        if getattr(func, "__module__", "") == nn.init.__name__:
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
 
@@ -67,34 +66,27 @@ def d_head_of(config: ModelConfig) -> int:
     return config.d_head or config.d_model // config.n_heads
 
 
-def make_encoder(config: ModelConfig) -> Encoder:
-    """Make `n_layers` encoder layers."""
+def make_stack(config: ModelConfig, cross: bool = False) -> Stack:
+    """Make `n_layers` layers, with cross attention or without."""
+
+    def attention() -> MultiHeadAttention:
+        return MultiHeadAttention(config.d_model, config.n_heads, config.d_head, bias=config.bias)
+
+    def residual() -> Residual:
+        return Residual(make_norm(config), config.dropout, config.pre_norm)
+
     layers = [
-        EncoderLayer(
-            _attention(config),
-            make_feed_forward(config),
-            self_residual=_residual(config),
-            feed_forward_residual=_residual(config),
+        Layer(
+            self_attention=attention(),
+            cross_attention=attention() if cross else None,
+            feed_forward=make_feed_forward(config),
+            self_residual=residual(),
+            cross_residual=residual() if cross else None,
+            feed_forward_residual=residual(),
         )
         for _ in range(config.n_layers)
     ]
-    return Encoder(layers, make_norm(config) if config.pre_norm else None)
-
-
-def make_decoder(config: ModelConfig, cross: bool) -> Decoder:
-    """Make `n_layers` decoder layers, with cross attention or without."""
-    layers = [
-        DecoderLayer(
-            _attention(config),
-            _attention(config) if cross else None,
-            make_feed_forward(config),
-            self_residual=_residual(config),
-            cross_residual=_residual(config) if cross else None,
-            feed_forward_residual=_residual(config),
-        )
-        for _ in range(config.n_layers)
-    ]
-    return Decoder(layers, make_norm(config) if config.pre_norm else None)
+    return Stack(layers, make_norm(config) if config.pre_norm else None)
 
 
 def make_norm(config: ModelConfig) -> LayerNorm | RMSNorm:
@@ -154,16 +146,8 @@ def initialise(model: nn.Module) -> None:
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     for stack in model.modules():
-        if isinstance(stack, Encoder | Decoder):
-            for layer in cast(Iterable[EncoderLayer | DecoderLayer], stack.layers):
-                for projection in layer.output_projections():
+        if isinstance(stack, Stack):
+            for name, module in stack.named_modules():
+                if name.endswith((".o_proj", ".down_proj")):
                     with torch.no_grad():
-                        projection.weight.mul_((2 * len(stack.layers)) ** -0.5)
-
-
-def _attention(c: ModelConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(c.d_model, c.n_heads, c.d_head, bias=c.bias)
-
-
-def _residual(config: ModelConfig) -> Residual:
-    return Residual(make_norm(config), config.dropout, config.pre_norm)
+                        cast(nn.Linear, module).weight.mul_((2 * len(stack.layers)) ** -0.5)

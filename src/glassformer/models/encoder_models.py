@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,11 +13,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
-from glassformer.models.build import initialise, make_embedding, make_encoder, make_norm, make_rotation
+from glassformer.models.build import initialise, make_embedding, make_norm, make_rotation, make_stack
 from glassformer.models.ensemble import members_of
 from glassformer.nn.attention import Mask
 from glassformer.nn.embeddings import positions_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding, SegmentEmbedding
+
+Ids: TypeAlias = Int[Tensor, "B S"]
+"""Token ids."""
+Real: TypeAlias = Bool[Tensor, "B S"] | None
+"""A padding mask, True at real tokens; None if all are."""
+Bigrams: TypeAlias = Sequence[tuple[int, int]]
+"""Pairs of ids that have an embedding."""
 
 
 class TextEncoder(nn.Module):
@@ -35,12 +42,7 @@ class TextEncoder(nn.Module):
     """
 
     def __init__(
-        self,
-        config: ModelConfig,
-        vocab_size: int,
-        max_len: int,
-        n_ngrams: int = 0,
-        bigrams: Sequence[tuple[int, int]] = (),
+        self, config: ModelConfig, vocab_size: int, max_len: int, n_ngrams: int = 0, bigrams: Bigrams = ()
     ) -> None:
         super().__init__()
         self.config, self.max_len = config, max_len
@@ -49,10 +51,10 @@ class TextEncoder(nn.Module):
         self.ngrams = NgramEmbedding(n_ngrams, d_model, std) if n_ngrams else None
         self.bigrams = BigramEmbedding(bigrams, vocab_size, d_model, std) if bigrams else None
         self.segments = SegmentEmbedding(config.n_segments, d_model) if config.n_segments else None
-        self.encoder = make_encoder(config)
+        self.encoder = make_stack(config)
 
     def encode(
-        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None, ngram_batch: NgramBatch | None
+        self, ids: Ids, padding_mask: Real = None, ngram_batch: NgramBatch | None = None
     ) -> Float[Tensor, "B S D"]:
         """Return the encoder's output for texts (B, S).
 
@@ -62,17 +64,16 @@ class TextEncoder(nn.Module):
             ngram_batch: n-grams of the tokens; without them, words have only their own embedding.
         """
         positions = positions_of(ids.shape[1], None, ids.device)
-        ngrams = [] if self.ngrams is None or ngram_batch is None else [self.ngrams(ngram_batch)]
-        bigrams = [] if self.bigrams is None else [self.bigrams(ids)]
-        segments = [] if self.segments is None else [self.segments(ids)]
-        x = self.embedding(ids, positions, *ngrams, *bigrams, *segments)
+        more = [] if self.ngrams is None or ngram_batch is None else [self.ngrams(ngram_batch)]
+        more += [table(ids) for table in (self.bigrams, self.segments) if table is not None]
+        x = self.embedding(ids, positions, *more)
         return self.encoder(x, Mask.of(padding_mask=padding_mask), make_rotation(self.config, positions))
 
 
 Pooling = Literal["mean", "max", "mean+max", "first"]
 
 
-def pool(x: Float[Tensor, "B S D"], padding_mask: Bool[Tensor, "B S"] | None, method: Pooling) -> Float[Tensor, "B P"]:
+def pool(x: Float[Tensor, "B S D"], padding_mask: Real, method: Pooling) -> Float[Tensor, "B P"]:
     """Pool token vectors (B, S, D) into one vector per text, (B, D), or (B, 2D) for "mean+max".
 
     Padding is excluded. A text without a real token gives zeros.
@@ -117,29 +118,16 @@ class TextClassifier(TextEncoder):
     Args:
         config: sizes and choices of the Transformer.
         vocab_size: rows of the token embedding.
-        n_classes: number of classes C ≥ 2.
+        n_classes: number of classes C; of 1 the output is a number.
         max_len: maximum length of a text, in tokens.
-        n_ngrams: rows of the table of character n-grams; 0 for none.
-        bigrams: pairs of ids that have an embedding.
+        tables: `n_ngrams` and `bigrams` of `TextEncoder`.
         several: whether a text may have several classes, or none.
     """
 
-    fewest: ClassVar[int] = 2
-    """Least number of outputs."""
-
     def __init__(
-        self,
-        config: ModelConfig,
-        vocab_size: int,
-        n_classes: int,
-        max_len: int,
-        n_ngrams: int = 0,
-        bigrams: Sequence[tuple[int, int]] = (),
-        several: bool = False,
+        self, config: ModelConfig, vocab_size: int, n_classes: int, max_len: int, *tables: Any, several: bool = False
     ) -> None:
-        super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
-        if n_classes < self.fewest:
-            raise ValueError(f"a classifier needs two classes or more, not {n_classes}")
+        super().__init__(config, vocab_size, max_len, *tables)
         self.n_classes, self.several = n_classes, several
         self.token: int | None = None
         width = config.d_model * (2 if config.pooling == "mean+max" else 1)
@@ -148,10 +136,7 @@ class TextClassifier(TextEncoder):
         initialise(self)
 
     def forward(
-        self,
-        ids: Int[Tensor, "B S"],
-        padding_mask: Bool[Tensor, "B S"] | None = None,
-        ngram_batch: NgramBatch | None = None,
+        self, ids: Ids, padding_mask: Real = None, ngram_batch: NgramBatch | None = None
     ) -> Float[Tensor, "B C"] | Float[Tensor, "B C 2"]:
         """Return logits (B, C) of texts (B, S), or (B, C, 2) of several classes.
 
@@ -166,9 +151,7 @@ class TextClassifier(TextEncoder):
             logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
         return logits
 
-    def pooled_tokens(
-        self, ids: Int[Tensor, "B S"], padding_mask: Bool[Tensor, "B S"] | None
-    ) -> Bool[Tensor, "B S"] | None:
+    def pooled_tokens(self, ids: Ids, padding_mask: Real) -> Real:
         """Return which tokens are pooled: all real ones, or the one whose vector is looked at (`TokenClassifier`)."""
         if self.token is None:
             return padding_mask
@@ -194,12 +177,6 @@ class TextClassifier(TextEncoder):
         return one
 
 
-class TextRegressor(TextClassifier):
-    """The same with one output, which is a number: one class."""
-
-    fewest = 1
-
-
 class TokenClassifier(TextClassifier):
     """Text encoder and one linear layer at every token (Devlin et al. 2019, 5.3), which share `TextClassifier`'s names.
 
@@ -207,23 +184,11 @@ class TokenClassifier(TextClassifier):
     `TextClassifier`.
     """
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        vocab_size: int,
-        n_classes: int,
-        max_len: int,
-        n_ngrams: int = 0,
-        bigrams: Sequence[tuple[int, int]] = (),
-    ) -> None:
-        config = replace(config, pooling="mean", pooler="none")
-        super().__init__(config, vocab_size, n_classes, max_len, n_ngrams, bigrams)
+    def __init__(self, config: ModelConfig, *sizes: Any) -> None:
+        super().__init__(replace(config, pooling="mean", pooler="none"), *sizes)
 
     def forward(
-        self,
-        ids: Int[Tensor, "B S"],
-        padding_mask: Bool[Tensor, "B S"] | None = None,
-        ngram_batch: NgramBatch | None = None,
+        self, ids: Ids, padding_mask: Real = None, ngram_batch: NgramBatch | None = None
     ) -> Float[Tensor, "B S C"]:
         """Return the logits (B, S, C) of every token. Arguments as in `TextEncoder.encode`."""
         logits = self.head(self.encode(ids, padding_mask, ngram_batch))
@@ -246,10 +211,7 @@ class TextEmbedder(TextEncoder):
     """Text encoder and pooling: one vector per text. Arguments as for `TextEncoder`."""
 
     def forward(
-        self,
-        ids: Int[Tensor, "B S"],
-        padding_mask: Bool[Tensor, "B S"] | None = None,
-        ngram_batch: NgramBatch | None = None,
+        self, ids: Ids, padding_mask: Real = None, ngram_batch: NgramBatch | None = None
     ) -> Float[Tensor, "B P"]:
         """Return vectors (B, P) of texts (B, S)."""
         return pool(self.encode(ids, padding_mask, ngram_batch), padding_mask, self.config.pooling)
@@ -258,25 +220,12 @@ class TextEmbedder(TextEncoder):
 class MaskedLanguageModel(TextEncoder):
     """Text encoder and a head that predicts tokens: linear layer, GELU, norm, projection to the vocabulary.
 
-    The head is BERT's (Devlin et al. 2019). The projection is tied to the embedding or not.
-
-    Args:
-        config: sizes and choices of the Transformer.
-        vocab_size: number of tokens V.
-        max_len: maximum length of a text, in tokens.
-        n_ngrams: rows of the table of character n-grams; 0 for none.
-        bigrams: pairs of ids that have an embedding.
+    The head is BERT's (Devlin et al. 2019). The projection is tied to the embedding or not. Arguments as for
+    `TextEncoder`.
     """
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        vocab_size: int,
-        max_len: int,
-        n_ngrams: int = 0,
-        bigrams: Sequence[tuple[int, int]] = (),
-    ) -> None:
-        super().__init__(config, vocab_size, max_len, n_ngrams, bigrams)
+    def __init__(self, config: ModelConfig, vocab_size: int, *sizes: Any) -> None:
+        super().__init__(config, vocab_size, *sizes)
         self.mlm_transform = nn.Linear(config.d_model, config.d_model)
         self.mlm_norm = make_norm(config)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
@@ -285,8 +234,8 @@ class MaskedLanguageModel(TextEncoder):
 
     def forward(
         self,
-        ids: Int[Tensor, "B S"],
-        padding_mask: Bool[Tensor, "B S"] | None = None,
+        ids: Ids,
+        padding_mask: Real = None,
         ngram_batch: NgramBatch | None = None,
         selected: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "*N V"]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
-from glassformer.models.build import initialise, make_decoder, make_embedding, make_rotation
+from glassformer.models.build import initialise, make_embedding, make_rotation, make_stack
 from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
 from glassformer.nn.embeddings import positions_of
@@ -31,7 +31,7 @@ class LanguageModel(nn.Module):
         self.ngrams = None
         if config.max_ngram > 1:
             self.ngrams = HashedNgramEmbedding(config.max_ngram, config.d_model, config.ngram_dropout, special)
-        self.decoder = make_decoder(config, cross=False)
+        self.decoder = make_stack(config)
         self.output = None if config.tie_embeddings else nn.Linear(config.d_model, vocab_size, bias=False)
         initialise(self)
 
@@ -39,11 +39,6 @@ class LanguageModel(nn.Module):
         """Return logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
         x = self.hidden_states(ids, cache)
         return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
-
-    @property
-    def lm_head_weight(self) -> Float[Tensor, "V D"]:
-        """Return the weight of the projection to the vocabulary."""
-        return self.embedding.weight if self.output is None else self.output.weight
 
     def hidden_states(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T D"]:
         """Return the final hidden states, which `forward` projects to the vocabulary.
@@ -55,7 +50,7 @@ class LanguageModel(nn.Module):
         n_keys = ids.shape[1] + (0 if cache is None else cache.length)
         mask = Mask.of(causal=(ids.shape[1], n_keys), device=ids.device)
         x = self.embedding(ids, positions, *self._ngrams_of(ids, cache))
-        return self.decoder(x, mask=mask, rotation=make_rotation(self.config, positions), cache=cache)
+        return self.decoder(x, mask, make_rotation(self.config, positions), cache)
 
     def _ngrams_of(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None) -> list[Float[Tensor, "B T D"]]:
         if self.ngrams is None:

@@ -9,8 +9,8 @@ and values of earlier positions from a cache (`cache.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
@@ -21,8 +21,9 @@ from glassformer.nn.cache import KVCache
 from glassformer.nn.embeddings import Rotation
 
 
+@dataclass(frozen=True)
 class Mask:
-    """A boolean mask, also as a tensor to add to scores and as an argument of torch's fused kernel.
+    """A boolean mask, and what is known of it.
 
     Args:
         allowed: True = may attend, broadcastable to (B, H, Q, K).
@@ -30,11 +31,9 @@ class Mask:
         may_hide_all_keys: there may be a query without any key, as in a text that is padding alone.
     """
 
-    def __init__(
-        self, allowed: Bool[Tensor, "#B #H #Q #K"], is_causal: bool = False, may_hide_all_keys: bool = True
-    ) -> None:
-        self.allowed, self.is_causal, self.may_hide_all_keys = allowed, is_causal, may_hide_all_keys
-        self.additive_cache: dict[torch.dtype, Tensor] = {}
+    allowed: Bool[Tensor, "#B #H #Q #K"]
+    is_causal: bool = False
+    may_hide_all_keys: bool = True
 
     @staticmethod
     def of(
@@ -42,7 +41,7 @@ class Mask:
         causal: tuple[int, int] | None = None,
         padding_mask: Bool[Tensor, "B K"] | None = None,
         device: torch.device | str = "cpu",
-    ) -> "Mask | None":
+    ) -> Mask | None:
         """Return the conjunction of the given masks; None when every query may attend to every key.
 
         Args:
@@ -50,31 +49,17 @@ class Mask:
             padding_mask: True = real token; no query attends to the others.
             device: device of the causal mask.
         """
-        masks = []
-        if causal is not None and causal[0] > 1:  # a single query is the last position, and may attend to every key
-            masks.append(causal_mask(*causal, device)[None, None])
-        if padding_mask is not None:
-            masks.append(padding_mask[:, None, None, :])
-        if not masks:
-            return None
+        padding = None if padding_mask is None else padding_mask[:, None, None, :]
+        if causal is None or causal[0] == 1:  # a single query is the last position, and may attend to every key
+            return None if padding is None else Mask(padding)
+        past = causal_mask(*causal, device)[None, None]
         # Under a causal mask alone every query attends at least to itself.
-        allowed, padded = reduce(torch.logical_and, masks), padding_mask is not None
-        return Mask(allowed, is_causal=not padded, may_hide_all_keys=padded)
+        return Mask(past, is_causal=True, may_hide_all_keys=False) if padding is None else Mask(past & padding)
 
-    def additive(self, dtype: torch.dtype) -> Float[Tensor, "#B #H #Q #K"]:
-        """Return `additive_mask` of this mask, computed once for all layers."""
-        if dtype not in self.additive_cache:
-            self.additive_cache[dtype] = additive_mask(self.allowed, dtype)
-        return self.additive_cache[dtype]
-
-    def sdpa_kwargs(self) -> dict[str, Any]:
-        """Return the mask as an argument of `scaled_dot_product_attention`.
-
-        Its `is_causal` aligns the first query with the first key, ours the last with the last: the same where there are
-        as many of both.
-        """
-        square = self.allowed.shape[-2] == self.allowed.shape[-1]
-        return {"is_causal": True} if self.is_causal and square else {"attn_mask": self.allowed}
+    @cached_property
+    def additive(self) -> Float[Tensor, "#B #H #Q #K"]:
+        """Return the `additive_mask` in fp32, computed once for all layers."""
+        return additive_mask(self.allowed, torch.float32)
 
 
 def causal_mask(n_queries: int, n_keys: int, device: torch.device | str = "cpu") -> Bool[Tensor, "Q K"]:
@@ -128,7 +113,7 @@ def attention(
         scale: factor of the scores; the paper's 1/√E when absent.
         tap: called with "q", "k", "v", "products", "scores", "mask" if there is one, "weights" and "context".
     """
-    scale = float(q.shape[-1] ** -0.5) if scale is None else scale
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
     q, k, v = tap("q", q), tap("k", k), tap("v", v)
     products = tap("products", q @ k.transpose(-2, -1))
     scores = tap("scores", products * scale)
@@ -143,7 +128,6 @@ def fused_attention(
     v: Float[Tensor, "B H K Ev"],
     mask: Mask | None = None,
     *,
-    scale: float | None = None,
     kernel: bool | None = None,
 ) -> Float[Tensor, "B H Q Ev"]:
     """Return the context of `attention`, computed as fast as possible, without taps and weights.
@@ -151,16 +135,18 @@ def fused_attention(
     `kernel` selects torch's fused kernel; when absent, it is used on a GPU, and where torch may use it on a CPU
     (`flash_sdp_enabled`), but not for a single query, as in greedy decoding: it divides queries.
     """
-    scale = float(q.shape[-1] ** -0.5) if scale is None else scale
+    scale = q.shape[-1] ** -0.5
     if kernel is None:
         kernel = q.device.type != "cpu" or (q.shape[-2] > 1 and torch.backends.cuda.flash_sdp_enabled())
     if kernel:
-        kwargs = {} if mask is None else mask.sdpa_kwargs()
-        context = F.scaled_dot_product_attention(q, k, v, scale=scale, **kwargs)
+        # Torch's `is_causal` aligns the first query with the first key, ours the last with the last.
+        causal = mask is not None and mask.is_causal and q.shape[-2] == k.shape[-2]
+        allowed = None if mask is None or causal else mask.allowed
+        context = F.scaled_dot_product_attention(q, k, v, allowed, is_causal=causal, scale=scale)
     else:
         # Scaling q is cheaper than scaling the scores.
         scores = (q * scale) @ k.transpose(-2, -1)
-        weights = (scores if mask is None else scores + mask.additive(scores.dtype)).softmax(dim=-1)
+        weights = (scores if mask is None else scores + mask.additive.to(scores.dtype)).softmax(dim=-1)
         context = weights.to(v.dtype) @ v
     return zero_fully_masked(context, mask.allowed) if mask is not None and mask.may_hide_all_keys else context
 

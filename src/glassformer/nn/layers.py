@@ -6,7 +6,7 @@ A layer receives its parts as arguments; `models/build.py` makes them from a con
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -72,7 +72,6 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, activation: Activation = "relu", bias: bool = True) -> None:
         super().__init__()
-        activate(activation, torch.empty(0))  # one that is missing fails here, not in the first forward
         self.activation = activation
         self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
         self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
@@ -114,128 +113,70 @@ class Residual(nn.Module):
         return self.norm(x + self.dropout(sublayer(x)))
 
 
-class EncoderLayer(nn.Module):
-    """Self attention, then feed-forward, each with a residual connection (paper, 3.1)."""
+class Layer(nn.Module):
+    """Self attention, perhaps cross attention, feed-forward, each with a residual connection (paper, 3.1).
 
-    def __init__(
-        self,
-        self_attention: MultiHeadAttention,
-        feed_forward: FeedForward | SwiGLU,
-        *,
-        self_residual: Residual,
-        feed_forward_residual: Residual,
-    ) -> None:
-        super().__init__()
-        self.self_attention, self.feed_forward = self_attention, feed_forward
-        self.self_residual, self.feed_forward_residual = self_residual, feed_forward_residual
-
-    def forward(
-        self, x: Float[Tensor, "B S D"], mask: Mask | None = None, rotation: Rotation | None = None
-    ) -> Float[Tensor, "B S D"]:
-        x = self.self_residual(x, lambda y: self.self_attention(y, mask=mask, rotation=rotation))
-        return self.feed_forward_residual(x, self.feed_forward)
-
-    def output_projections(self) -> list[nn.Linear]:
-        """Return the linear layers that end a residual branch."""
-        return [self.self_attention.o_proj, self.feed_forward.down_proj]
-
-
-class DecoderLayer(nn.Module):
-    """Causal self attention, cross attention, feed-forward, each with a residual connection (paper, 3.1).
-
-    In cross attention the queries come from the decoder, the keys and values from the encoder's output (`memory`).
-    Without `cross_attention` and `cross_residual` it is the layer of a decoder-only language model.
+    With cross attention it is the paper's decoder layer: queries come from the decoder, keys and values from the
+    encoder's output (`memory`). Without it, it is an encoder layer, and under a causal mask that of a language model.
     """
 
     def __init__(
         self,
         self_attention: MultiHeadAttention,
-        cross_attention: MultiHeadAttention | None,
         feed_forward: FeedForward | SwiGLU,
         *,
         self_residual: Residual,
-        cross_residual: Residual | None = None,
         feed_forward_residual: Residual,
+        cross_attention: MultiHeadAttention | None = None,
+        cross_residual: Residual | None = None,
     ) -> None:
         super().__init__()
-        if (cross_attention is None) != (cross_residual is None):
-            raise ValueError("expected cross_attention and cross_residual both or neither")
-        self.self_attention, self.cross_attention, self.feed_forward = self_attention, cross_attention, feed_forward
         # In this order, which is that of the parameters.
+        self.self_attention, self.cross_attention, self.feed_forward = self_attention, cross_attention, feed_forward
         self.self_residual, self.feed_forward_residual = self_residual, feed_forward_residual
         self.cross_residual = cross_residual
 
     def forward(
         self,
         x: Float[Tensor, "R T D"],
-        memory: Float[Tensor, "B S D"] | None = None,
-        *,
         mask: Mask | None = None,
-        memory_mask: Mask | None = None,
         rotation: Rotation | None = None,
         cache: LayerCache | None = None,
+        *,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_mask: Mask | None = None,
     ) -> Float[Tensor, "R T D"]:
-        """Return the output of R rows for B memories: R is B, or B · beam with a sentence's hypotheses adjacent.
+        """Return the output of R rows for B memories: R is B, or B · beam with a sentence's hypotheses adjacent."""
+        past, read = (cache.self_attention, cache.cross_attention) if cache else (None, None)
 
-        Raises:
-            ValueError: the layer has cross attention and got no memory.
-        """
-        past = cache.self_attention if cache else None
+        def attend_to_memory(y: Tensor) -> Tensor:
+            # The beam folds into the query axis, so that keys and values are kept once per sentence.
+            assert self.cross_attention is not None and memory is not None
+            queries = y.reshape(memory.shape[0], -1, y.shape[-1])  # (B, beam·T, D)
+            return self.cross_attention(queries, memory, memory_mask, cache=read).reshape(y.shape)
+
         x = self.self_residual(x, lambda y: self.self_attention(y, mask=mask, rotation=rotation, cache=past))
         if self.cross_residual is not None:
-            if memory is None:
-                raise ValueError("a decoder layer with cross attention needs the encoder's output as `memory`")
-            x = self.cross_residual(x, lambda y: self._attend_to_memory(y, memory, memory_mask, cache))
+            x = self.cross_residual(x, attend_to_memory)
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def output_projections(self) -> list[nn.Linear]:
-        """Return the linear layers that end a residual branch."""
-        cross = [] if self.cross_attention is None else [self.cross_attention.o_proj]
-        return [self.self_attention.o_proj, *cross, self.feed_forward.down_proj]
 
-    def _attend_to_memory(
-        self, x: Float[Tensor, "R T D"], memory: Float[Tensor, "B S D"], mask: Mask | None, cache: LayerCache | None
-    ) -> Float[Tensor, "R T D"]:
-        assert self.cross_attention is not None
-        # The beam folds into the query axis, so that keys and values are kept once per sentence.
-        queries = x.reshape(memory.shape[0], -1, x.shape[-1])  # (B, beam·T, D)
-        past = cache.cross_attention if cache else None
-        return self.cross_attention(queries, memory, mask, cache=past).reshape(x.shape)
+class Stack(nn.Module):
+    """The layers of an encoder or a decoder, with pre-norm followed by a norm."""
 
-
-class Encoder(nn.Module):
-    """A stack of encoder layers, with pre-norm followed by a norm."""
-
-    def __init__(self, layers: Sequence[EncoderLayer], norm: nn.Module | None = None) -> None:
-        super().__init__()
-        self.layers, self.norm = nn.ModuleList(layers), norm or nn.Identity()
-
-    def forward(
-        self, x: Float[Tensor, "B S D"], mask: Mask | None = None, rotation: Rotation | None = None
-    ) -> Float[Tensor, "B S D"]:
-        for layer in self.layers:
-            x = layer(x, mask, rotation)
-        return self.norm(x)
-
-
-class Decoder(nn.Module):
-    """A stack of decoder layers, with pre-norm followed by a norm."""
-
-    def __init__(self, layers: Sequence[DecoderLayer], norm: nn.Module | None = None) -> None:
+    def __init__(self, layers: Sequence[Layer], norm: nn.Module | None = None) -> None:
         super().__init__()
         self.layers, self.norm = nn.ModuleList(layers), norm or nn.Identity()
 
     def forward(
         self,
         x: Float[Tensor, "R T D"],
-        memory: Float[Tensor, "B S D"] | None = None,
-        *,
         mask: Mask | None = None,
-        memory_mask: Mask | None = None,
         rotation: Rotation | None = None,
         cache: DecoderCache | None = None,
+        **memory: Any,
     ) -> Float[Tensor, "R T D"]:
+        """Return the output of the last layer; `memory` is `memory` and `memory_mask` of `Layer.forward`."""
         for i, layer in enumerate(self.layers):
-            past = cache.layers[i] if cache else None
-            x = layer(x, memory, mask=mask, memory_mask=memory_mask, rotation=rotation, cache=past)
+            x = layer(x, mask, rotation, cache.layers[i] if cache else None, **memory)
         return self.norm(x)

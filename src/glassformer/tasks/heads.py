@@ -36,7 +36,7 @@ from glassformer.evaluate.baselines import (
 )
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.scoring import Predictions, Scoring, f1, ratio, share
-from glassformer.models.encoder_models import TextClassifier, TextEmbedder, TextRegressor, TokenClassifier
+from glassformer.models.encoder_models import TextClassifier, TextEmbedder, TokenClassifier
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, SEVERAL_LABELS
@@ -386,7 +386,6 @@ REGRESS = Head(
     READS_TEXTS | SEVERAL_LABELS | {"train.label_smoothing"},
     columns=(TEXT, NUMBER),
     unit="",
-    model=TextRegressor,
     array=lambda rows, n_names: np.asarray(rows, np.float64),
     loss=squared_errors,
     probabilities=lambda logits, decision: decision.numbers(logits[:, 0].numpy()),

@@ -20,7 +20,8 @@ from glassformer.data.batches import Batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import SOURCE, TARGET, DataSchema
 from glassformer.data.splits import Split, TextData
-from glassformer.decode import Hypothesis, Special, translate_ids
+from glassformer.decode.search import Hypothesis, Special
+from glassformer.decode.translate import translate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.evaluate.scoring import Scoring
 from glassformer.evaluate.translation import bleu_scoring, headline_of, score

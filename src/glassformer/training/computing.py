@@ -29,7 +29,7 @@ from glassformer.data.batches import Batch
 from glassformer.data.download import cache_dir
 from glassformer.errors import CheckpointError, ResourceError
 from glassformer.models.build import d_ff_of
-from glassformer.nn import Decoder, Encoder
+from glassformer.nn.layers import Stack
 from glassformer.tasks import Task
 from glassformer.utils.atomic_io import write_folder_atomically
 from glassformer.utils.cpu_threads import GIVE_UP, Threads, cores, usage
@@ -273,7 +273,7 @@ def trial(context: RunContext, index: Any, busy: bool = False) -> tuple[Computin
     fixed, most = computing_of(train).threads, torch.get_num_threads()
     n_threads = 1 if busy else fixed or most
     module = LossModule(members_of(task.build_model())[0].to(device).train(), task)  # the others take as long
-    depth = max((len(m.layers) for m in module.modules() if isinstance(m, Encoder | Decoder)), default=1)
+    depth = max((len(m.layers) for m in module.modules() if isinstance(m, Stack)), default=1)
 
     def whole_steps(tried: list[Computing], n: int, rounds: int = ROUNDS) -> list[float]:
         """Return the least seconds of a step of all layers on n examples under each setting."""
@@ -317,7 +317,7 @@ def seconds_without_and_with_a_layer(
     module: nn.Module, batch: Batch, c: Computing, device: torch.device, clock: Callable[[], float]
 ) -> list[float]:
     """Return the seconds of a step without layers, and of one with one layer in each stack."""
-    stacks, seconds = [(m, m.layers) for m in module.modules() if isinstance(m, Encoder | Decoder)], list[float]()
+    stacks, seconds = [(m, m.layers) for m in module.modules() if isinstance(m, Stack)], list[float]()
     for n in (0, 1):
         for stack, layers in stacks:
             stack.layers = layers[:n]

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from glassformer.config import Config, ModelConfig
 from glassformer.config.recipes import remaining_auto
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.nn import Decoder, Encoder
 from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.nn.layers import Stack
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramEmbedding, SegmentEmbedding
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.model_folder import WEIGHTS, Weights
@@ -239,7 +239,7 @@ def freeze(model: nn.Module, n_layers: int) -> None:
     """
     if not n_layers:
         return
-    stacks = [module for module in model.modules() if isinstance(module, Encoder | Decoder)]
+    stacks = [module for module in model.modules() if isinstance(module, Stack)]
     kept: list[nn.Module] = [module for module in model.modules() if isinstance(module, EMBEDDINGS)]
     for stack in stacks:
         kept += [*stack.layers[:n_layers], *([stack.norm] if n_layers >= len(stack.layers) else [])]

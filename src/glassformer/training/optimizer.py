@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError
-from glassformer.nn import Decoder, Encoder
+from glassformer.nn.layers import Stack
 
 ScheduleName = Literal["constant", "linear", "cosine", "inverse-sqrt"]
 
@@ -142,7 +142,7 @@ def muon_with_adamw(model: nn.Module, config: TrainConfig) -> CombinedOptimizer:
 
     The schedule sets AdamW's learning rate, `config.lr`; Muon's group holds its ratio to it as "lr_factor".
     """
-    c, stacks = config.muon, [m for m in model.modules() if isinstance(m, Encoder | Decoder)]
+    c, stacks = config.muon, [m for m in model.modules() if isinstance(m, Stack)]
     linear = [m for stack in stacks for m in stack.modules() if isinstance(m, nn.Linear)]
     matrices = [m.weight for m in linear if m.weight.requires_grad]
     matrix_ids = {id(matrix) for matrix in matrices}

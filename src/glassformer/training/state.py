@@ -26,7 +26,7 @@ from glassformer.data.splits import TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import CheckpointError
 from glassformer.models.ensemble import members_of
-from glassformer.nn import Decoder, Encoder
+from glassformer.nn.layers import Stack
 from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.tasks import Task
 from glassformer.training.finetune import PretrainedModel
@@ -92,7 +92,7 @@ def prepare_layers(model: nn.Module, config: TrainConfig) -> None:
     The first changes no result, the second only its rounding. The forward method of a layer is replaced and the layer
     is not wrapped, so that the names of the weights stay.
     """
-    stacks = [module for module in model.modules() if isinstance(module, Encoder | Decoder)]
+    stacks = [module for module in model.modules() if isinstance(module, Stack)]
     for layer in (layer for stack in stacks for layer in stack.layers):
         if config.activation_checkpointing:
             layer.forward = checkpointed(layer.forward)

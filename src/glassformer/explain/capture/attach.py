@@ -34,7 +34,7 @@ from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifie
 from glassformer.models.encoder_models import TextEmbedder, TokenClassifier
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.layers import Decoder, Encoder, FeedForward, LayerNorm, Residual, RMSNorm, SwiGLU
+from glassformer.nn.layers import FeedForward, LayerNorm, Residual, RMSNorm, Stack, SwiGLU
 from glassformer.nn.ngram_embeddings import (
     BigramEmbedding,
     HashedNgramEmbedding,
@@ -193,7 +193,7 @@ def _hook_linear(hooks: ModuleHooks, module: nn.Linear, name: str) -> None:
     hooks.on_output(module, record)
 
 
-def _hook_stack_end(hooks: ModuleHooks, module: Encoder | Decoder, name: str) -> list[nn.Module]:
+def _hook_stack_end(hooks: ModuleHooks, module: Stack, name: str) -> list[nn.Module]:
     def end(output: Tensor) -> None:
         hooks.tape.stack_end = hooks.tape.origin(output, f"{name}.output")
 
@@ -353,8 +353,7 @@ BLOCKS: dict[type[nn.Module], Hook] = {
 }
 """How the steps of a block are recorded; all modules inside it are included."""
 MODELS: dict[type[nn.Module], Callable[[ModuleHooks, Any, str], Iterable[nn.Module]]] = {
-    Encoder: _hook_stack_end,
-    Decoder: _hook_stack_end,
+    Stack: _hook_stack_end,
     TokenClassifier: _hook_tagger,
     TextClassifier: _hook_classifier,
     TextEmbedder: _hook_embedder,

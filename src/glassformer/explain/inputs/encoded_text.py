@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import Hypothesis
+from glassformer.decode.search import Hypothesis
 from glassformer.errors import UsageError
 from glassformer.explain.predictions import DecodeLog, LoggedHypothesis, translate
 from glassformer.explain.request import MAX_LAYERED_TOKENS, TraceRequest
