@@ -45,8 +45,9 @@ def test_equals_the_definition_for_prompts_of_any_length(toy, model, config, mon
     prompts = [*toy.sentences(0, 8, 19), [4] * 16, [5] * 17, list(range(3, 19)) * 3]
     eos = toy.EOS
     expected = [by_definition(model, prompt, config, 100 + i, eos) for i, prompt in enumerate(prompts)]
-    for options in ({}, {"batch_rows": 1}, {"batch_rows": 4}):
-        assert generate_ids(model, prompts, config, eos=eos, first_row=100, **options) == expected
+    for batch_rows in (64, 1, 4):
+        monkeypatch.setattr("glassformer.decode.sampling.BATCH_ROWS", batch_rows)
+        assert generate_ids(model, prompts, config, eos=eos, first_row=100) == expected
     recompute(monkeypatch)
     assert generate_ids(model, prompts, config, eos=eos, first_row=100) == expected
 

@@ -13,7 +13,7 @@ from tests.helpers.for_each import for_each
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.sampling import filter_mask, sample, sample_tokens, uniform_numbers
-from glassformer.errors import DivergedError, UsageError
+from glassformer.errors import DivergedError
 from glassformer.text.long_text import window_start
 
 
@@ -154,16 +154,6 @@ def test_done_rows_leave_the_batch(toy):
     decoder = toy.TableDecoder(table)
     sample(decoder, [[3]] * 16, DecodeConfig(), limits=[5] * 16, rows=range(16), eos=toy.EOS)
     assert decoder.rows_seen == [16, 8, 8, 8, 8]
-
-
-def test_nothing_to_sample(toy):
-    assert sample(toy.TableDecoder(torch.zeros(0, 5, 5, 5)), [], DecodeConfig(), limits=[], rows=[]) == []
-
-
-def test_an_empty_prompt_is_refused(toy):
-    decoder = toy.TableDecoder(torch.zeros(1, 5, 5, 5))
-    with pytest.raises(UsageError, match="prompt is empty"):
-        sample(decoder, [[]], DecodeConfig(), limits=[3], rows=[0])
 
 
 def test_nan_is_an_error_and_not_a_text():

@@ -1,8 +1,4 @@
-"""Run a model token by token: the interface between models and decoding.
-
-A decoder keeps the past of each row in a cache of keys and values or, to test the cache, reads everything again at each
-step.
-"""
+"""Run a model token by token: the interface between models and decoding."""
 
 from __future__ import annotations
 
@@ -41,36 +37,25 @@ class IncrementalDecoder(Protocol):
         ...
 
 
-class _ModelDecoder:
-    """The past of the rows, in a cache of keys and values."""
+class ModelDecoder:
+    """Incremental decoder of a language model; rows are texts, their past in a cache of keys and values."""
 
     def __init__(self, model: Translator | LanguageModel) -> None:
         self._model: Any = model
-        self.max_len = model.max_len
-        self.device = next(model.parameters()).device
+        self.max_len, self.device = model.max_len, next(model.parameters()).device
         self.reset()
 
     def reset(self) -> None:
         self._cache: DecoderCache = self._model.new_cache()
 
     def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
-        return self._logits(tokens)[:, -1].float()
+        return self._model(tokens, cache=self._cache)[:, -1].float()
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
         self._cache.select(rows)
 
-    def _logits(self, tokens: Tensor) -> Tensor:
-        raise NotImplementedError
 
-
-class LanguageModelDecoder(_ModelDecoder):
-    """Incremental decoder of a language model; rows are texts."""
-
-    def _logits(self, tokens: Tensor) -> Tensor:
-        return self._model(tokens, cache=self._cache)
-
-
-class TranslationDecoder(_ModelDecoder):
+class TranslationDecoder(ModelDecoder):
     """Incremental decoder of a translator; rows are translations of B sources, which are encoded once.
 
     The hypotheses of a sentence are branches of one tree: a row of the cache holds the keys and values
@@ -108,27 +93,22 @@ class TranslationDecoder(_ModelDecoder):
         elif len(rows) > len(self._memory):
             self._paths = torch.ones(len(rows), self._cache.length, dtype=torch.bool, device=self.device)
 
-    def _logits(self, tokens: Tensor) -> Tensor:
-        *earlier, last = tokens.split(1, dim=1)
-        for column in earlier:
-            self._grow(column)
-        return self._grow(last)
-
-    def _grow(self, tokens: Int[Tensor, "R 1"]) -> Float[Tensor, "R 1 V"]:
-        """Append one token to each branch."""
+    def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
+        """Append n tokens to each branch, one after another."""
         n_sentences = len(self._memory)
-        width, mask = len(tokens) // n_sentences, None
-        if self._paths is not None:
-            # The new tokens of a sentence lie side by side in the cache, and each is on its own path alone.
-            itself = torch.eye(width, dtype=torch.bool, device=self.device).repeat(n_sentences, 1)
-            self._paths = torch.cat([self._paths, itself], dim=1)  # (R, K)
-            mask = Mask(self._paths.view(n_sentences, 1, width, -1), may_hide_all_keys=False)  # (B, 1, width, K)
-        # All are equally deep, however many tokens the cache holds.
-        positions = torch.full((1, width), self._depth, device=self.device)
-        self._depth += 1
-        grown = tokens.view(n_sentences, width)
-        logits = self._model.decode(grown, self._memory, self._mask, self._cache, positions, mask)  # (B, width, V)
-        return logits.view(len(tokens), 1, -1)
+        width, logits, mask = len(tokens) // n_sentences, tokens, None
+        for column in tokens.unbind(dim=1):
+            if self._paths is not None:
+                # The new tokens of a sentence lie side by side in the cache, and each is on its own path alone.
+                itself = torch.eye(width, dtype=torch.bool, device=self.device).repeat(n_sentences, 1)
+                self._paths = torch.cat([self._paths, itself], dim=1)  # (R, K)
+                mask = Mask(self._paths.view(n_sentences, 1, width, -1), may_hide_all_keys=False)  # (B, 1, width, K)
+            # All are equally deep, however many tokens the cache holds.
+            positions = torch.full((1, width), self._depth, device=self.device)
+            self._depth += 1
+            grown = column.view(n_sentences, width)
+            logits = self._model.decode(grown, self._memory, self._mask, self._cache, positions, mask)  # (B, width, V)
+        return logits.view(len(tokens), -1).float()
 
 
 class EnsembleDecoder:
@@ -153,15 +133,14 @@ class EnsembleDecoder:
 
 def lm_decoder(model: LanguageModel | Ensemble) -> IncrementalDecoder:
     """Return the incremental decoder of a language model or an ensemble."""
-    return _combine([LanguageModelDecoder(cast(LanguageModel, m)) for m in members_of(model)])
+    return _combine([ModelDecoder(cast(LanguageModel, m)) for m in members_of(model)])
 
 
 def translation_decoder(
     model: Translator | Ensemble, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
 ) -> IncrementalDecoder:
     """Return the incremental decoder of a translator or an ensemble."""
-    models = [cast(Translator, m) for m in members_of(model)]
-    return _combine([TranslationDecoder(m, src, src_padding_mask) for m in models])
+    return _combine([TranslationDecoder(cast(Translator, m), src, src_padding_mask) for m in members_of(model)])
 
 
 def _combine(decoders: Sequence[IncrementalDecoder]) -> IncrementalDecoder:

@@ -26,8 +26,6 @@ from glassformer.text.long_text import window_start
 from glassformer.utils.device import matmul_precision
 from glassformer.utils.process_settings import turns
 
-EMPTY_PROMPT_HINT = "give at least one token, for example a line break"
-
 
 def sample(
     decoder: IncrementalDecoder,
@@ -56,84 +54,49 @@ def sample(
         The continuation of each prompt. `log_prob` is the model's own, before temperature and filters.
 
     Raises:
-        UsageError: an empty prompt.
         DivergedError: the model's logits are NaN.
     """
-    if not all(prompts):
-        raise UsageError("a prompt is empty", EMPTY_PROMPT_HINT)
-    if not prompts:
-        return []
-    results: dict[int, Hypothesis] = {}
-    penalties = length_penalties(max(limits), config.length_penalty)
-    texts = _Texts(prompts, limits, decoder.device)
-    index = torch.arange(len(prompts), device=decoder.device)
+    n, device = len(prompts), decoder.device
+    lengths = [len(prompt) for prompt in prompts]
+    ends = [length + limit for length, limit in zip(lengths, limits, strict=True)]
+    padded = [[*prompt, *[0] * (max(ends) - len(prompt))] for prompt in prompts]
+    tokens, first, last = (torch.tensor(x, dtype=torch.long, device=device) for x in (padded, lengths, ends))
+    each, total = torch.zeros(tokens.shape, device=device), torch.zeros(n, device=device)
+    ended, done = torch.zeros(2, n, dtype=torch.bool, device=device)
     # Random numbers are float64, which Apple's GPUs lack.
-    device = torch.device("cpu") if decoder.device.type == "mps" else decoder.device
-    u = torch.from_numpy(uniform_numbers(config.decode_seed, rows, texts.tokens.shape[1])).to(device)
-    # The decoder holds the tokens start … end - 1.
-    start, end = 0, 0
-    while True:
-        if start != (new_start := window_start(texts.length, decoder.max_len)):
+    u = torch.from_numpy(uniform_numbers(config.decode_seed, rows, max(ends)))
+    u = u if device.type == "mps" else u.to(device)
+    # The unfinished rows; how many tokens each has; of these the decoder holds start … end - 1.
+    index, length, start, end = torch.arange(n, device=device), min(lengths), 0, 0
+    while len(index):
+        if start != (new_start := window_start(length, decoder.max_len)):
             decoder.reset()
             start = end = new_start
-        logits = decoder.step(texts.tokens[:, end : texts.length]).to(device)
-        end = texts.length
-        token, log_prob = sample_tokens(logits, config, u[:, end], suppress_tokens)
-        for i in texts.append(token.to(decoder.device), log_prob.to(decoder.device), eos):
-            (ids, each, finished), total = texts.result(i), float(texts.log_prob[i])
-            results[int(index[i])] = Hypothesis(ids, total / penalties[len(ids) + finished], total, finished, each)
-        active = active_rows(texts.done)
-        if active is not None:
-            if not len(active):
-                return [results[i] for i in range(len(prompts))]
-            texts.select(active)
-            index, u = index[active], u[active.to(device)]
-            decoder.reorder(active, active)
-
-
-class _Texts:
-    """The unfinished rows: tokens, prompt lengths and length limits."""
-
-    def __init__(self, prompts: Sequence[Sequence[int]], limits: Sequence[int], device: torch.device) -> None:
-        lengths = [len(prompt) for prompt in prompts]
-        ends = [length + limit for length, limit in zip(lengths, limits, strict=True)]
-        padded = [[*prompt, *[0] * (max(ends) - len(prompt))] for prompt in prompts]
-        self.tokens = torch.tensor(padded, dtype=torch.long, device=device)
-        # Tokens that every row has so far.
-        self.length = min(lengths)
-        self.prompt_length = torch.tensor(lengths, device=device)
-        self.end = torch.tensor(ends, device=device)
-        self.log_prob = torch.zeros(len(prompts), device=device)
-        self.token_log_probs = torch.zeros(self.tokens.shape, device=device)
-        self.done = torch.zeros(len(prompts), dtype=torch.bool, device=device)
-        self.ended_by_eos = self.done.clone()
-
-    def append(self, token: Int[Tensor, " R"], log_prob: Float[Tensor, " R"], eos: int | None) -> list[int]:
-        """Append the sampled token, or the prompt's own, to each row; return the rows that this completes."""
-        sampled = (self.prompt_length <= self.length) & ~self.done
-        self.tokens[:, self.length] = torch.where(sampled, token, self.tokens[:, self.length])
-        self.token_log_probs[:, self.length] = torch.where(sampled, log_prob, 0.0)
-        self.log_prob += self.token_log_probs[:, self.length]
-        self.length += 1
+        logits = decoder.step(tokens[index, end:length])
+        end = length
+        drawn = sample_tokens(logits.to(u.device), config, u[index.to(u.device), end], suppress_tokens)
+        token, log_prob = (x.to(device) for x in drawn)
+        sampled = (first[index] <= length) & ~done  # elsewhere the prompt's own token is taken
+        tokens[index, length] = torch.where(sampled, token, tokens[index, length])
+        each[index, length] = torch.where(sampled, log_prob, 0.0)
+        total[index] += each[index, length]
+        length += 1
         if eos is not None:
-            self.ended_by_eos |= sampled & (token == eos)
-        new = (self.ended_by_eos | (self.end <= self.length)) & ~self.done
-        self.done |= new
-        return new.nonzero()[:, 0].tolist()
-
-    def result(self, i: int) -> tuple[list[int], list[float], bool]:
-        """Return the new ids, the log-probabilities of these and of an EOS, and whether that came.
-
-        Valid when row i has just been completed.
-        """
-        finished, start = bool(self.ended_by_eos[i]), int(self.prompt_length[i])
-        ids = self.tokens[i, start : self.length - finished].tolist()
-        return ids, self.token_log_probs[i, start : self.length].tolist(), finished
-
-    def select(self, active: Int[Tensor, " R2"]) -> None:
-        """Keep only the active rows."""
-        for name in ("tokens", "prompt_length", "end", "log_prob", "token_log_probs", "ended_by_eos", "done"):
-            setattr(self, name, getattr(self, name)[active])
+            ended[index] |= sampled & (token == eos)
+        done = ended[index] | (last[index] <= length)
+        if (active := active_rows(done)) is not None:
+            index, done = index[active], done[active]
+            if len(index):
+                decoder.reorder(active, active)
+    penalties, results = length_penalties(max(limits), config.length_penalty), list[Hypothesis]()
+    for i, finished in enumerate(ended.tolist()):
+        ids = tokens[i, lengths[i] : ends[i]].tolist()
+        ids = ids[: ids.index(eos)] if finished else ids
+        own = each[i, lengths[i] : lengths[i] + len(ids) + finished].tolist()
+        results.append(
+            Hypothesis(ids, float(total[i]) / penalties[len(ids) + finished], float(total[i]), finished, own)
+        )
+    return results
 
 
 def sample_tokens(
@@ -204,7 +167,6 @@ def generate_ids(
     eos: int | None = None,
     suppress_tokens: Sequence[int] = (),
     first_row: int = 0,
-    batch_rows: int = BATCH_ROWS,
 ) -> list[list[int]]:
     """Return the ids that the model generates after each prompt, without the prompt.
 
@@ -218,19 +180,18 @@ def generate_ids(
         eos: token that ends a continuation, not returned.
         suppress_tokens: tokens that are never generated (padding, BOS).
         first_row: row number of the first prompt, for callers that pass prompts in parts.
-        batch_rows: maximum number of prompts per batch.
 
     Raises:
         UsageError: an empty prompt or a setting out of range.
     """
     for number, prompt in enumerate(prompts):
         if not prompt:
-            raise UsageError(f"prompt {number} is empty", EMPTY_PROMPT_HINT)
+            raise UsageError(f"prompt {number} is empty", "give at least one token, for example a line break")
     # Prompts of similar length go together, so that few steps only read a longer prompt.
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
     device = next(model.parameters()).device
     n_workers = n_workers_for(len(order), device, MIN_ROWS_PER_WORKER)
-    size = min(batch_rows, math.ceil(len(order) / n_workers)) or 1
+    size = min(BATCH_ROWS, math.ceil(len(order) / n_workers)) or 1
     batches = [order[i : i + size] for i in range(0, len(order), size)]
 
     def continue_batch(batch: list[int]) -> list[list[int]]:

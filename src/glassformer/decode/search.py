@@ -190,11 +190,9 @@ class _Beam:
         self.log_probs = torch.zeros(n, 1, device=device)
         self.tokens = torch.zeros(n, 1, 0, dtype=torch.long, device=device)
         self.token_log_probs = torch.zeros(n, 1, 0, device=device)
-        # Finished hypotheses, sorted by score.
-        self.best_scores = torch.full((n, self.n_best), NEG_INF, device=device)
-        self.best_log_probs = self.best_scores.clone()
-        self.best_tokens = torch.full((n, self.n_best, longest), eos, device=device)
-        self.best_token_log_probs = torch.zeros(n, self.n_best, longest, device=device)
+        # Finished hypotheses by the sentence's index, sorted by score; the score of the n-th best.
+        self.finished: list[list[Hypothesis]] = [[] for _ in range(n)]
+        self.worst_kept = torch.full((n,), NEG_INF, device=device)
 
     def extend(self, logits: Float[Tensor, "R V"]) -> Int[Tensor, "B beam"]:
         """Take one step and return the row of `logits` that each live hypothesis extends."""
@@ -242,7 +240,7 @@ class _Beam:
         so no continuation can score above the present log-probability divided by the largest reachable penalty.
         """
         t = self.tokens.shape[2]
-        worst_kept, live = self.best_scores[:, -1], self.log_probs[:, 0]  # -inf where fewer than n_best have finished
+        worst_kept, live = self.worst_kept, self.log_probs[:, 0]  # -inf where fewer than n_best have finished
         beam_finished = (self.n_finished >= self.width) & (worst_kept >= live / self.penalties[t])
         largest_penalty = torch.maximum(self.penalties[min(t + 1, len(self.penalties) - 1)], self.penalties[self.limit])
         done = (self.limit <= t) | beam_finished | (worst_kept >= live / largest_penalty)
@@ -252,25 +250,19 @@ class _Beam:
 
     def hypotheses(self, i: int) -> list[Hypothesis]:
         """Return the n best of sentence i: finished ones first, then live ones."""
-        best = self.best_tokens, self.best_scores, self.best_log_probs, self.best_token_log_probs
-        live = self.tokens, self.log_probs, self.token_log_probs
         penalty = float(self.penalties[self.tokens.shape[2]])
-        hypotheses = [
-            Hypothesis(tokens[: (n := tokens.index(self.eos))], score, log_prob, True, own[: n + 1])
-            for tokens, score, log_prob, own in zip(*(x[i].tolist() for x in best), strict=True)
-            if score > NEG_INF
-        ] + [
+        live = zip(*(x[i].tolist() for x in (self.tokens, self.log_probs, self.token_log_probs)), strict=True)
+        hypotheses = self.finished[int(self.sentence[i])] + [
             Hypothesis(tokens, log_prob / penalty, log_prob, False, own)
-            for tokens, log_prob, own in zip(*(x[i].tolist() for x in live), strict=True)
+            for tokens, log_prob, own in live
             if log_prob > NEG_INF
         ]
         return hypotheses[: self.n_best]
 
     def select(self, active: Int[Tensor, " B2"]) -> None:
         """Keep only the active sentences."""
-        names = ("limit", "forced", "sentence", "done", "n_finished", "log_probs", "tokens")
-        kept = ("best_scores", "best_log_probs", "best_tokens", "best_token_log_probs")
-        for name in (*names, "token_log_probs", *kept):
+        names = ("limit", "forced", "sentence", "done", "n_finished", "worst_kept", "log_probs", "tokens")
+        for name in (*names, "token_log_probs"):
             setattr(self, name, getattr(self, name)[active])
 
     def _token_log_probs(self, logits: Float[Tensor, "B w V"]) -> Float[Tensor, "B w V"]:
@@ -296,7 +288,7 @@ class _Beam:
         ends: Bool[Tensor, "B k"],
         own: Float[Tensor, "B k"],
     ) -> None:
-        """Add the candidates that end to the finished hypotheses and keep the n best (older ones first on ties).
+        """Add the candidates that end to the finished hypotheses, the n best first (older ones on ties).
 
         `own` are the log-probabilities of the tokens that the candidates add.
         """
@@ -304,19 +296,16 @@ class _Beam:
         if not bool(ends.any()):
             return
         self.n_finished += ends.sum(dim=1)
-        log_probs = log_probs.masked_fill(~ends, NEG_INF)
-        # The n_best kept so far, then the k candidates: (B, n_best + k). The end counts as a token of the length.
-        scores = torch.cat([self.best_scores, log_probs / self.penalties[self.tokens.shape[2] + 1]], dim=1)
-        room = self.best_tokens.shape[2] - self.tokens.shape[2]  # kept tokens are padded with EOS to the longest limit
-        ended = F.pad(_of_parents(self.tokens, parent), (0, room), value=self.eos)
+        scores = log_probs / self.penalties[self.tokens.shape[2] + 1]  # the end counts as a token of the length
         each = torch.cat([_of_parents(self.token_log_probs, parent), own[:, :, None]], dim=2)
-        each = F.pad(each, (0, room - 1))
-        scores, order = scores.sort(dim=1, descending=True, stable=True)
-        order = order[:, : self.n_best]
-        self.best_scores = scores[:, : self.n_best].contiguous()
-        self.best_log_probs = torch.cat([self.best_log_probs, log_probs], dim=1).gather(1, order)
-        self.best_tokens = _of_parents(torch.cat([self.best_tokens, ended], dim=1), order)
-        self.best_token_log_probs = _of_parents(torch.cat([self.best_token_log_probs, each], dim=1), order)
+        found = (_of_parents(self.tokens, parent), scores, log_probs, each)
+        rows = ends.nonzero()[:, 0].tolist()
+        for row, ids, score, log_prob, of_ids in zip(rows, *(x[ends].tolist() for x in found), strict=True):
+            kept = self.finished[int(self.sentence[row])]
+            kept.append(Hypothesis(ids, score, log_prob, True, of_ids))
+            kept.sort(key=lambda hypothesis: -hypothesis.score)
+            if len(kept) >= self.n_best:
+                self.worst_kept[row] = kept[self.n_best - 1].score
 
 
 def _of_parents(tokens: Shaped[Tensor, "B w t"], parent: Int[Tensor, "B k"]) -> Shaped[Tensor, "B k t"]:

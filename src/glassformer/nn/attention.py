@@ -113,7 +113,7 @@ def attention(
         scale: factor of the scores; the paper's 1/√E when absent.
         tap: called with "q", "k", "v", "products", "scores", "mask" if there is one, "weights" and "context".
     """
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scale = float(q.shape[-1] ** -0.5) if scale is None else scale
     q, k, v = tap("q", q), tap("k", k), tap("v", v)
     products = tap("products", q @ k.transpose(-2, -1))
     scores = tap("scores", products * scale)

@@ -132,7 +132,7 @@ class Tokenizer:
             chunks = (texts[start : start + 1024] for start in range(0, len(texts), 1024))
             ids = itertools.chain.from_iterable(map(trained.encode_batch, chunks))
             pairs = common_bigrams(ids, trained.vocab_size, len(SPECIAL_TOKENS), config.bigrams)
-            more += [" ".join(map(trained._backend.id_to_token, pair)) for pair in pairs]
+            more += [" ".join(str(trained._backend.id_to_token(i)) for i in pair) for pair in pairs]
         return Tokenizer(backends.with_more(trained._backend, more)) if more else trained
 
     def without_ngrams(self) -> Tokenizer:
