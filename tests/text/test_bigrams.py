@@ -61,9 +61,7 @@ def test_a_token_gets_the_row_of_the_pair_that_it_ends() -> None:
 
 
 def test_a_hidden_word_takes_its_pairs_with_it() -> None:
-    model = TextClassifier(
-        ModelConfig(n_layers=1, d_model=8, n_heads=2, dropout=0.0), 10, 3, 16, bigrams=[(5, 6), (6, 7)]
-    )
+    model = TextClassifier(ModelConfig(n_layers=1, d_model=8, n_heads=2, dropout=0.0), 10, 3, 16, 0, [(5, 6), (6, 7)])
     seen: list[torch.Tensor] = []
     assert model.bigrams is not None
     model.bigrams.register_forward_hook(lambda module, args, output: seen.append(output))

@@ -20,7 +20,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.config import TextConfig
-from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.errors import DataError, UsageError
 from glassformer.text.ngrams import UNSPACED
 
 _LINE_BEGINS = re.compile(r"(?<=\S\n)(?=\S)|(?<=\S\r\n)(?=\S)")
@@ -111,31 +111,6 @@ def kind_of(backend: tokenizers.Tokenizer, imported: bool = False) -> str:
     if isinstance(backend.model, models.WordLevel):
         return "word" if backend.decoder is None else "char"
     return "byte-bpe" if isinstance(backend.decoder, decoders.ByteLevel) else "bpe"
-
-
-def with_more(backend: tokenizers.Tokenizer, more: Sequence[str]) -> tokenizers.Tokenizer:
-    """Return a word tokenizer with further entries after its words.
-
-    No text is split into them, since they contain a space: n-grams begin with it (" <ref"); in a bigram it is between
-    the words ("not good").
-    """
-    vocabulary = backend.get_vocab(with_added_tokens=True)
-    vocabulary |= {entry: len(vocabulary) + i for i, entry in enumerate(more)}
-    backend.model = models.WordLevel(vocabulary, UNK)
-    return backend
-
-
-def more_in(backend: tokenizers.Tokenizer) -> tuple[list[str], list[tuple[int, int]]]:
-    """Return the n-grams, and the bigrams as ids, that follow the words of a word tokenizer, in order."""
-    number = backend.get_vocab(with_added_tokens=True)
-    more = sorted((token for token in number if " " in token), key=number.__getitem__)
-    pairs = [token.split(" ") for token in more if token[0] != " "]
-    ngrams = [token[1:] for token in more if token[0] == " "]
-    if [number[token] for token in more] != list(range(len(number) - len(more), len(number))):
-        raise CheckpointError("the n-grams of a tokenizer should follow its words")
-    if any(len(pair) != 2 or not {*pair} <= number.keys() for pair in pairs) or "" in ngrams:
-        raise CheckpointError("the bigrams of a tokenizer should be pairs of its words")
-    return ngrams, [(number[first], number[second]) for first, second in pairs]
 
 
 def readable_bytes(token: str) -> str:

@@ -7,7 +7,6 @@ is found in no text: [SEP] in BERT, `</s></s>` in RoBERTa, [EOS] in a tokenizer 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeAlias
@@ -115,7 +114,7 @@ class PairTokenizer(Tokenizer):
         return pairs
 
     def without_ngrams(self) -> Tokenizer:
-        return PairTokenizer.of(Tokenizer(self._backend, self.special).without_ngrams())
+        return PairTokenizer.of(super().without_ngrams())
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         encoded = iter(super().encode_batch(split_pairs(texts)))
@@ -155,9 +154,6 @@ class PairTokenizer(Tokenizer):
 
     def text_fields(self, text: str) -> dict[str, str]:
         return dict(zip(("text", "pair"), split_pair(text), strict=True))
-
-    def to_json(self) -> str:
-        return json.dumps(self._content(), ensure_ascii=False, indent=2)
 
     def _content(self) -> dict[str, Any]:
         return super()._content() | {PAIRS: True}

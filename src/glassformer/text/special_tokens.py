@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -16,6 +16,8 @@ SIDES = "sides"
 """The key of the tokenizers of source and target in the `tokenizer.json` of a translator that has two."""
 PAIRS = "pairs"
 """The key that says, in the `tokenizer.json` of a run, that each text is a pair of texts."""
+SPELLING = "spelling"
+"""The key of n-grams and pairs of words in the model of a `tokenizer.json` that has some; the library ignores it."""
 NONE = -1
 """The id of a role that no token has; it is never the id of a token."""
 MOST_IDS = 10_000_000
@@ -71,3 +73,19 @@ class SpecialTokens:
             if wrong := [one for one in (ids if isinstance(ids, tuple) else [ids]) if not NONE <= one < special.n_ids]:
                 raise CheckpointError(f"{where}: {name} holds {wrong[0]}, which is none of the {special.n_ids:,} ids")
         return special
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """The character n-grams of a word tokenizer, and its pairs of words as ids, most frequent first."""
+
+    ngrams: list[Annotated[str, Meta(min_length=1)]] = field(default_factory=list)
+    bigrams: list[tuple[int, int]] = field(default_factory=list)
+
+    @staticmethod
+    def from_json(value: Any, n_ids: int, where: object) -> Spelling:
+        """Return the value of the key SPELLING; raise CheckpointError where it is none, or a pair is not of ids."""
+        spelling = dataclass_from_json(Spelling, value, f"{where}: {SPELLING}")
+        if any(not 0 <= i < n_ids for pair in spelling.bigrams for i in pair):
+            raise CheckpointError(f"{where}: the bigrams of a tokenizer should be pairs of its words")
+        return spelling

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +26,7 @@ from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.long_text import CutText, truncate
 from glassformer.text.ngrams import NgramVocabulary, common_bigrams, surface_forms
-from glassformer.text.special_tokens import KEY, PAIRS, SIDES, SpecialTokens
+from glassformer.text.special_tokens import KEY, PAIRS, SIDES, SPELLING, SpecialTokens, Spelling
 from glassformer.text.tokenizer_file import check_ids, encoded, read_backend
 from glassformer.utils import safe_read
 from glassformer.utils.safe_read import LIMITS
@@ -54,7 +55,9 @@ class Tokenizer:
     separator: Sequence[int] = ()
     """The ids between the two texts of a pair, where each text is one; see `pairs.py`."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, special: SpecialTokens | None = None) -> None:
+    def __init__(
+        self, backend: tokenizers.Tokenizer, special: SpecialTokens | None = None, spelling: Spelling | None = None
+    ) -> None:
         """Wrap a trained backend whose first five ids are the special tokens, or `special`; see `train` and `load`.
 
         `ngrams` holds the n-grams of a word tokenizer, if it has some, and `bigrams` its pairs of ids.
@@ -66,17 +69,14 @@ class Tokenizer:
         self.prefix: list[int] = list(special.prefix) if special else []
         self.suffix: list[int] = list(special.suffix) if special else []
         self.special_ids = special.ids if special else frozenset(range(len(SPECIAL_TOKENS)))
-        self.ngrams, self.bigrams = None, list[tuple[int, int]]()
+        self._spelling = spelling or Spelling()
+        self.ngrams = NgramVocabulary(self._spelling.ngrams) if self._spelling.ngrams else None
+        self.bigrams: list[tuple[int, int]] = self._spelling.bigrams
+        self.vocab_size = backend.get_vocab_size(with_added_tokens=True) if special is None else special.n_ids
         if special is not None:
             self.pad_id = special.pad if special.pad >= 0 else max(0, special.eos)
             self.unk_id, self.bos_id = special.unk, special.bos
             self.eos_id, self.mask_id = special.eos, special.mask
-            self.vocab_size: int = special.n_ids
-            return
-        ngrams, self.bigrams = backends.more_in(backend) if self.kind == "word" else ([], [])
-        self.ngrams = NgramVocabulary(ngrams) if ngrams else None
-        n_more = len(ngrams) + len(self.bigrams)
-        self.vocab_size = backend.get_vocab_size(with_added_tokens=True) - n_more
 
     @staticmethod
     def imported(text: str, special: SpecialTokens, where: object = "the tokenizer") -> Tokenizer:
@@ -120,27 +120,23 @@ class Tokenizer:
         _keep_threads_quiet()
         texts = list(texts)
         trained = Tokenizer(backends.train_backend(texts, config, tuple(extra_tokens)))
-        more: list[str] = []
         for name in ("ngrams", "bigrams"):
             if getattr(config, name) and trained.kind != "word":
                 message = f"text.{name} are of words, and text.tokenizer is {config.tokenizer}"
                 raise UsageError(message, f"use --text.tokenizer word, or --text.{name} 0")
+        spelling = Spelling()
         if config.ngrams:
             words = (word for _, some in trained.encode_with_surfaces(texts) for word in some)
-            more += [f" {ngram}" for ngram in NgramVocabulary.train(words, config.ngrams).ngrams]
+            spelling.ngrams.extend(NgramVocabulary.train(words, config.ngrams).ngrams)
         if config.bigrams:
             chunks = (texts[start : start + 1024] for start in range(0, len(texts), 1024))
             ids = itertools.chain.from_iterable(map(trained.encode_batch, chunks))
-            pairs = common_bigrams(ids, trained.vocab_size, len(SPECIAL_TOKENS), config.bigrams)
-            more += [" ".join(str(trained._backend.id_to_token(i)) for i in pair) for pair in pairs]
-        return Tokenizer(backends.with_more(trained._backend, more)) if more else trained
+            spelling.bigrams.extend(common_bigrams(ids, trained.vocab_size, len(SPECIAL_TOKENS), config.bigrams))
+        return Tokenizer(trained._backend, None, spelling)
 
     def without_ngrams(self) -> Tokenizer:
         """Return the tokenizer of the same tokens alone, without n-grams and pairs."""
-        data = json.loads(self.to_json())
-        vocabulary = data["model"]["vocab"]
-        data["model"]["vocab"] = {token: id for token, id in vocabulary.items() if id < self.vocab_size}
-        return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(data)))
+        return Tokenizer(self._backend, self.special)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without special tokens around them."""
@@ -252,13 +248,13 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """Return the content of `tokenizer.json`."""
-        if self.special is None:
-            return self._backend.to_str(pretty=True)
         return json.dumps(self._content(), ensure_ascii=False, indent=2)
 
     def _content(self) -> dict[str, Any]:
         """Return the content of `tokenizer.json` as JSON data."""
         content = json.loads(self._backend.to_str(pretty=False))
+        if self.ngrams or self.bigrams:
+            content["model"][SPELLING] = asdict(self._spelling)
         return content if self.special is None else content | {KEY: self.special.to_json()}
 
     @staticmethod
@@ -292,7 +288,8 @@ class Tokenizer:
         check_ids(backend, None, (), where)
         if (tokens := [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]) != list(SPECIAL_TOKENS):
             raise CheckpointError(f"{where}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {tokens}")
-        return Tokenizer(backend)
+        spelling = Spelling.from_json(content["model"].get(SPELLING, {}), backend.get_vocab_size(), where)
+        return Tokenizer(backend, None, spelling)
 
     @cached_property
     def sha256(self) -> str:
