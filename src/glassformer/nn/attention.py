@@ -140,7 +140,7 @@ def fused_attention(
         kernel = q.device.type != "cpu" or (q.shape[-2] > 1 and torch.backends.cuda.flash_sdp_enabled())
     if kernel:
         # Torch's `is_causal` aligns the first query with the first key, ours the last with the last.
-        causal = mask is not None and mask.is_causal and q.shape[-2] == k.shape[-2]
+        causal = bool(mask and mask.is_causal and q.shape[-2] == k.shape[-2])
         allowed = None if mask is None or causal else mask.allowed
         context = F.scaled_dot_product_attention(q, k, v, allowed, is_causal=causal, scale=scale)
     else:
