@@ -18,7 +18,7 @@ from tests.helpers.small import small
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.data.datasets.numbers import mean_and_sd, summary, why_no_number
+from glassformer.data.datasets.numbers import mean_and_sd, why_no_number
 from glassformer.errors import CheckpointError, DataError, UsageError
 from glassformer.evaluate.baselines import Known, number_baselines
 from glassformer.evaluate.scores import number_scores
@@ -168,7 +168,6 @@ def test_what_is_undefined_is_none() -> None:
     scores = number_scores(np.array([1.0, 2.0, 3.0]), np.full(3, 2.0))
     assert scores["pearson"] is None and scores["spearman"] is None and scores["mae"] == pytest.approx(2 / 3)
     assert number_scores(np.full(3, 2.0), np.array([1.0, 2.0, 3.0]))["r2"] is None
-    assert summary(["x", ""]) == {}
 
 
 def test_the_loss_is_the_squared_error_of_standardised_numbers() -> None:

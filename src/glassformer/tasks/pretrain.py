@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
 from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
-from glassformer.data.corpus import CorpusWriter, EncodedCorpus, RaggedArray
+from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import TEXT, DataSchema
 from glassformer.data.splits import Split
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
