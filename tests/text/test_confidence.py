@@ -96,7 +96,7 @@ def test_a_run_stores_its_temperature_and_reports_what_it_changes(trained: Path)
     scores = evaluation.scores
     assert scores["temperature"] == temperature
     assert scores["log_loss_calibrated"] != scores["log_loss"] and {"ece", "ece_calibrated"} <= scores.keys()
-    assert "`predict --calibrated`" in (trained / "report.md").read_text("utf-8")
+    assert "predict --calibrated" in (trained / "report.md").read_text("utf-8")
     again = run.evaluate()
     assert again["ece_calibrated"] == pytest.approx(scores["ece_calibrated"], abs=1e-6)
 

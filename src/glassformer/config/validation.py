@@ -186,7 +186,7 @@ def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> Non
     _check_model(config.model, where)
     _check_training(config.train, where)
     decode = config.decode
-    if decode.n_best > decode.beam_size and not decode.sample and config.task == "translate":
+    if decode.n_best > decode.beam_size and not decode.sample:
         message = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
         raise UsageError(message, f"a beam of as many or more can give them: --beam-size {decode.n_best}")
 

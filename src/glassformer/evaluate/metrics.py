@@ -57,6 +57,7 @@ METRICS: dict[str, Metric] = {
         Metric("bleu", "BLEU", "0–100, higher is better", _tenths),
         Metric("chrf", "chrF", "0–100, higher is better", _tenths),
         Metric("ece", "Calibration error", "mean gap between confidence and accuracy", percent, False),
+        Metric("ece_calibrated", "Calibration error of predict --calibrated", "", percent, False),
         Metric("log_loss", "Log loss", "nats an example", number, False),
         Metric("loss", "Loss", "nats", number, False),
         Metric("perplexity", "Perplexity", "per token, lower is better", number, False),

@@ -196,7 +196,7 @@ class EncoderTask(Task):
         truth = truth if self.label_names else self.decision.standardised(truth)
         for member in members_of(model):
             layer, vectors = cast(nn.Linear, member.head), list[Tensor]()
-            handle = layer.register_forward_pre_hook(lambda _, given, kept=vectors: kept.append(given[0].float().cpu()))
+            handle = layer.register_forward_pre_hook(partial(_keep, vectors))
             self.all_logits(member, corpus)
             handle.remove()
             weight, bias = fit_layer(torch.cat(vectors).double().numpy(), truth)
@@ -300,6 +300,10 @@ class EncoderTask(Task):
 
 
 Classify, MultiLabel, Regress, Tag, Embed = (register(EncoderTask.of(head)) for head in HEADS)
+
+
+def _keep(found: list[Tensor], module: nn.Module, given: tuple[Tensor, ...]) -> None:
+    found.append(given[0].float().cpu())
 
 
 def of_joined(text: str) -> ReadText:

@@ -221,16 +221,9 @@ def precision_table(unit: str, rows: Sequence[JsonObject]) -> str:
 
 
 def tables(evaluation: Evaluation) -> list[str]:
-    """Return what follows the scores: of calibration, and a row a name."""
-    scores, found = evaluation.scores, list[str]()
-    if "temperature" in scores:
-        before, after = percent(scores["ece"]), percent(scores["ece_calibrated"])
-        fitted = f"at temperature {scores['temperature']:.2f}, fitted on the validation split"
-        found.append(f"Calibration error {before}; {after} for the probabilities of `predict --calibrated`, {fitted}.")
-    for key, unit in (("per_class", "class"), ("per_label", "label")):
-        if 1 <= len(rows := scores.get(key) or []) <= MOST_ROWS:
-            found.append(precision_table(unit, rows))
-    return found
+    """Return what follows the scores: a row a name."""
+    named = ((unit, evaluation.scores.get(f"per_{unit}") or []) for unit in ("class", "label"))
+    return [precision_table(unit, rows) for unit, rows in named if 1 <= len(rows) <= MOST_ROWS]
 
 
 def counts_of_labels(predictions: Predictions) -> np.ndarray:
@@ -280,7 +273,7 @@ CLASSIFY = Head(
     replace(
         ENCODER,
         model_name="text classifier",
-        table_metrics=("accuracy", "macro_f1", "ece", "log_loss"),
+        table_metrics=("accuracy", "macro_f1", "ece", "ece_calibrated", "log_loss"),
         plots={"confusion": (confusion_matrix, "What is taken for what.")},
         limits="It knows its classes and nothing else: any text gets one of them, also one unlike its training data.",
         comparison_keys=("truth", "label"),

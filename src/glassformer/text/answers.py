@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import DivergedError, UsageError
+from glassformer.errors import DivergedError
 from glassformer.text.decision import Decision, number_text
 from glassformer.text.tags import OUTSIDE, TagSpan, spans_of
 from glassformer.text.tokenizer import MASK, Tokenizer
@@ -166,17 +166,12 @@ def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefi
 
     Of several translations the others are `translation_2`, `score_2` and so on; with `probabilities` that of each class
     is `probability_CLASS`. What a language model writes is `continuation`, for `text` is usually its prompt's column.
-
-    Raises:
-        UsageError: the answer has no probabilities of classes, and they were asked for.
     """
     if "prompt" in answer:
         return {f"{prefix}continuation": answer["text"]}
     columns = {name: value for name, value in answer.items() if name not in MARKS}
     for rank, other in enumerate(answer.get("n_best", ())[1:], start=2):
         columns |= {f"{name}_{rank}": value for name, value in other.items()}
-    if probabilities and "probabilities" not in answer:
-        raise UsageError("probabilities of the classes are of classifiers, and these answers have none", "leave it out")
     if probabilities:
         columns |= {f"probability_{name}": value for name, value in answer["probabilities"].items()}
     return {f"{prefix}{name}": value for name, value in columns.items()}
