@@ -93,7 +93,7 @@ def test_labels_are_spelled_one_way_and_stand_once(tmp_path: Path) -> None:
         ({"text": "a", "labels": [["good"]]}, "is a list of labels, which holds strings, not list"),
         ({"text": "a", "labels": ["go;od"]}, "which holds ';': --label-separator"),
         ({"text": "a", "labels": None}, "'labels' is null"),
-        ({"text": "a", "labels": {"good": 1}}, "is not a string"),
+        ({"text": "a", "labels": {"good": 1}}, "'labels' is an object; write the name of the label"),
         ({"text": "a", "labels": ["go\nod"]}, "holds a line break"),
     ],
 )
