@@ -42,7 +42,7 @@ def command_line() -> str:
         "the flags are its fields: `--lr`, of the group `train`, is `lr` in `[train]`. `--no-` turns a switch off: "
         "`--no-json`.",
     ]
-    for name in (*COMMANDS, "data curve"):
+    for name in COMMANDS:
         parts += [f"## {name}", f"```text\n{help_of(name)}\n```"]
     return "\n\n".join(parts) + "\n"
 

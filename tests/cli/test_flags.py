@@ -11,7 +11,6 @@ from tests.helpers.tiny_runs import Runs
 
 from glassformer.cli import (
     compare,
-    curve,
     data,
     demo,
     doctor,
@@ -29,7 +28,6 @@ from glassformer.errors import CheckpointError, UsageError
 ARGUMENTS = {
     "compare": compare.CompareArguments,
     "data": data.DataArguments,
-    "data curve": curve.CurveArguments,
     "demo": demo.DemoArguments,
     "doctor": doctor.DoctorArguments,
     "evaluate": evaluate.EvaluateArguments,

@@ -24,7 +24,6 @@ def arguments_of(command: str) -> Any:
 
 
 ARGUMENTS = {name: arguments_of(name) for name in COMMANDS}
-AHEAD = {name: arguments_of(name) for name in ("curve",)}
 DOCUMENTS = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md")
 
 
@@ -58,10 +57,6 @@ def test_documented_commands_exist(path: Path, monkeypatch: pytest.MonkeyPatch) 
         verb, *rest = shlex.split(command)[1:]
         assert verb in ARGUMENTS, f"{path.name}: {command}"
         rest = ["--out" if w == "-o" else w for w in rest if w not in ("…", "...", "--help")]
-        if verb == "data" and rest[0] in AHEAD:
-            words, given = flags.split_words(AHEAD[rest[0]], rest[1:], f"data {rest[0]}")
-            flags.parse(AHEAD[rest[0]], given, f"data {rest[0]}")
-            continue
         words, given = flags.split_words(ARGUMENTS[verb], rest, verb)
         if verb == "train" and words and words[0].islower() and "/" not in words[0]:
             assert words[0] in recipe_names(), f"{path.name}: {command}"

@@ -41,9 +41,7 @@ def median(train, test, p, names, decision):
 
 def scoring(scores):
     of, keys = scores["label_names"].index, ("truth", "label")
-    return Scoring(
-        "distance", lambda rows: counts(*([of(row[k]) for row in rows] for k in keys)), ratio, best=0, sign=-1
-    )
+    return Scoring("distance", lambda rows: counts(*([of(row[k]) for row in rows] for k in keys)), ratio)
 
 
 SHOWN = {"metrics": (DISTANCE,), "table_metrics": ("distance", "accuracy"), "scored": scoring}

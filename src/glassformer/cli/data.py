@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from glassformer.cli import curve, flags
+from glassformer.cli import flags
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe
 from glassformer.errors import DataError, UsageError
@@ -33,8 +33,7 @@ class DataArguments:
 
     The word after check, audit or show is a recipe: classify, translate, lm, pretrain, multilabel, regress or tag for
     files of your own. `data audit` looks for faults that training does not stop at: label errors, equal texts with
-    different answers, near-duplicates, words that give a label away; its exit code is 0 whatever it finds. `data curve`
-    says whether more data would help: `data curve --help` shows what it takes.
+    different answers, near-duplicates, words that give a label away; its exit code is 0 whatever it finds.
     """
 
     sections: ClassVar = ("data",)
@@ -49,15 +48,13 @@ class DataArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command."""
-    if argv[:1] == ["curve"]:
-        return curve.run(argv[1:])
     words, flag_args = flags.split_words(DataArguments, argv, "data")
     if "--help" in flag_args and len(words) < 2:
         flags.parse(DataArguments, flag_args, "data check|audit|show RECIPE")
     if not words or words[0] not in ("check", "audit", "show"):
         got = f"not {words[0]!r}" if words else "and none came"
         hint = "as in: glassformer data check classify --train-file a.csv"
-        raise UsageError(f"data takes check, audit, show or curve, {got}", hint)
+        raise UsageError(f"data takes check, audit or show, {got}", hint)
     what, *rest = words
     usage = f"data {what} classify --train-file a.csv"
     base = load_recipe(flags.one_word(rest, "recipe", usage))

@@ -31,7 +31,7 @@ COMMANDS = {
     "import": "make a run of a pretrained model of another library, and compare the two",
     "export": "write a run in the form of another library, and compare what was written",
     "explain": "look inside a run: every step of its forward pass on a text, in the browser",
-    "data": "check or audit files, show what a recipe reads, or encode large text ahead",
+    "data": "check or audit files, or show what a recipe reads",
     "recipes": "list the recipes, or print one",
     "compare": "put runs side by side",
     "doctor": "look at this machine, or at what went wrong in a run",
@@ -43,10 +43,8 @@ WORK = (
     ["import"],
     ["export"],
     ["explain"],
-    ["data", "encode"],
     ["data", "check"],
     ["data", "audit"],
-    ["data", "curve"],
 )
 """Commands that do more than print, or whose exit code has a meaning: they continue when nobody reads their output."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)

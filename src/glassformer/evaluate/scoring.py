@@ -1,6 +1,6 @@
 """What a score is computed from: counts of each example, which add up.
 
-Its interval, its paired test and its learning curve follow from it, whatever the task.
+Its interval and its paired test follow from it, whatever the task.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ class Scoring:
         metric: its name.
         counts: stored predictions → (N, k), what is counted of each of them, or of each block of a text.
         score: the sum of such rows → the score.
-        best: the best possible score.
-        sign: 1 where higher scores are better, −1 where lower ones are.
         unit: what the rows are, where that is not what `n` of an evaluation counts; "" where it is.
         settings: what else the score depends on; scores of other settings do not compare.
     """
@@ -36,14 +34,8 @@ class Scoring:
     metric: str
     counts: Callable[[Predictions], Counts]
     score: Callable[[np.ndarray], float]
-    best: float = 1.0
-    sign: int = 1
     unit: str = ""
     settings: str = ""
-
-
-Counted = tuple[Scoring, Counts]
-"""What is counted of a split's examples, and the counts of one run."""
 
 
 def ratio(sums: Sequence[float] | np.ndarray) -> float:

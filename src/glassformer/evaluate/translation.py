@@ -92,7 +92,7 @@ def bleu_scoring(signature: str = "") -> Scoring:
         return bleu_for(references, tokenize).counts(answers, references)
 
     # The tokenizer matters where sentences are counted, and not where counts are summed.
-    return Scoring("bleu", counts, bleu_for((), "none").score, best=100.0, settings=f"sacreBLEU's tokenizer {tokenize}")
+    return Scoring("bleu", counts, bleu_for((), "none").score, settings=f"sacreBLEU's tokenizer {tokenize}")
 
 
 def tokenizer_for(references: Sequence[str]) -> str:

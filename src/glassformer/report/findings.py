@@ -234,7 +234,7 @@ def baselines(facts: RunRecord) -> Iterator[Finding]:
         if score is not None and worst is not None and rival is not None and not metric.better(worst, rival):
             does = "may do" if metric.better(score, rival) else "does"
             matter = f"“{title}” {does} as well or better here ({metric.title} {metric.write(rival)})"
-            yield Finding(matter, "`glassformer data curve` says whether more data would help", "baseline")
+            yield Finding(matter, "if half of the data (--limit) does clearly worse, more would help", "baseline")
 
 
 def task(facts: RunRecord) -> Iterator[Finding]:

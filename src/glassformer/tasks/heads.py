@@ -243,7 +243,7 @@ def counts_of_spans(predictions: Predictions) -> np.ndarray:
 
 
 MICRO_F1 = Scoring("micro_f1", counts_of_labels, f1, unit="texts")
-MAE = Scoring("mae", counts_of_numbers, ratio, best=0.0, sign=-1, unit="texts")
+MAE = Scoring("mae", counts_of_numbers, ratio, unit="texts")
 SPAN_F1 = Scoring("span_f1", counts_of_spans, f1, unit="sentences")
 TAG_ACCURACY = Scoring("tag_accuracy", lambda rows: counts_of_spans(rows)[:, 3:], share, unit="sentences")
 

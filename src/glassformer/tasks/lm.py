@@ -85,7 +85,7 @@ def block_counts(predictions: Predictions) -> np.ndarray:
     return np.array([(float(row["nats"]) / math.log(2), float(row["chars"])) for row in predictions])
 
 
-BITS = Scoring("bits_per_char", block_counts, ratio, best=0.0, sign=-1, unit="blocks of the text")
+BITS = Scoring("bits_per_char", block_counts, ratio, unit="blocks of the text")
 LOSSY = """The tokenizer leaves out white space, capitals or unknown tokens ({unknown:,} here), so less is predicted \
 than was written: bits per character and per byte do not compare with those of models that predict every character."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from glassformer.errors import UsageError
 from glassformer.evaluate.metrics import METRICS, Metric, metric
-from glassformer.evaluate.scoring import Counted, Predictions, Scoring, share
+from glassformer.evaluate.scoring import Predictions, Scoring, share
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.utils.formatting import Number, number, table
 
@@ -116,8 +116,3 @@ class TaskReport:
         if named is None and metric.name not in SHARES:
             raise UsageError(f"what {metric.title} counts is not known", "name it in the report of the task: `scored`")
         return named or Scoring(metric.name, counts, share)
-
-    def counted(self, scores: JsonObject) -> Counted:
-        """Return what the headline of an evaluation is computed from, and the counts of its examples."""
-        scoring = self.scoring(scores)
-        return scoring, scoring.counts(scores["predictions"])
